@@ -712,8 +712,6 @@ CASES = [
     (lambda: model(columns="scaled").fit(X, Y), InvalidInput, "columns must be"),
     (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
     (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),
-    (lambda: learned(rounds=0), InvalidInput, "rounds must be an integer, 1 or above"),
-    (lambda: learned(rounds=1.5), InvalidType, "rounds must be an integer"),
     (lambda: Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points and"),
     (lambda: Monotone(Gaussian(), (0, 1), ((0, 1),), ((0, 1),)), InvalidInput, "Monotone: points"),
     (lambda: Monotone(Gaussian(), (3,), ((0, 1),), ((0, 1),))(X), InvalidInput, "columns must be"),

@@ -5,6 +5,7 @@ at lengthscales from the median distance down, in half a second.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,19 +43,18 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     judged = rows.lowest(JUDGED_ROWS)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
     as_given, which, step = _least_error(error_near_median(judged, seed))
-    judged_curves = [
-        ((bent := error_near_median(_bent(judged, candidate), seed))(which, step), candidate, bent)
-        for name in _SHAPES
-        if (candidate := _candidate(name, rows.X, columns)) is not None
-    ]
-    if not judged_curves:
+    found = []
+    for name in _SHAPES:
+        if (curves := _candidate(name, rows.X, columns)) is not None:
+            bent = error_near_median(replace(judged, X=curves.inputs(judged.X)), seed)
+            found.append((bent(which, step), curves, bent))
+    if not found:
         return None
-    least, best, bent = min(judged_curves, key=lambda each: each[0])
+    least, best, bent = min(found, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
     if not least < (1 - LEAST_GAIN) * as_given:
         return None
-    gain = round(1 - least / as_given, 3)
-    return Curves(best.name, best.columns, best.points, best.values, gain)
+    return replace(best, gain=round(1 - least / as_given, 3))
 
 
 def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
@@ -64,21 +64,13 @@ def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
     spread = np.sqrt((centred**2).mean(axis=0))
     z = centred / np.where(spread > 0, spread, 1.0)
     odd = (np.abs((z**3).mean(axis=0)) > SKEWED) | ((z**4).mean(axis=0) - 3 > HEAVY)
-    return tuple(int(j) for j in np.flatnonzero(odd) if _takes_many_values(X[:, j]))
-
-
-def _takes_many_values(x: Float[Array, " n"]) -> bool:
-    return len(np.unique(x[:FEWEST_ROWS])) > 2
+    return tuple(int(j) for j in np.flatnonzero(odd) if len(np.unique(X[:FEWEST_ROWS, j])) > 2)
 
 
 def _least_error(error: Callable[[int, int], float]) -> tuple[float, int, int]:
     """Return the least error near the median distance, its kind and its step."""
     first = min((error(k, STEP), k, STEP) for k in (0, 1))
     return min(first, *((error(first[1], step), first[1], step) for step in OTHERS))
-
-
-def _bent(rows: RowSample, curves: Curves) -> RowSample:
-    return RowSample(curves.inputs(rows.X), rows.y, rows.w, rows.priority)
 
 
 # --- Shapes of curves ----------------------------------------------------------------------------
@@ -95,16 +87,12 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
         if len(at) < 3:
             continue
         at = _with_ends(at)
-        bent = _SHAPES[name](x, _refined(at) if name != "quantiles" else at)
+        if name != "quantiles":  # curves are smooth where rows are few
+            at = np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
         kept.append(j)
-        points.append(tuple(bent[0].tolist()))
-        values.append(tuple(bent[1].tolist()))
+        points.append(tuple(at.tolist()))
+        values.append(tuple(_scaled(x, at, _SHAPES[name](x, at)).tolist()))
     return Curves(name, tuple(kept), tuple(points), tuple(values)) if kept else None
-
-
-def _refined(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return more points between, so that curves are smooth where rows are few."""
-    return np.unique(np.concatenate([at, np.linspace(at[0], at[-1], POINTS)]))
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
@@ -112,24 +100,20 @@ def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
 
     It may be many times longer than all others together, and is halved until it is as short.
     """
-    first, last = at[1] - at[0], at[-1] - at[-2]
-    halves = 0.5 ** np.arange(1, 1 + _halvings(max(first, last), at[-2] - at[1]))
+    first, last, inner = at[1] - at[0], at[-1] - at[-2], at[-2] - at[1]
+    ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0
+    halves = 0.5 ** np.arange(1, 1 + np.ceil(np.log2(max(ratio, 1.0))))
     return np.unique(np.concatenate([at, at[1] - first * halves, at[-2] + last * halves]))
-
-
-def _halvings(step: float, inner: float) -> int:
-    ratio = POINTS * step / inner if inner > 0 else 1.0
-    return int(np.ceil(np.log2(ratio))) if ratio > 1 else 0
 
 
 def _scaled(
     x: Float[Array, " n"], at: Float[Array, " p"], values: Float[Array, " p"]
-) -> tuple[Array, Array]:
+) -> Float[Array, " p"]:
     """Return the curve scaled to the standard deviation of the column, rounded to six digits."""
     spread = _deviation(np.interp(x, at, values))
     factor = _deviation(x) / spread if spread > 0 else 1.0
     scaled = np.array([float(f"{v:.6g}") for v in values * factor])
-    return at, np.maximum.accumulate(scaled)
+    return np.maximum.accumulate(scaled)
 
 
 def _deviation(x: Float[Array, " n"]) -> float:
@@ -138,31 +122,31 @@ def _deviation(x: Float[Array, " n"]) -> float:
     return inner if inner > 0 else float(np.std(x))
 
 
-def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
     """Take logarithms of the distance from the dense end of the column."""
     sign = 1.0 if np.mean((x - x.mean()) ** 3) >= 0 else -1.0
     crowded = sign * x
     low = float(crowded.min())
     unit = max(float(np.quantile(crowded, 0.25)) - low, 0.05 * _deviation(x))
-    return _scaled(x, at, sign * np.log1p(np.maximum(sign * at - low, 0.0) / unit))
+    return sign * np.log1p(np.maximum(sign * at - low, 0.0) / unit)
 
 
-def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
     """Replace each number by its normal score, the normal quantile of its rank."""
     from scipy.special import ndtri  # noqa: PLC0415
 
     ordered = np.sort(x)
     rank = (np.searchsorted(ordered, at, "left") + np.searchsorted(ordered, at, "right")) / 2
     share = np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))
-    return _scaled(x, at, ndtri(share))
+    return np.asarray(ndtri(share))
 
 
-def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> tuple[Array, Array]:
+def _clipped(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
     """Clip smoothly at three deviations, estimated from the quartiles: u/√(1 + u²/9)."""
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
     unit = (high - low) / 1.349 or _deviation(x)
     u = (at - middle) / unit
-    return _scaled(x, at, u / np.sqrt(1 + (u / 3) ** 2))
+    return u / np.sqrt(1 + (u / 3) ** 2)
 
 
 _SHAPES = {"logarithms": _logarithms, "quantiles": _quantiles, "clipped": _clipped}

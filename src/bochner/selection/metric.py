@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import is_sparse
-from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -54,7 +53,6 @@ def learn_metric(
     error is larger than chance. ``diagonal``: columns are scaled and not turned; the default for
     more than 256 columns. A round: six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
     """
-    integer(rounds, "learn_metric", "rounds", least=1)
     require_dense(sample)
     if not isinstance(kernel, Radial):
         raise UnsupportedKernel(

@@ -55,52 +55,36 @@ STAGE, MEASURE = "scale among all rows", "error among near rows"
 # --- errors of rows in the middle of their neighbours --------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class NearRows:
-    """Places with near rows; the rows in the middle of each come first.
+def errors_of_near_rows(
+    kernel: Kernel, rows: tuple[Array, Array, Array], seed: int, centred: bool
+) -> Callable[[Kernel, Any], Float[Array, " m"]]:
+    """Return weighted squared leave-one-out errors by kernel and penalty, averaged over targets.
 
-    Targets are in units of their deviations, centred if an intercept is fitted.
+    They are those of rows in the middle of places of rows X, y and w that are near by ``kernel``.
+    Their mean is the error relative to the variance; it is infinite if rounding leaves the matrix
+    of a place not positive.
     """
+    X, y, w = rows
+    mean = w @ y / w.sum()
+    spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
+    y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
+    places = near_rows(kernel, X, PLACES, AROUND, seed)
+    core = min(CORE, -(-places.shape[1] // 4))
+    weight = w[places[:, :core]].ravel()
 
-    X: Float[Array, "p m d"]
-    y: Float[Array, "p m t"]
-    w: Float[Array, "p m"]
+    def squared(kernel: Kernel, alpha: Any) -> Float[Array, " m"]:
+        errors = np.empty((len(places), core, y.shape[1]))
+        alphas = np.broadcast_to(np.asarray(alpha, np.float64), y.shape[1])
+        for place, here in enumerate(places):
+            K = to_numpy(kernel(X[here]))
+            for each in np.unique(alphas):
+                targets = np.flatnonzero(alphas == each)
+                A = K + np.diag(each / w[here])
+                errors[place][:, targets] = _left_out(A, y[here][:, targets], core)
+        mean_squares = (errors.reshape(-1, y.shape[1]) ** 2).mean(axis=1)
+        return weight / weight.mean() * mean_squares
 
-    @staticmethod
-    def of(
-        kernel: Kernel, rows: tuple[Array, Array, Array], seed: int, centred: bool
-    ) -> "NearRows":
-        """Take places of rows X, y and w that are near by this kernel."""
-        X, y, w = rows
-        mean = w @ y / w.sum()
-        spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
-        y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-        places = near_rows(kernel, X, PLACES, AROUND, seed)
-        return NearRows(X[places], y[places], w[places])
-
-    def squared_errors(
-        self, kernel: Kernel, alpha: float | Float[Array, " t"]
-    ) -> Float[Array, " m"]:
-        """Return weighted squared leave-one-out errors, averaged over targets.
-
-        Their mean is the error relative to the variance; it is infinite if rounding leaves the
-        matrix of a place not positive.
-        """
-        core = min(CORE, -(-self.X.shape[1] // 4))
-        alphas = np.broadcast_to(np.asarray(alpha, np.float64), self.y.shape[2])
-        errors = [self._errors(kernel, place, alphas, core) for place in range(len(self.X))]
-        w = self.w[:, :core].ravel()
-        return w / w.mean() * (np.concatenate(errors) ** 2).mean(axis=1)
-
-    def _errors(
-        self, kernel: Kernel, place: int, alphas: Float[Array, " t"], core: int
-    ) -> Float[Array, "c t"]:
-        K, errors = to_numpy(kernel(self.X[place])), np.empty((core, len(alphas)))
-        for alpha in np.unique(alphas):
-            targets = np.flatnonzero(alphas == alpha)
-            A = K + np.diag(alpha / self.w[place])
-            errors[:, targets] = _left_out(A, self.y[place][:, targets], core)
-        return errors
+    return squared
 
 
 def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Float[Array, "c t"]:
@@ -140,14 +124,17 @@ def tuned_among_near_rows(
     start: Any = min(able)[2]
     X, y, w = rows
     places = near_rows(start, X, BLOCKS, BLOCK_ROWS, seed)
-    blocks = tuple(_blocks(X[places], y[places], w[places], centred))
+    parts = [(X[here], y[here][:, np.ptp(y[here], axis=0) > 0], w[here]) for here in places]
+    blocks = tuple(
+        ProcessRows(near - near.mean(axis=0), targets, weights, centred)
+        for near, targets, weights in parts
+        if targets.shape[1]
+    )
     process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     if not blocks:
         return
-    d, scales = (
-        process_rows.X.shape[1],
-        np.minimum(start.lengthscale, LONGEST * process_rows.spread),
-    )
+    d = process_rows.X.shape[1]
+    scales = np.minimum(start.lengthscale, LONGEST * process_rows.spread)
     for family in FAMILIES:
         of = OnProcess(
             family.replace(lengthscale=tuple(scales.tolist())), process_rows, EVIDENCE, d, blocks
@@ -158,17 +145,9 @@ def tuned_among_near_rows(
         name = f"{type(family).__name__}, one per column, among near rows"
         yield (best := TunedKernel(name, kernel, end.alpha, d))
         if isinstance(family, Exponential):
-            scales_of = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
-            laplace = Laplace(rounded(scales_of))
+            lengths = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
+            laplace = Laplace(rounded(lengths))
             yield replace(best, name=f"Laplace, scales as {name}", kernel=laplace)
-
-
-def _blocks(X: Array, y: Array, w: Array, centred: bool) -> Iterator[ProcessRows]:
-    """Yield blocks in which targets vary, with the targets that do."""
-    for rows in zip(X, y, w, strict=True):
-        varies = np.ptp(rows[1], axis=0) > 0
-        if varies.any():
-            yield ProcessRows(rows[0] - rows[0].mean(axis=0), rows[1][:, varies], rows[2], centred)
 
 
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
@@ -212,14 +191,12 @@ class AtDensity(NamedTuple):
 class DensePlaces:
     """Rows that lie together in a few places, and their fit.
 
-    ``fit`` returns the solution for a kernel matrix; kernels are judged by ``near``.
+    ``fit`` returns the solution for a kernel matrix; ``squared`` are errors of near rows.
     """
 
     X: Float[Array, "m d"]
-    y: Float[Array, "m t"]
-    w: Float[Array, " m"]
     fit: Callable[[Float[Array, "m m"]], Solution]
-    near: NearRows
+    squared: Callable[[Kernel, Any], Float[Array, " m"]]
     recorder: Recorder = field(default_factory=Recorder)
 
     @staticmethod
@@ -241,8 +218,7 @@ class DensePlaces:
             problem = KernelRows(K, y[dense], w[dense], centred)
             return solve_kernel(problem, alpha, per_target=per_target, start=start)
 
-        near = NearRows.of(kernel, rows, seed, centred)
-        return DensePlaces(X[dense], y[dense], w[dense], fit, near)
+        return DensePlaces(X[dense], fit, errors_of_near_rows(kernel, rows, seed, centred))
 
     def best(self, tuning: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
         """Return the best of the kernels that a search compared and others, at its best scale."""
@@ -276,29 +252,25 @@ class DensePlaces:
         longer = kernel if factor == 1.0 else stretched(kernel, factor)
         assert longer is not None
         solution = self.fit(to_numpy(longer(self.X)))
-        squared = self.near.squared_errors(longer, solution.alpha)
-        error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.w)
+        squared = self.squared(longer, solution.alpha)
+        error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.X)
         progress("Judging kernels among near rows", f"error {error:.4g}")
         self.recorder.step(STAGE, longer, share, error)
         return AtDensity(kernel, factor, solution, error, squared)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
-        longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else None
-        kernel = best.kernel if longer is None else longer
+        longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else best.kernel
         errors = {step.kernel: step.value for step in reversed(self.recorder.steps)}
         nothing: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "measure": MEASURE}
         compared = [
-            replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
-            for c in tuning.compared
-        ]
-        compared += [
-            KernelComparison(
-                c.numbers, c.kernel, errors[c.kernel], taken=False, name=c.name, **nothing
-            )
+            KernelComparison(c.numbers, c.kernel, np.nan, np.nan, np.nan, False, name=c.name)
             for c in others
         ]
+        compared = [
+            replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
+            for c in (*tuning.compared, *compared)
+        ]
         marked = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
-        return replace(
-            tuning, kernel=kernel, path=(*tuning.path, *self.recorder.steps), compared=marked
-        )
+        path = (*tuning.path, *self.recorder.steps)
+        return replace(tuning, kernel=longer or best.kernel, path=path, compared=marked)

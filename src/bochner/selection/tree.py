@@ -5,7 +5,6 @@ principal component analysis of a few): p(x) = Σ_j v_j k(x, s_j). Rows that the
 near are in one leaf. All leaves have about equal numbers of rows.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,10 +26,6 @@ class Split(NamedTuple):
     rows: Float[Array, "m d"]
     weights: Float[Array, " m"]
     cut: float
-
-    def side(self, kernel: Kernel, X: Float[Array, "n d"]) -> Array:
-        """Return whether rows are in the second half."""
-        return _component(kernel, self.rows, self.weights, X) >= self.cut
 
 
 def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[Array, " n"]:
@@ -58,21 +53,17 @@ class RowTree:
     def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
         """Return the leaf of each row; O(n m) kernel values per level."""
         leaves = np.zeros(len(X), np.intp)
-        for leaf, here in self._parts(kernel, X):
-            leaves[here] = leaf
-        return leaves
-
-    def _parts(self, kernel: Kernel, X: Array) -> Iterator[tuple[int, Array]]:
         waiting = [(0, np.arange(len(X)))] if len(self.cuts) else []
         while waiting:
             number, here = waiting.pop()
-            split = Split(self.rows[number], self.weights[number], float(self.cuts[number]))
-            side = split.side(kernel, X[here])
+            p = _component(kernel, self.rows[number], self.weights[number], X[here])
+            side = p >= self.cuts[number]
             for child, rows in zip(self.children[number], (here[~side], here[side]), strict=True):
                 if child < 0:
-                    yield -1 - int(child), rows
+                    leaves[rows] = -1 - child
                 elif len(rows):
                     waiting.append((int(child), rows))
+        return leaves
 
 
 def grow(
@@ -102,7 +93,13 @@ def grow(
         children.append([0, 0])
         half = leaves // 2
         waiting += [(here[first], half, number, 0), (here[~first], leaves - half, number, 1)]
-    return _tree(splits, children, X.shape[1]), leaf
+    tree = RowTree(
+        np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, X.shape[1]),
+        np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),
+        np.array([split.cut for split in splits]),
+        np.array(children, np.intp).reshape(-1, 2),
+    )
+    return tree, leaf
 
 
 def _split(
@@ -123,15 +120,6 @@ def _split(
     first[order[:count]] = True
     cut = float(p[order[count - 1]] + p[order[count]]) / 2
     return Split(rows, weights, cut), first
-
-
-def _tree(splits: list[Split], children: list[list[int]], d: int) -> RowTree:
-    return RowTree(
-        np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, d),
-        np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),
-        np.array([split.cut for split in splits]),
-        np.array(children, np.intp).reshape(-1, 2),
-    )
 
 
 def neighbourhoods(

@@ -32,7 +32,6 @@ class WaveLengthscales:
 
     kernel: Kernel
     alpha: float
-    log_evidence: float
     inside: bool
 
 
@@ -65,7 +64,8 @@ def lengthscales_on_waves(
     given = noise, amplitude
 
     def judged(x: Float[Array, " p"]) -> EvidenceAt:
-        state = _state(kernel, problem_of, phi, x)
+        weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
+        state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])
         slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
         slope.append(float(state.slope(*given).sum()))
@@ -79,7 +79,7 @@ def lengthscales_on_waves(
     best = scaled(kernel, np.exp(end.x[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
     inside = bool(np.all(np.abs(end.x - start) < np.maximum(0.98 * reach, reach == 0)))
-    return WaveLengthscales(best, float(np.exp(end.x[-1])), -end.value, inside)
+    return WaveLengthscales(best, float(np.exp(end.x[-1])), inside)
 
 
 # --- The descent ---------------------------------------------------------------------------------
@@ -154,13 +154,6 @@ def _information(
     if both:  # the amplitude is profiled
         kept = kept - np.outer(rest, rest) / information[-1, -1]
     return kept + FLOOR * np.eye(len(kept))
-
-
-def _state(
-    kernel: Any, problem_of: Callable[[Array], WaveProblem], phi: WaveMap, x: Float[Array, " p"]
-) -> WaveState:
-    weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
-    return problem_of(weights).at(float(np.exp(x[-1])))
 
 
 def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:
