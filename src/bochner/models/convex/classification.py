@@ -99,12 +99,6 @@ class ClassSample:
         """Folds whose rows probabilities are calibrated on."""
         return enough_folds(self.every_fold)
 
-    @property
-    def copies(self) -> Float[Array, " m"]:
-        """Weights as numbers of copies of rows; the largest is a half or above."""
-        largest = float(self.w.max())
-        return self.w if largest >= 1 else self.w / (2 * unit_of(largest))
-
     def subsample(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
         """Return ``most`` rows, with more of rare classes, and their numbers."""
         codes = self.codes.astype(np.int64)
@@ -427,7 +421,11 @@ class Calibrating:
         K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
         if len(end.coef) == len(rows.w):
             start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
-        return OnRows(K, rows, self.spec).calibration(end.alpha, start)
+        on_rows, values = OnRows(K, rows, self.spec), list[tuple[Array, Array, Array]]()
+        for fold_rows in rows.calibrating:
+            f = on_rows.minimised(end.alpha, start, fold_rows).at.fitted[fold_rows]
+            values.append((self.spec.values(f), rows.codes[fold_rows], rows.w[fold_rows]))
+        return calibrate(*map(np.concatenate, zip(*values, strict=True)))
 
 
 def fit_to_support(
@@ -453,7 +451,12 @@ def fit_to_support(
     alpha, order = float(spec.alpha), stream(seed, "support").permutation(len(rows.w))
     if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
         return None
-    counts = [on_rows.support(alpha, order[:most]) for most in SUPPORT_SAMPLES]
+    counts = []
+    for most in SUPPORT_SAMPLES:
+        part_of = replace(rows, codes=rows.codes[order[:most]], w=rows.w[order[:most]])
+        few = OnRows(kernel_matrix(ask.kernel, rows.X[order[:most]]), part_of, spec)
+        coef = few.minimised(alpha, moves=MOVES_TRIED).solution.coef
+        counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
     growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
     most = counts[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
     if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
@@ -563,26 +566,6 @@ class OnRows:
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
-    def support(self, alpha: float, index: Array) -> int:
-        """Return how many support vectors a fit to some of the rows has."""
-        rows = replace(self.rows, codes=self.rows.codes[index], w=self.rows.w[index])
-        K = kernel_matrix(self.K.kernel, self.rows.X[index])
-        solution = replace(self, K=K, rows=rows).minimised(alpha, moves=MOVES_TRIED).solution
-        return int(np.count_nonzero(np.any(solution.coef != 0, axis=1)))
-
-    def calibration(self, alpha: float, start: DualPoint | None) -> Calibration:
-        """Return the calibration on decision values of rows held out, fold by fold."""
-        ends = [
-            (fold_rows, self.minimised(alpha, start, fold_rows).at)
-            for fold_rows in self.rows.calibrating
-        ]
-        f = self.spec.values(np.concatenate([at.fitted[fold_rows] for fold_rows, at in ends]))
-        codes, w = (
-            np.concatenate([a[fold_rows] for fold_rows, _ in ends])
-            for a in (self.rows.codes, self.rows.w)
-        )
-        return calibrate(f, codes, w)
-
 
 class MatrixLeftOut(ClassesLeftOut):
     """Loss of the rows left out, on the matrix of all rows."""
@@ -596,9 +579,11 @@ class MatrixLeftOut(ClassesLeftOut):
 
         Infinite where LIBSVM does not end and another penalty was judged: this one is too small.
         """
-        rows, spec, w, values = self.rows, self.spec, self.rows.copies, []
+        rows, spec, w, values = self.rows, self.spec, self.rows.w, []
         if not isinstance(spec.loss, Hinge) and spec.pairs is None:
             return super().lost(step)
+        if (largest := float(w.max())) < 1:  # as numbers of copies of rows
+            w = w / (2 * unit_of(largest))
         for fold, fold_rows in enumerate(rows.folds):
             f, ended = self._minimum(step, fold, fold_rows)
             if not ended and self.tried:

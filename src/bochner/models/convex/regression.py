@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 
 from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -191,21 +191,15 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
         # Where no row has curvature nothing says where the intercept would go, and it stays.
         half = half if H[-1, -1] > 0 else half[:-1]
         g = np.einsum("ij,ij->j", half, half)
-        moved[:, k] = without(g, slopes[index, k], curvatures[index, k])
+        rest = 1 - g * curvatures[index, k]
+        step = g * slopes[index, k] / np.maximum(rest, HIDDEN)
+        moved[:, k] = np.where(rest > HIDDEN, step, np.inf)
     y = problem.y[index]
     errors = y - at.fitted[index] - moved
     errors = np.where(np.isfinite(errors), errors, np.inf)
     predicted = np.where(np.isfinite(errors), y - errors, y)
     scaled = predicted * rows.units, errors * rows.units, problem.w[index, 0]
     return LeftOutRows(X, *scaled, "leave one out").take(no_landmarks(chosen.map, X))
-
-
-def without(
-    g: Float[Array, " m"], s: Float[Array, " m"], c: Float[Array, " m"]
-) -> Float[Array, " m"]:
-    """Return what is added to f of each row without it; infinite where rounding hides it."""
-    rest = 1 - g * c
-    return np.where(rest > HIDDEN, g * s / np.maximum(rest, HIDDEN), np.inf)
 
 
 # --- with the kernel itself ----------------------------------------------------------------------
@@ -295,33 +289,38 @@ def fold_count(marks: Array) -> int:
     return 1 if different >= ONE_FOLD else min(N_FOLDS, different)
 
 
-def _svr_path(
-    spec: ConvexSpec, loss: Loss, rows: ScaledRows, chosen: Chosen, where: Executor
+def _best_penalty(
+    spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Chosen, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return penalties in the rows' units with losses of rows left out, and the best's end."""
-    sample = sampled(rows.blocks, chosen.seed, where=where).lowest(PATH_ROWS)
-    marks = row_marks(sample.X, chosen.seed)
-    folds = fold_count(marks)
-    if not folds:
-        return None, None
-    Z = to_numpy(chosen.features(sample.X))
-    kept = Kept(FeatureBlock(Z, sample.y, sample.w, 0))
-    problem = Problem(kept, sample.y, sample.w[:, None], loss, 0.0, spec.fit_intercept)
-    curvature = curvature_of(rows)
-    largest = curvature * float(sample.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-    out = folds_of(marks, sample.w)[:, None] == np.arange(folds)
-    share = chosen.search.share * float(sample.w.sum()) * curvature / largest
-    path, end = _path(problem, out, spec.max_iter, largest, share)
-    return path, None if end is None else replace(end, multipliers=None)
+    """Return penalties in the rows' units with losses of rows left out, and the best's end.
 
-
-def _path(
-    problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float, share: float
-) -> tuple[HeldOutPath, State | None]:
-    """Return penalties by rows left out: near a share of the largest, where one is known."""
+    The walk starts near the penalty of ridge regression, where one is known. Support vector
+    regressions are compared on a sample.
+    """
+    seed, share = chosen.seed, chosen.search.share
+    if spec.alpha == "auto":
+        sample = sampled(rows.blocks, seed, where=where).lowest(PATH_ROWS)
+        marks, Z, w = row_marks(sample.X, seed), to_numpy(chosen.features(sample.X)), sample.w
+        folds = fold_count(marks)
+        if not folds:
+            return None, None
+        out = folds_of(marks, w)[:, None] == np.arange(folds)
+        kept = Kept(FeatureBlock(Z, sample.y, w, 0))
+        problem = replace(problem, rows=kept, y=sample.y, w=w[:, None], value=1.0)
+        curvature = curvature_of(rows)
+        largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
+        share *= float(w.sum()) * curvature / largest
+    else:
+        folds = N_FOLDS if spec.alpha == "kfold" else 1
+        out = rows_left_out(spec.who, rows.blocks, problem.w[:, 0], seed, folds, where)
+        largest, Z = largest_penalty(problem), problem.first.Z
+        share /= float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
     known = not problem.loss.joint and np.isfinite(share) and share > 0
     near = int(np.rint(np.log(share) / np.log(FACTOR))) if known else None
-    return held_out_path(problem, left_out, max_iter, largest, near)
+    path, end = held_out_path(problem, out, spec.max_iter, largest, near)
+    if end is not None and spec.alpha == "auto":
+        end = replace(end, multipliers=None)
+    return path, end
 
 
 # --- any loss ------------------------------------------------------------------------------------
@@ -363,15 +362,8 @@ def fit_regressor(
         problem, state = under_norm(problem, rows, spec)
     else:
         problem = replace(problem, loss=_first_huber(problem)) if finds_scale else problem
-        if spec.alpha == "auto":
-            path, near = _svr_path(spec, loss, rows, chosen, where)
-        elif isinstance(spec.alpha, str):
-            folds, seed = N_FOLDS if spec.alpha == "kfold" else 1, chosen.seed
-            out = rows_left_out(spec.who, rows.blocks, w[:, 0], seed, folds, where)
-            Z = problem.first.Z
-            squares = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
-            share = chosen.search.share / squares
-            path, near = _path(problem, out, spec.max_iter, largest_penalty(problem), share)
+        if isinstance(spec.alpha, str):
+            path, near = _best_penalty(spec, problem, rows, chosen, where)
         given = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
         problem = replace(problem, alpha=given if path is None else path.alpha)
         state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)

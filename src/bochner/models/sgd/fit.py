@@ -462,8 +462,18 @@ def _epochs(
     scores: list[float] = []
     stopped = spec.tol is None
     while len(losses) < spec.max_iter:
-        losses.append(_one_epoch(spec, descent, epoch, fit.epochs + len(losses)))
-        scores += [] if judge is None else [judge(descent.walk)]
+        number = fit.epochs + len(losses)
+        descent.begin()
+        with np.errstate(over="ignore", invalid="ignore"):
+            epoch(number)
+        walk = descent.walk
+        if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
+            raise InvalidInput(
+                f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
+                "finite numbers. Lower eta0, or scale the columns of X and the target."
+            )
+        losses.append(descent.total / descent.weight)
+        scores += [] if judge is None else [judge(walk)]
         if patience.over(-scores[-1] if scores else losses[-1]):
             if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
                 stopped = True
@@ -476,20 +486,6 @@ def _epochs(
             "max_iter or tol, or take tol=None to run just so many."
         )
     return tuple(losses), tuple(scores)
-
-
-def _one_epoch(spec: SgdSpec, descent: Descent, epoch: Callable[[int], None], number: int) -> float:
-    """Run an epoch and return its mean loss."""
-    descent.begin()
-    with np.errstate(over="ignore", invalid="ignore"):
-        epoch(number)
-    walk = descent.walk
-    if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
-        raise InvalidInput(
-            f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are "
-            "no longer finite numbers. Lower eta0, or scale the columns of X and the target."
-        )
-    return descent.total / descent.weight
 
 
 def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | None:
@@ -568,27 +564,23 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
     """Return the fit before the first step, by the strategy of this name."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
-        phi, reason = _exact_map(fit), f"The kernel's own features.{chosen.search.reason}"
+        try:
+            phi = exact_map(chosen.kernel, n_inputs)
+        except UnsupportedKernel as refused:
+            if fit.spec.strategy == "auto":
+                raise
+            raise UnsupportedKernel(
+                f"{fit.spec.who}: strategy={name!r} requires a kernel with finitely many exact "
+                f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
+                "kernel itself, 'approximate_cached' for its approximation."
+            ) from refused
+        reason = f"The kernel's own features.{chosen.search.reason}"
         chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
     elif name not in DUAL:
         asked = fit.spec.features
         choice = choice_of(asked, chosen.kernel, n_inputs, sample, None, None, True)
         chosen = replace(chosen, choice=choice)
     return replace(fit, strategy=name, chosen=chosen)
-
-
-def _exact_map(fit: SgdFit) -> Any:
-    spec = fit.spec
-    try:
-        return exact_map(fit.chosen.kernel, fit.inputs.n_columns)
-    except UnsupportedKernel as refused:
-        if spec.strategy == "auto":
-            raise
-        raise UnsupportedKernel(
-            f"{spec.who}: strategy={spec.strategy!r} requires a kernel with finitely many exact "
-            f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
-            "kernel itself, 'approximate_cached' for its approximation."
-        ) from refused
 
 
 def _planned(
