@@ -484,21 +484,27 @@ def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | N
     """Return penalties with the losses of rows left out: by some of many rows, then by more."""
     few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
-        return on_rows.path(chosen.search)
+        return on_rows.best_path(chosen.search)
     most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.spec.columns**0.5))
     dense, kept = on_rows.subsample(most, chosen.seed)
-    path, end = few.path(chosen.search)
+    path, end = few.best_path(chosen.search)
     path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
     return path, on_rows.spread(end, kept)
 
 
-@dataclass(frozen=True, eq=False)
-class OnRows:
-    """The kernel matrix of all rows, and what is minimised on it."""
+class OnRows(ClassesLeftOut):
+    """The kernel matrix of all rows, what is minimised on it, and the loss of the rows left out."""
 
-    K: Any
-    rows: ClassSample
-    spec: ConvexSpec
+    def __init__(
+        self,
+        K: Any,
+        rows: ClassSample,
+        spec: ConvexSpec,
+        largest: float = 1.0,
+        near: DualPoint | None = None,
+    ) -> None:
+        super().__init__(rows, spec, largest)
+        self.K, self.near = K, near
 
     def minimised(
         self,
@@ -527,14 +533,13 @@ class OnRows:
             return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
-    def path(self, tuning: Tuning) -> tuple[HeldOutPath, DualPoint]:
+    def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, DualPoint]:
         """Return penalties with the losses of rows left out, and where the best ended."""
-        largest = float(self.rows.w @ np.diag(self.K)) or 1.0
-        lost = MatrixLeftOut(self, largest)
+        lost = OnRows(self.K, self.rows, self.spec, float(self.rows.w @ np.diag(self.K)) or 1.0)
         ridge = 2 * tuning.share * float(self.rows.w.sum())
         if isinstance(self.spec.loss, Hinge) and ridge > 0:
             ridge = max(ridge, LEAST_HINGE)
-        best = walk(lost, step_near(ridge, largest, LAST_START), NEAREST, LAST)
+        best = walk(lost, step_near(ridge, lost.largest, LAST_START), NEAREST, LAST)
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
     def finer(self, path: HeldOutPath, near: DualPoint) -> tuple[HeldOutPath, DualPoint]:
@@ -542,8 +547,8 @@ class OnRows:
 
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
         """
-        rows = replace(self.rows, folds=self.rows.calibrating)
-        lost, step = MatrixLeftOut(replace(self, rows=rows), rows.inflation * path.alpha, near), 0
+        rows, step = replace(self.rows, folds=self.rows.calibrating), 0
+        lost = OnRows(self.K, rows, self.spec, rows.inflation * path.alpha, near)
         while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
@@ -558,21 +563,13 @@ class OnRows:
         rows, numbers = self.rows.subsample(most, seed, self.spec.n_classes)
         if rows is self.rows:
             return self, numbers
-        return replace(self, K=square_part(self.K, numbers), rows=rows), numbers
+        return OnRows(square_part(self.K, numbers), rows, self.spec), numbers
 
     def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
         """Return the point with coefficients of these rows and zeros."""
         coef = np.zeros((len(self.K), at.coef.shape[1]))
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
-
-
-class MatrixLeftOut(ClassesLeftOut):
-    """Loss of the rows left out, on the matrix of all rows."""
-
-    def __init__(self, on_rows: OnRows, largest: float, near: DualPoint | None = None) -> None:
-        super().__init__(on_rows.rows, on_rows.spec, largest)
-        self._on, self._near = on_rows, near
 
     def lost(self, step: int) -> float:
         """Return the loss, or the log loss of calibrated values of a hinge, which is not its own.
@@ -601,12 +598,11 @@ class MatrixLeftOut(ClassesLeftOut):
 
     def _minimum(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         """Return decision values by the minimum without the fold, and whether it was reached."""
-        start, near = _nearest(self.ends[fold], step), self._near
+        start, near = _nearest(self.ends[fold], step), self.near
         for ends in self.ends:
             near = _nearest(ends, step) or near
-        optimum = self._on.minimised(
-            self.alpha(step), start, fold_rows, near=near, moves=MOVES_COMPARED
-        )
+        alpha, moves = self.alpha(step), MOVES_COMPARED
+        optimum = self.minimised(alpha, start, fold_rows, near=near, moves=moves)
         self.ends[fold][step] = optimum.at
         return optimum.at.fitted[fold_rows], optimum.solution.outcome is not Convergence.MOST_STEPS
 

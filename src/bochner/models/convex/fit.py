@@ -15,14 +15,12 @@ from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import required_targets
 from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
-from bochner.models._rows import Features
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.methods import exact_choice
 from bochner.selection.choose import choose_for_matrix, transformed
@@ -30,7 +28,6 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import FACTOR, FIRST, HeldOutPath
-from bochner.solvers.convex.problem import TargetsOf
 from bochner.sums.rows import indicators
 
 # --- Every class against every other --------------------------------------------------------------
@@ -315,23 +312,6 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
     @property
     def _path(self) -> Any:
         return self.path_
-
-
-# --- rows ----------------------------------------------------------------------------------------
-
-
-def targets_of(
-    who: str, features: Features
-) -> tuple[Float[Array, "n t"], Float[Array, "n 1"], tuple[int, ...]]:
-    """Return targets, weights and the shape of a row of y by the first pass.
-
-    Rows without weight get the target of another row: theirs may be anything.
-    """
-    ys, ws = zip(*features.sum(TargetsOf()), strict=True)
-    required_targets(who, ys[0])
-    y, w = np.concatenate(ys).astype(np.float64), np.concatenate(ws)[:, None]
-    shape, y = tuple(y.shape[1:]), y.reshape(len(y), -1)
-    return np.where(w > 0, y, y[w[:, 0] > 0][0]), w, shape
 
 
 # --- The kernel of few rows -----------------------------------------------------------------------

@@ -38,7 +38,6 @@ from bochner.models.convex.fit import (
     ConvexSpec,
     choose_exactly,
     step_near,
-    targets_of,
     warned,
 )
 from bochner.models.error_law import LeftOutRows
@@ -100,6 +99,8 @@ class ScaledRows:
     """
 
     blocks: Blocks
+    y: Float[Array, "n t"]  # divided; rows without weight have the target of another row
+    w: Float[Array, "n 1"]
     units: Float[Array, " t"]  # s, of each target
     spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
     degree: int
@@ -132,20 +133,22 @@ def one_or_each(numbers: Any) -> Any:
 
 def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
     """Return the rows in units; targets of losses without a degree keep their unit."""
-    required_targets(who, next(iter(blocks)).y)
+    required_targets(who, blocks.target_shape)
     y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
-    y, w = y.reshape(len(y), -1)[w > 0].astype(np.float64), w[w > 0, None]
-    median = best_constant(Absolute(), y, np.broadcast_to(w, y.shape))
+    y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
+    there = w[:, 0] > 0
+    y = np.where(w > 0, y, y[there][0])
+    median = best_constant(Absolute(), y[there], np.broadcast_to(w[there], y[there].shape))
     spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
     if not degree:
-        return ScaledRows(blocks, np.ones(len(spread)), spread, 0)
+        return ScaledRows(blocks, y, w, np.ones(len(spread)), spread, 0)
     units = np.array([unit_of(m) for m in np.maximum(spread, NARROW * np.abs(y).max(axis=0))])
     recode, one = blocks.recode, units[0] if len(units) == 1 else units
 
     def divided(y: Array) -> Array:
         return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
 
-    return ScaledRows(blocks.recoded(divided), units, spread / units, degree)
+    return ScaledRows(blocks.recoded(divided), y / units, w, units, spread / units, degree)
 
 
 # --- Rows as a regression predicts them without each, from the fit to all -------------------------
@@ -349,7 +352,8 @@ def fit_regressor(
         asked = tube_of(asked, epsilon, rows).in_units(1 / rows.units)
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
-    y, w, shape = targets_of(spec.who, features)
+    features.keep()
+    y, w, shape = rows.y, rows.w, required_targets(spec.who, blocks.target_shape)
     if isinstance(asked, MultinomialShares):
         check_shares(y, w)
     y, shape = _columns(spec.who, asked, y, shape, one_level)

@@ -37,43 +37,22 @@ STEP = 4  # Operations of a step for each number that it reads, of one output: p
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """One of the six.
-
-    Attributes
-    ----------
-    name : str
-    width : int
-        Numbers that a step reads for each row: D, or n.
-    operations, bytes : float
-        Counted; bytes beside the rows of X, which all six need.
-    refused : str
-        Why it cannot be run; empty where it can.
-    """
+    """Counted cost of a strategy, beside the rows of X, which all six need."""
 
     name: str
-    width: int = 0
+    width: int = 0  # Numbers that a step reads for each row: D, or n
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""
+    refused: str = ""  # Why it cannot be run; empty where it can
 
 
 @dataclass(frozen=True)
 class StrategyPlan(HtmlResult):
-    """The six strategies for one kernel and table of data; prints as a table.
+    """The six strategies for one kernel and table of data; prints as a table."""
 
-    Attributes
-    ----------
-    task : str
-        Sizes of the rows and of the descent, in words.
-    memory : int
-        Bytes that a strategy may take: half of the free memory.
-    rows : tuple of StrategyCost
-        In the order of :data:`STRATEGIES`.
-    """
-
-    task: str
-    memory: int
-    rows: tuple[StrategyCost, ...]
+    task: str  # Sizes of the rows and of the descent, in words
+    memory: int  # Bytes that a strategy may take: half of the free memory
+    rows: tuple[StrategyCost, ...]  # In the order of :data:`STRATEGIES`
 
     @property
     def best(self) -> str:
@@ -122,26 +101,10 @@ def plan_strategies(
     batch_size: int,
     itemsize: int,
 ) -> StrategyPlan:
-    """Count the operations and bytes of each of the six.
+    """Count the operations and bytes of each of the six strategies.
 
-    Parameters
-    ----------
-    exact : FeatureMap or str
-        Features of the kernel itself, or why there are none.
-    phi : FeatureMap or str
-        Approximate features, or why there are none.
-    shape : (n, d)
-    n_targets, epochs, batch_size : int
-        Outputs, passes over the rows, and rows of a step.
-    itemsize : int
-        Bytes of a number of X, of features and of kernel values.
+    ``exact`` and ``phi`` are the exact and the approximate features, or why there are none.
 
-    Returns
-    -------
-    StrategyPlan
-
-    Notes
-    -----
     With T = n·epochs steps of one row, φ or ψ for a row of features, k for a kernel value and s(D)
     for a step:
 
