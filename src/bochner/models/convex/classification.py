@@ -485,7 +485,8 @@ def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | N
     few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
         return on_rows.best_path(chosen.search)
-    most = max(DENSE_ROWS, int(EXACT_ROWS / on_rows.spec.columns**0.5))
+    columns = on_rows.spec.targets(on_rows.rows.codes[:1]).shape[1]
+    most = max(DENSE_ROWS, int(EXACT_ROWS / columns**0.5))
     dense, kept = on_rows.subsample(most, chosen.seed)
     path, end = few.best_path(chosen.search)
     path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))

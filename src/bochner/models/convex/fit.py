@@ -53,11 +53,6 @@ class ClassPairs:
     n_classes: int
 
     @property
-    def columns(self) -> int:
-        """How many there are."""
-        return self.n_classes * (self.n_classes - 1) // 2
-
-    @property
     def ends(self) -> Int[Array, "2 p"]:
         """The first and the second class of each."""
         return np.array(list(combinations(range(self.n_classes), 2))).T
@@ -139,13 +134,6 @@ class ConvexSpec:
         """The class of the learner, as messages name it."""
         return self.features.who
 
-    @property
-    def columns(self) -> int:
-        """Columns of the problem of a classifier."""
-        if self.pairs is not None:
-            return self.pairs.columns
-        return 1 if self.n_classes == 2 and not self.loss.joint else self.n_classes
-
     def targets(self, codes: Array) -> Float[Array, "m t"]:
         """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""
         if self.pairs is not None:
@@ -195,11 +183,6 @@ class ConvexFit(FitSummary):
             "outcome_words": str(outcome),
         }
 
-    @property
-    def row_coef(self) -> Float[Array, "n t"]:
-        """Coefficients u of the rows ``X``, f = Σ uᵢ k(x, xᵢ) + b."""
-        return self.solution.coef if self.dual is None else self.dual
-
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows and φ(X) β + b, block by block."""
         if self.exact:
@@ -224,12 +207,6 @@ class ConvexFit(FitSummary):
         """Return decision values of all rows."""
         f = np.concatenate([f for _, f in self.predictions(blocks)])
         return f if self.pairs is None else self.pairs.values(f)
-
-    @property
-    def feature_coef(self) -> Float[Array, "D t"]:
-        """Coefficients of the features φ, also of a fit with the kernel itself."""
-        coef = self.solution.coef
-        return to_numpy(self.chosen.map(self.X)).T @ coef if self.exact else coef
 
     @property
     def _sum(self) -> KernelSum:
@@ -290,12 +267,14 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
     @property
     def coef_(self) -> Any:
         """β of ``map_``, also where the kernel itself was fitted."""
-        return self._by_target(self._fitted.feature_coef.T)
+        fit, coef = self._fitted, self._fitted.solution.coef
+        return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
 
     @property
     def dual_coef_(self) -> Any:
         """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b."""
-        return self._by_target(self._of_rows("dual_coef_").row_coef.T)
+        fit = self._of_rows("dual_coef_")
+        return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)
 
     @property
     def X_fit_(self) -> Any:
@@ -306,12 +285,8 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
         return values
 
     solution_ = learned("solution", "Coefficients, objective, outcome and what every step did.")
-    path_ = learned("path", "Penalties that were compared, and the loss of rows left out.")
+    path_ = _path = learned("path", "Penalties that were compared, and the loss of rows left out.")
     n_iter_ = learned("n_iter", "Steps taken.")
-
-    @property
-    def _path(self) -> Any:
-        return self.path_
 
 
 # --- The kernel of few rows -----------------------------------------------------------------------

@@ -110,7 +110,12 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     max_iter: int = 200
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        nu, spec = _as_nu(self.nu), self._convex_spec(BelowZero(), 1.0, True)
+        nu, spec = finite(self.nu, "OneClassSVM", "nu"), self._convex_spec(BelowZero(), 1.0, True)
+        if not 0 < nu <= 1:
+            raise InvalidInput(
+                f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
+                "lie outside: 0.05, say."
+            )
         if where is LOCAL and self._on_kernel(blocks, ONE_CLASS_ROWS):
             return fit_one_class_exactly(spec, nu, blocks, inputs)
         return fit_one_class(spec, nu, blocks, inputs, where)
@@ -168,13 +173,20 @@ def fit_one_class(
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     state = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
-    state = valued(problem, _at_quantile(state, w, nu, ROUNDING[chosen.precision]))
-    solution = optimum(problem, state)
+    # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
+    # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
+    there, rho = w[:, 0] > 0, -float(state.intercept[0])
+    f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
+    shift = quantile_shift(f, w[there, 0], rho, nu, rounding)
+    state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
+    solution = optimum(problem, valued(problem, state))
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, len(solution.history)))
 
 
 def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
+    from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
+
     every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
@@ -188,7 +200,9 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
     K /= size
     w_one = total / weight
-    problem = _support_problem(K, w_one, nu)
+    # ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b
+    none, machine = np.zeros(len(total)), svm.OneClassSVM(nu=nu)
+    problem = BoxProblem(K, none, w_one, none, w_one, nu * float(w_one.sum()), 0.0, machine)
     if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
         at = problem.judged(w_one, -float((K @ w_one).max()), 0)
     else:
@@ -203,24 +217,6 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, steps, X=X))
 
 
-def _support_problem(K: Float[Array, "n n"], w: Float[Array, " n"], nu: float) -> BoxProblem:
-    """Return the problem of ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b."""
-    from sklearn.svm import OneClassSVM  # noqa: PLC0415  takes a sixth of a second to import
-
-    none, total = np.zeros(len(w)), nu * float(w.sum())
-    return BoxProblem(K, none, w, none, w, total, 0.0, OneClassSVM(nu=nu))
-
-
-def _as_nu(nu: object) -> float:
-    value = finite(nu, "OneClassSVM", "nu")
-    if not 0 < value <= 1:
-        raise InvalidInput(
-            f"OneClassSVM: nu must lie in (0, 1]; got {value!r}. It is the share of rows that may "
-            "lie outside: 0.05, say."
-        )
-    return value
-
-
 def _start(problem: Problem, nu: float) -> State:
     """Return the point where every row pulls alike, with the share nu of them outside."""
     at = from_multipliers(problem, np.full(problem.y.shape, -nu))
@@ -230,15 +226,3 @@ def _start(problem: Problem, nu: float) -> State:
     rho = f[order[min(outside, len(f) - 1)]]
     width = float(np.sqrt(w @ (f - rho) ** 2 / w.sum())) or 1.0
     return replace(at, fitted=at.fitted - rho, intercept=np.array([-rho]), width=width)
-
-
-def _at_quantile(at: State, w: Float[Array, "n 1"], nu: float, rounding: float) -> State:
-    """Return the state with the offset that leaves at most the share nu of the weight outside.
-
-    The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
-    which this is the middle. Rows at the border, of equal scores but for rounding, are inside.
-    """
-    there = w[:, 0] > 0
-    f = at.fitted[there, 0]
-    shift = quantile_shift(f, w[there, 0], -float(at.intercept[0]), nu, rounding)
-    return replace(at, fitted=at.fitted - shift, intercept=at.intercept - shift)

@@ -496,29 +496,22 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
 
     steps = np.arange(2, 2 - DECADES, -1.0)
     values = [objective(float(step)) for step in steps]
-    _check_norm([(ends[step][1], R(ends[step][1])) for step in steps])
+    norms = sorted(ends[step][1] for step in steps)
+    penalties = np.array([R(norm) for norm in norms], dtype=np.float64)
+    finite = penalties[np.isfinite(penalties)]
+    falls = np.any(np.diff(finite) < -1e-12 * np.abs(finite[1:]))
+    if np.isnan(penalties).any() or not len(finite) or falls:
+        raise InvalidInput(
+            "KernelRegressor: penalty must never fall as the norm rises, and must be a number for "
+            f"some norm that fits have; got {penalties.tolist()[:3]} … for norms {norms[0]:.3g} … "
+            f"{norms[-1]:.3g}. Pass, say, lambda r: r."
+        )
     best = int(np.argmin(values))
     bounds = steps[min(best + 1, len(steps) - 1)], steps[max(best - 1, 0)]
     with np.errstate(invalid="ignore"):  # penalties may be infinite
         options = {"xatol": LOG_TOL}
         minimize_scalar(objective, bounds=bounds, method="bounded", options=options)
     return min(ends.values(), key=lambda end: end[0])[2:]
-
-
-def _check_norm(pairs: list[tuple[float, float]]) -> None:
-    pairs = sorted(pairs)
-    values = np.array([value for _, value in pairs], dtype=np.float64)
-    if np.isnan(values).any() or not np.isfinite(values).any():
-        raise InvalidInput(
-            "KernelRegressor: penalty must be a number for some norm that fits have; got "
-            f"{values.tolist()[:3]} … for norms {pairs[0][0]:.3g} … {pairs[-1][0]:.3g}."
-        )
-    finite = values[np.isfinite(values)]
-    if np.any(np.diff(finite) < -1e-12 * np.abs(finite[1:])):
-        raise InvalidInput(
-            "KernelRegressor: penalty must never fall as the norm rises; got "
-            f"{finite.tolist()[:3]} … for rising norms. Pass, say, lambda r: r."
-        )
 
 
 def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"] | None:

@@ -37,22 +37,41 @@ STEP = 4  # Operations of a step for each number that it reads, of one output: p
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """Counted cost of a strategy, beside the rows of X, which all six need."""
+    """Counted cost of a strategy, beside the rows of X, which all six need.
+
+    Attributes
+    ----------
+    name : str
+    width : int
+        Numbers that a step reads for each row: D, or n.
+    operations, bytes : float
+    refused : str
+        Why it cannot be run; empty where it can.
+    """
 
     name: str
-    width: int = 0  # Numbers that a step reads for each row: D, or n
+    width: int = 0
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""  # Why it cannot be run; empty where it can
+    refused: str = ""
 
 
 @dataclass(frozen=True)
 class StrategyPlan(HtmlResult):
-    """The six strategies for one kernel and table of data; prints as a table."""
+    """The six strategies for one kernel and table of data; prints as a table.
 
-    task: str  # Sizes of the rows and of the descent, in words
-    memory: int  # Bytes that a strategy may take: half of the free memory
-    rows: tuple[StrategyCost, ...]  # In the order of :data:`STRATEGIES`
+    Attributes
+    ----------
+    task : str
+        Sizes of the rows and of the descent, in words.
+    memory : int
+        Bytes that a strategy may take: half of the free memory.
+    rows : tuple of StrategyCost
+    """
+
+    task: str
+    memory: int
+    rows: tuple[StrategyCost, ...]
 
     @property
     def best(self) -> str:
