@@ -14,7 +14,7 @@ from bochner._core.sizes import block_rows
 from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, part
+from bochner.data.sources import Block, Piece, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
@@ -68,16 +68,11 @@ class Correlations(FitSummary):
         words = f"{written(self.correlations)}, of the rows of the fit"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
-    @property
-    def n_partners(self) -> int:
-        """Columns of Y."""
-        return self.chosen_y.map.n_inputs
-
     def require_partners(self, columns: int) -> None:
         """Refuse Y with another number of columns than in the fit."""
-        if columns != self.n_partners:
+        if columns != (known := self.chosen_y.map.n_inputs):
             raise InvalidInput(
-                f"KernelCCA: Y must have the {self.n_partners} columns of the fit; got {columns}."
+                f"KernelCCA: Y must have the {known} columns of the fit; got {columns}."
             )
 
 
@@ -93,7 +88,6 @@ class CorrelationsOf:
         return MomentsOf(lambda Z: Z, self.x.precision)
 
     def zero(self) -> list[Any]:
-        """Return no moments, twice."""
         return [self._moments.zero(), self._moments.zero()]
 
     def add(self, total: list[Any], block: Block) -> list[Any]:
@@ -109,7 +103,6 @@ class CorrelationsOf:
         return [self._moments.add(t, p) for t, p in zip(total, parts, strict=True)]
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        """Return the moments of the rows of both."""
         return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]
 
     def halves(self, total: list[Any]) -> Halves:
@@ -195,13 +188,8 @@ def columns_of(Y: Any) -> Any:
 
 def _partners(blocks: Blocks) -> int:
     """Return the number of columns of Y."""
-    y = next(iter(blocks)).y
-    if y is None:
-        raise InvalidInput(
-            "KernelCCA: requires y to be passed, but the target y is None; name its columns with "
-            "target=[...] where the blocks are made."
-        )
-    return 1 if y.ndim == 1 else int(y.shape[1])
+    shape = required_targets("KernelCCA", blocks.target_shape)
+    return int(shape[0]) if shape else 1
 
 
 @estimator
@@ -356,7 +344,7 @@ class KernelCCA(KernelTransformer):
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")
     choice_y_ = learned("chosen_y.choice", "Method taken for Y, and what it was compared with.")
-    n_partners_ = learned("n_partners", "Columns of Y.")
+    n_partners_ = learned("chosen_y.map.n_inputs", "Columns of Y.")
     correlations_ = learned("correlations", "Correlations of the scores of the fit's rows.")
     singular_values_ = learned("directions.values", "The maxima a·C_xy b, falling.")
     x_weights_ = learned("directions.a", "a, (D, q).")

@@ -343,15 +343,13 @@ class KernelPCA(WithoutTarget, KernelTransformer):
 
     eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
     eigenvectors_ = learned("eigenvectors", "v, (D, q).")
-    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
+    moments_ = _kept_moments = learned(
+        "summed.moments", "What further rows, or other models, are added to."
+    )
     sample_ = learned("summed.sample", "Rows that the way back was learned from.")
     rows_seen_ = learned("summed.rows", "Rows that were read.")
     trace_ = learned("trace", "Trace of the centred kernel matrix of all rows.")
     _n_features_out = learned("eigenvalues.size", "Columns of ``transform``.")
-
-    @property
-    def _kept_moments(self) -> Moments:
-        return self.moments_
 
     @property
     def explained_variance_ratio_(self) -> Float[Array, " q"]:
