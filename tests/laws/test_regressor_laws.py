@@ -309,35 +309,29 @@ def test_a_line_of_rows_and_a_single_row():
 # ---- few active: Regressions by losses whose slopes jump, where features are more than the rows that count
 
 
-FEW_RNG = np.random.default_rng(0)
-FEW_ROWS = FEW_RNG.uniform(-2, 2, (150, 2))
-FEW_TARGET = np.sin(2 * FEW_ROWS[:, 0]) + 0.3 * FEW_RNG.standard_normal(150)
-FEW_WEIGHTS = FEW_RNG.uniform(0.5, 2, 150)
-
-
-@pytest.mark.parametrize("w", [None, FEW_WEIGHTS], ids=["alike", "weighted"])
+@pytest.mark.parametrize("w", [None, WEIGHTS], ids=["alike", "weighted"])
 @pytest.mark.parametrize("D", [64, 1024])
 def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
     """LIBSVM on Z Zᵀ: with 1,024 features every step solves a system of its active rows."""
     options = dict(method="orthogonal", n_features=D, tol=1e-8, random_state=0)
-    ours = bo.SVR(KERNEL, C=2.0, epsilon=0.1, **options).fit(FEW_ROWS, FEW_TARGET, w)
-    Z = ours.map_(FEW_ROWS)
+    ours = bo.SVR(KERNEL, C=2.0, epsilon=0.1, **options).fit(ROWS, TARGET, w)
+    Z = ours.map_(ROWS)
     theirs = ExactSVR(kernel="precomputed", C=2.0, epsilon=0.1, tol=1e-10)
-    theirs.fit(Z @ Z.T, FEW_TARGET, w)
-    assert np.abs(ours.predict(FEW_ROWS) - theirs.predict(Z @ Z.T)).max() < 1e-5
+    theirs.fit(Z @ Z.T, TARGET, w)
+    assert np.abs(ours.predict(ROWS) - theirs.predict(Z @ Z.T)).max() < 1e-5
     assert ours.solution_.gap <= 1e-8 * ours.solution_.objective
 
 
 def test_without_an_intercept():
     options = dict(method="orthogonal", tol=1e-10, random_state=0, loss="absolute", alpha=0.5)
     model = bo.KernelRegressor(KERNEL, n_features=1024, fit_intercept=False, **options).fit(
-        FEW_ROWS, FEW_TARGET
+        ROWS, TARGET
     )
     assert model.intercept_ == 0
     found = model.solution_.objective
     for direction in np.random.default_rng(1).standard_normal((20, 1024)):
         coef = model.coef_ + 1e-3 * direction
-        value = np.abs(FEW_TARGET - model.map_(FEW_ROWS) @ coef).sum() + 0.25 * coef @ coef
+        value = np.abs(TARGET - model.map_(ROWS) @ coef).sum() + 0.25 * coef @ coef
         assert value >= found * (1 - 1e-9)
 
 
@@ -347,20 +341,18 @@ def test_a_large_penalty_leaves_the_best_constant(loss):
     model = bo.KernelRegressor(
         KERNEL, loss=loss, quantiles=0.8, alpha=1e12, n_features=32, random_state=0
     )
-    constant = model.fit(FEW_ROWS, FEW_TARGET, FEW_WEIGHTS).predict(FEW_ROWS[:1])[0]
+    constant = model.fit(ROWS, TARGET, WEIGHTS).predict(ROWS[:1])[0]
     if loss == "squared":
-        assert constant == pytest.approx(np.average(FEW_TARGET, weights=FEW_WEIGHTS), abs=1e-6)
+        assert constant == pytest.approx(np.average(TARGET, weights=WEIGHTS), abs=1e-6)
         return
-    below = FEW_WEIGHTS[constant + 1e-6 >= FEW_TARGET].sum() / FEW_WEIGHTS.sum()
-    without = FEW_WEIGHTS[constant - 1e-6 >= FEW_TARGET].sum() / FEW_WEIGHTS.sum()
+    below = WEIGHTS[constant + 1e-6 >= TARGET].sum() / WEIGHTS.sum()
+    without = WEIGHTS[constant - 1e-6 >= TARGET].sum() / WEIGHTS.sum()
     assert without <= {"absolute": 0.5, "quantile": 0.8}[loss] <= below
 
 
 @pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
 def test_penalties_are_walked_to_a_valley(loss):
-    model = bo.KernelRegressor(KERNEL, loss=loss, n_features=64, random_state=0).fit(
-        FEW_ROWS, FEW_TARGET
-    )
+    model = bo.KernelRegressor(KERNEL, loss=loss, n_features=64, random_state=0).fit(ROWS, TARGET)
     path = model.path_
     assert np.all(np.diff(path.alphas) < 0)
     assert 0 < path.best < len(path.alphas) - 1

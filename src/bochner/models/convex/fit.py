@@ -183,12 +183,12 @@ class ConvexFit(FitSummary):
             "outcome_words": str(outcome),
         }
 
-    def predictions(self, blocks: Blocks) -> Predictions:
-        """Yield the rows and φ(X) β + b, block by block."""
+    def predictions(self, blocks: Blocks, precision: str = "float64") -> Predictions:
+        """Yield the rows and φ(X) β + b, block by block; β is rounded to ``precision``."""
         if self.exact:
             yield from self._sum.values(blocks)
             return
-        linear = self.chosen.linear(self.solution.coef)
+        linear = self.chosen.linear(self.solution.coef.astype(precision, copy=False))
         for block in blocks.with_rows(self.chosen.block_rows):
             yield block.X, linear(block.X) + self.solution.intercept
 
@@ -205,7 +205,8 @@ class ConvexFit(FitSummary):
 
     def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
         """Return decision values of all rows."""
-        f = np.concatenate([f for _, f in self.predictions(blocks)])
+        values = self.predictions(blocks, self.chosen.precision)
+        f = np.concatenate([f for _, f in values])
         return f if self.pairs is None else self.pairs.values(f)
 
     @property
