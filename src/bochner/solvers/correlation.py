@@ -13,8 +13,7 @@ from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.problem import SummedProducts
 
-#: Squares of singular values below this share of the largest are rounding.
-TINY = 1e-13
+TINY = 1e-13  # Squares of singular values below this share of the largest are rounding
 
 #: Rounding of the products, as a share of the largest eigenvalue: times D in float64.
 ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
@@ -23,8 +22,7 @@ ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
 #: products, ε, is ε/alpha of what is decomposed: below it, rounding would take part in the choice.
 LEAST = {"float64": -7, "float32": -6}
 
-#: Features vary if their deviation is above this many roundings of their mean.
-ROUNDINGS = 8
+ROUNDINGS = 8  # Features vary if their deviation is above this many roundings of their mean
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,14 +18,9 @@ from bochner._core.shapes import Array, Float, Int
 #: Up to this size a decomposition runs in the main thread: it takes one to two seconds.
 AT_ONCE = 2048
 
-#: Columns that are solved for at once, and rows of a slab.
-COLUMNS, SLAB = 128, 1024
-
-#: Seconds between two looks at Ctrl-C.
-WAIT = 0.2
-
-#: Largest number of float64.
-LARGEST = float(np.finfo(float).max)
+COLUMNS, SLAB = 128, 1024  # Columns that are solved for at once, and rows of a slab
+WAIT = 0.2  # Seconds between two looks at Ctrl-C
+LARGEST = float(np.finfo(float).max)  # Largest number of float64
 
 T = TypeVar("T")
 
@@ -130,11 +125,8 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
 
 Mode = Literal["accelerated", "blocked", "simple"]
 
-#: How pivots are taken.
-MODES: tuple[Mode, ...] = ("accelerated", "blocked", "simple")
-
-#: Entries of the factor up to which it is float64 (64 MB).
-MOST_DOUBLES = 1 << 23
+MODES: tuple[Mode, ...] = ("accelerated", "blocked", "simple")  # How pivots are taken
+MOST_DOUBLES = 1 << 23  # Entries of the factor up to which it is float64 (64 MB)
 
 #: Shares of the trace below which the residual is rounding.
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}

@@ -19,11 +19,8 @@ from bochner.solvers import cg
 from bochner.solvers.cg import Steps
 from bochner.solvers.factorisations import raised_factor
 
-#: Rounding of sums of waves, as a share of their size.
-ROUNDED = 1e-12
-
-#: Steps of conjugate gradients, at most.
-MOST_STEPS = 2000
+ROUNDED = 1e-12  # Rounding of sums of waves, as a share of their size
+MOST_STEPS = 2000  # Steps of conjugate gradients, at most
 
 
 class WavePreconditioner(ABC):

@@ -35,21 +35,15 @@ from bochner._core.shapes import Array, Float, Int
 from bochner.solvers.gram import DenseBlock, WavePreconditioner, factored
 from bochner.solvers.toeplitz import ToeplitzGram, density_of, half_of, times
 
-#: Degrees that are solved for densely, at most: 1,024 harmonics.
-MOST_LOW = 31
-
-#: A degree is among them if the rows bring it this many penalties, and more.
-WORTH = 0.2
+MOST_LOW = 31  # Degrees that are solved for densely, at most: 1,024 harmonics.
+WORTH = 0.2  # A degree is among them if the rows bring it this many penalties, and more
 
 #: Rows are spread evenly along parallels if no mode of longitude up to this order exceeds this
 #: share.
 LONG, ALIKE = 16, 0.1
 
-#: Degrees up to which there are blocks of orders: 170 MB.
-MOST_BY_ORDER = 400
-
-#: Vectors whose products are formed together, for the dense block.
-TOGETHER = 256
+MOST_BY_ORDER = 400  # Degrees up to which there are blocks of orders: 170 MB.
+TOGETHER = 256  # Vectors whose products are formed together, for the dense block
 
 
 # --- Harmonics as waves --------------------------------------------------------------------------

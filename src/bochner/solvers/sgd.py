@@ -25,8 +25,7 @@ from bochner.solvers.convex.losses import (
     SquaredEpsilonInsensitive,
 )
 
-#: Rates of "adaptive" below this end the descent.
-SLOWEST = 1e-6
+SLOWEST = 1e-6  # Rates of "adaptive" below this end the descent
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ MOST_LOW = 512
 #: And for variances: 4,095 real features, and Cholesky and its inverse in some seconds.
 MOST_BESIDE = 2048
 
-#: A wave is among them if the rows bring it this many penalties, and more.
-WORTH = 0.2
+WORTH = 0.2  # A wave is among them if the rows bring it this many penalties, and more
 
 
 # --- Halves of spectra ---------------------------------------------------------------------------

@@ -35,37 +35,27 @@ from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
 from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
 
-#: Random right sides.
-PROBES = 8
-
-#: Relative error of solutions while a penalty is sought.
-ROUGH = 1e-3
+PROBES = 8  # Random right sides
+ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
 
 #: Fewer waves than this are solved for by a Cholesky factorisation, a third of a second.
 MOST_WHOLE = 2048
 
-#: Waves up to which posteriors are exact, by a Cholesky factorisation.
-MOST_EXACT = 4096
+MOST_EXACT = 4096  # Waves up to which posteriors are exact, by a Cholesky factorisation
 
 #: Up to this many modes are also solved for densely if the condition number exceeds this value:
 #: conjugate gradients would take longer than the factor.
 HARD = 4.0
 
-#: Penalties are sought between these shares of W k(0).
-LEAST, MOST = 1e-11, 1e2
-
-#: Lanczos stops if the next vector is below this share of the eigenvalue.
-SAME = 1e-9
-
-#: Bytes that steps of draws are kept in.
-DRAWN_BYTES = 1 << 28
+LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
+SAME = 1e-9  # Lanczos stops if the next vector is below this share of the eigenvalue
+DRAWN_BYTES = 1 << 28  # Bytes that steps of draws are kept in
 
 #: First step from a penalty near the best one, and the longest of log α: the smaller a penalty, the
 #: longer its solution takes.
 NEAR, LARGEST_STEP = 1.15, math.log(6.0)
 
-#: Error of log α where it is found by the evidence.
-WITHIN = 0.01
+WITHIN = 0.01  # Error of log α where it is found by the evidence
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
 from bochner.errors import IncompatibleModels, InvalidInput
 
-#: Rounding of a box, as a share of its size.
-SLACK = 1e-6
+SLACK = 1e-6  # Rounding of a box, as a share of its size
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,7 @@ from bochner.sums.moments import Precision
 #: Features that are made at a time: their products find them in the processor's cache.
 TOGETHER = 1 << 20
 
-#: Up to this many vectors are multiplied one by one, for which BLAS is faster.
-ONE_BY_ONE = 12
+ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
 
 
 def row_signs(seed: int, start: int, count: int, n_signs: int) -> Float[Array, "b s"]:

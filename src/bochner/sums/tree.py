@@ -17,8 +17,7 @@ from bochner._core.arrays import added
 #: Rows of a part: merging two sums of D² products takes as long as adding a few hundred rows.
 PART_ROWS = 1 << 16
 
-#: Sums that one node of the tree merges.
-BRANCHES = 16
+BRANCHES = 16  # Sums that one node of the tree merges
 
 S = TypeVar("S")
 

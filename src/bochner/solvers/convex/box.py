@@ -23,11 +23,8 @@ from sklearn.exceptions import ConvergenceWarning
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
 
-#: Corrections of a support, at most.
-CORRECTIONS = 30
-
-#: Coefficients nearer than this share to their bound, or to zero, are there.
-AT_BOUND = 1e-8
+CORRECTIONS = 30  # Corrections of a support, at most
+AT_BOUND = 1e-8  # Coefficients nearer than this share to their bound, or to zero, are there
 
 
 @dataclass(frozen=True, eq=False)

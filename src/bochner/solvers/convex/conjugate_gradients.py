@@ -29,30 +29,23 @@ from bochner.solvers.convex.problem import (
 from bochner.solvers.factorisations import raised_factor
 from bochner.solvers.ridge.problem import SummedProducts
 
-#: Active rows are copied out when they are at most this share of all ...
-COPIED_SHARE = 0.5
+#: Active rows are copied out when they are at most this share of all, and take no more memory than
+#: this where the features are not kept in memory anyway.
+COPIED_SHARE, COPIED_BYTES = 0.5, 256 << 20
 
-#: ... and take no more memory than this, where the features are not kept in memory anyway.
-COPIED_BYTES = 256 << 20
-
-#: Rows of a copy that are multiplied at once.
-ROWS_AT_A_TIME = 2048
-
-#: Rows of a sample for the preconditioner, as a multiple of D.
-ROWS_PER_FEATURE = 2
+ROWS_AT_A_TIME = 2048  # Rows of a copy that are multiplied at once
+ROWS_PER_FEATURE = 2  # Rows of a sample for the preconditioner, as a multiple of D
 
 #: Share of the gradient that the first steps' solutions may leave, and the last's: the step is then
 #: Newton's to LAST_SHARE² of its decrease. Products a step, at most.
 FIRST_SHARE, LAST_SHARE, MOST_PRODUCTS = 0.1, 0.01, 250
 
-#: Share of the tolerance that conjugate gradients may leave of a decrease.
-BESIDE = 0.1
+BESIDE = 0.1  # Share of the tolerance that conjugate gradients may leave of a decrease
 
 #: An operation of a product with vectors takes this many times one of the preconditioner's.
 VECTOR_COST = 6
 
-#: Least curvature of an intercept, as a share of that if every row were active.
-FLOOR = 1e-7
+FLOOR = 1e-7  # Least curvature of an intercept, as a share of that if every row were active
 
 
 # --- Hessians ------------------------------------------------------------------------------------

@@ -29,21 +29,16 @@ from bochner.solvers.convex.problem import (
     taken_rows,
 )
 
-#: A sum is changed if fewer rows differ than this share of the active ones ...
-CHANGED = 0.7
+#: A sum is changed if fewer rows differ than the first share of the active ones, and all that were
+#: changed since it was new are at most the second: each change leaves its rounding.
+CHANGED, DRIFT = 0.7, 4.0
 
-#: ... and all that were changed since it was new are at most this many times as many: each change
-#: leaves its rounding.
-DRIFT = 4.0
-
-#: Factors are in float32 where the penalty is at least this share of the trace.
-SINGLE = 2e-6
+SINGLE = 2e-6  # Factors are in float32 where the penalty is at least this share of the trace
 
 #: Every how many rows are kept in thinning, and the rows per feature that must be left.
 EVERY, THINNED_ROWS_PER_FEATURE = 4, 8
 
-#: Rows below which a descent does not start from its minimum for every fourth row.
-FEWEST = 500
+FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
 
 #: Promise of the last step on few rows, as a share of the objective: more rows change it by more.
 COARSE = 0.1

@@ -49,8 +49,7 @@ ONCE, EACH, CHEAP = 70, 10, 4.0
 #: the share of the rows from which none are left out; and the least curvature then, of the mean.
 REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
 
-#: A step is made at most two times longer, and again, this often.
-FARTHER = 3
+FARTHER = 3  # A step is made at most two times longer, and again, this often
 
 #: Steps that promise less than this multiple of the objective's rounding are judged by slopes.
 TRUSTED = 100

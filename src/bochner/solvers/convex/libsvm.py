@@ -27,27 +27,17 @@ from bochner.solvers.convex.class_losses import SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelOptimum, KernelProblem
 from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
 
-#: Moves for each row, at most: where penalties are tiny there is no end otherwise.
-MOVES = 1000
-
-#: The same for machines of which penalties are compared.
-MOVES_COMPARED = 100
+MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
+MOVES_COMPARED = 100  # The same for machines of which penalties are compared
 
 #: LIBSVM ends where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000 rows
 #: the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
 SLOPES = 10.0
 
-#: Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
-UNBOUNDED = 1e4
-
-#: Megabytes that it keeps of rows of K.
-CACHE = 200
-
-#: The same where it computes them itself.
-LARGE_CACHE = 1000
-
-#: Rows whose kernel values are computed at a time.
-TILE = 1024
+UNBOUNDED = 1e4  # Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
+CACHE = 200  # Megabytes that it keeps of rows of K
+LARGE_CACHE = 1000  # The same where it computes them itself
+TILE = 1024  # Rows whose kernel values are computed at a time
 
 
 @dataclass(frozen=True, eq=False)

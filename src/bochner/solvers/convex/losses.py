@@ -385,8 +385,7 @@ def _exp(f: Array) -> Array:
 
 # --- losses by name ------------------------------------------------------------------------------
 
-#: Losses of the logarithm of the mean.
-LOG_LINK = (PoissonDeviance, GammaDeviance)
+LOG_LINK = (PoissonDeviance, GammaDeviance)  # Losses of the logarithm of the mean
 
 
 def as_levels(levels: Any) -> tuple[float, ...]:

@@ -27,8 +27,7 @@ from bochner.solvers.convex.problem import (
     forward,
 )
 
-#: Without a penalty, an objective of this share of that at zero is next to nothing.
-NOTHING = 1e-9
+NOTHING = 1e-9  # Without a penalty, an objective of this share of that at zero is next to nothing
 
 
 @dataclass(frozen=True, eq=False)

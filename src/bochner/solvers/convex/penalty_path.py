@@ -20,16 +20,13 @@ from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places, walk
 from bochner.solvers.convex.smoothing import constant, spread
 
-#: Factor between penalties, and tolerance of fits to compare.
-FACTOR, TOL = 10**-0.5, 3e-3
+FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 
-#: Steps of a walk: the first if no penalty is known, the range of its steps, the last one of a
-#: regression, and a step
-#: at which the fit is nearly a constant.
+#: Steps of a walk: the first if no penalty is known, the least, the last of a classification, the
+#: last of a regression, and a step at which the fit is nearly a constant.
 FIRST, NEAREST, FARTHEST, MOST, CONSTANT = 6, -2, 24, 18, -8
 
-#: Width of smoothing that each fit starts from, as a share of the first one's.
-WIDTH = 0.1
+WIDTH = 0.1  # Width of smoothing that each fit starts from, as a share of the first one's
 
 #: Mean loss that is none where rows within ε cost nothing, as a share of what ε itself would cost.
 WITHIN_TUBE = 1e-3

@@ -26,8 +26,7 @@ from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
 from bochner.solvers.factorisations import raised
 
-#: Least that is divided by, or that a diagonal is taken for.
-TINY = 1e-300
+TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
 
 #: Rounding of the objective, relative, for each precision of the features.
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}
@@ -35,8 +34,7 @@ ROUNDING = {"float32": 1e-7, "float64": 1e-13}
 #: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
 LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5
 
-#: Rows that are worked on at once where no features are needed.
-ROWS_AT_ONCE = 1 << 15
+ROWS_AT_ONCE = 1 << 15  # Rows that are worked on at once where no features are needed
 
 #: Slopes that are looked at between two lengths, at most; the first by secants, the rest by halves.
 TURNS, SECANTS = 64, 12
@@ -464,8 +462,7 @@ def quantile_shift(
     return shift
 
 
-#: A smaller loss than this share of the best is taken for one, on a walk.
-LOWER = 0.9999
+LOWER = 0.9999  # A smaller loss than this share of the best is taken for one, on a walk
 
 
 def walk(error: Callable[[int], float], start: int, least: int, most: int, first: int = 1) -> int:

@@ -55,23 +55,12 @@ from bochner.solvers.convex.problem import (
     solved,
 )
 
-#: Width of the next subproblem about multipliers, as a share of the last one's.
-HALVED = 0.5
-
-#: A subproblem is solved to this share of the duality gap, or of the tolerance.
-INNER = 0.1
-
-#: Gains below this share of loss and penalty may be rounding.
-NOISE = 1e-9
-
-#: Steps that gain next to nothing before rounding is blamed.
-PATIENCE = 3
-
-#: Width where a descent starts from the end of another.
-AGAIN = 0.1
-
-#: Share of the features up to which active rows are few: there both ways take as long.
-FEW = 0.5
+HALVED = 0.5  # Width of the next subproblem about multipliers, as a share of the last one's
+INNER = 0.1  # A subproblem is solved to this share of the duality gap, or of the tolerance
+NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
+PATIENCE = 3  # Steps that gain next to nothing before rounding is blamed
+AGAIN = 0.1  # Width where a descent starts from the end of another
+FEW = 0.5  # Share of the features up to which active rows are few: there both ways take as long.
 
 #: Rows of a block, at most, that are added up in float64 where the features are float32.
 FEW_IN_FLOAT64 = 64

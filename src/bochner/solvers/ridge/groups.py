@@ -26,8 +26,7 @@ from bochner.solvers.factorisations import raised
 #: Share of the penalty that rounding of a block's largest eigenvalue may take, in float32.
 ROUNDED = 0.01
 
-#: Below this a sum of weights is no divisor.
-TINY = float(np.finfo(float).tiny)
+TINY = float(np.finfo(float).tiny)  # Below this a sum of weights is no divisor
 
 
 @dataclass(frozen=True, eq=False)

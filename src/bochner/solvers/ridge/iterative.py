@@ -63,8 +63,7 @@ SHARE, ROUGHLY = 0.02, 3.0
 #: In units of the target's spread no error below the first is asked for, nor one above the second.
 FINEST, COARSEST = 1e-6, 1e-3
 
-#: Steps of the iteration, each a pass.
-MOST_STEPS = 300
+MOST_STEPS = 300  # Steps of the iteration, each a pass
 
 #: Step of the path of penalties, how many above the guess it starts, and how often it may be
 #: prolonged. Large penalties take few passes, so that a guess that is too large costs little.
@@ -74,8 +73,7 @@ STEP, ABOVE, ROUNDS = 10**0.5, 4, 14
 #: the smaller a penalty, the more passes it takes.
 WORTH = 0.005
 
-#: Penalties of the path, as shares of the largest eigenvalue of G.
-LEAST, MOST = 1e-10, 1e2
+LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eigenvalue of G
 
 
 @dataclass(frozen=True, eq=False)

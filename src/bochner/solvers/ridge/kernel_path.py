@@ -18,11 +18,8 @@ from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.problem import evidence, evidence_slope, freedom, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
 
-#: Penalties that are tried, as shares of the trace of √w K √w.
-LOWEST, HIGHEST = 1e-12, 10.0
-
-#: Where the walk starts, as a share of the mean of w k(x, x).
-FIRST = 0.03
+LOWEST, HIGHEST = 1e-12, 10.0  # Penalties that are tried, as shares of the trace of √w K √w
+FIRST = 0.03  # Where the walk starts, as a share of the mean of w k(x, x)
 
 #: Steps of log α on the way to a change of sign: the first, which is shorter where the slope is
 #: small beside that curvature, but no shorter than the next, and those after it.
@@ -45,8 +42,7 @@ BACK = 5
 #: Penalties of a walk, at most, and the slope ∂log(criterion)/∂log α that is level.
 MOST, LEVEL = 14, 3e-3
 
-#: Rows that a penalty is chosen by, at most: factors and inverses of that many.
-PENALTY_ROWS = 1024
+PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
 #: log α, and largest number of steps.
@@ -56,8 +52,7 @@ DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 #: per row in log α that is level.
 EVIDENCE_ROWS, EVIDENCE_LEVEL = 2048, 3e-4
 
-#: Largest number of rows scored when alpha is chosen by log loss.
-LOST_ROWS = 2048
+LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log loss
 
 #: Factor between penalties that are tried with all rows, and the share by which the loss must fall.
 SMALLER, WORTH = 4.0, 0.002

@@ -36,11 +36,8 @@ from bochner._core.shapes import Array, Float, Int
 #: Bytes that directions and their products may take, and directions a right side at least.
 MOST_BYTES, FEWEST = 384 << 20, 12
 
-#: A direction is new if this share of it is orthogonal to the basis.
-NEW = 1e-6
-
-#: Exact residuals that may fail to fall by a half.
-PATIENCE = 2
+NEW = 1e-6  # A direction is new if this share of it is orthogonal to the basis
+PATIENCE = 2  # Exact residuals that may fail to fall by a half
 
 #: Directions that a solution for the kernel matrix keeps at least, of all targets: 2 KB a row.
 KEPT = 128

@@ -32,8 +32,7 @@ from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.eigen import EPS, Eigen, floor, penalties
 from bochner.solvers.ridge.problem import TINY, left_out_errors, slack_of_leverage
 
-#: RSS is above rounding if it exceeds this many times the rounding of P.
-CLEAR = 1e3
+CLEAR = 1e3  # RSS is above rounding if it exceeds this many times the rounding of P
 
 #: A slack is above rounding if it exceeds this many times its first-order bound, in float32 and in
 #: float64. Rounding was measured to be up to five times as large as that bound.

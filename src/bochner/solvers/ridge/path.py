@@ -15,8 +15,7 @@ from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, poo
 
 Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
 
-#: Ways to choose the penalty.
-PENALTY_CRITERIA = ("loo", "gcv", "evidence")
+PENALTY_CRITERIA = ("loo", "gcv", "evidence")  # Ways to choose the penalty
 
 #: From the worst: of several targets the worst outcome is reported.
 WORST_FIRST = (

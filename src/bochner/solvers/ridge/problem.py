@@ -24,8 +24,7 @@ from bochner._core.shapes import Array, Float
 #: intercept.
 LEAST_SLACK = 1e-100
 
-#: Below this numbers are no divisors.
-TINY = float(np.finfo(float).tiny)
+TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
 
 
 class Likely(Protocol):

@@ -81,8 +81,7 @@ class Outcome(Sentence):
 # residuals at the smallest penalties. A choice is decided by differences a hundred times above
 # rounding.
 
-#: Errors below this share of the targets' variance are rounding.
-NO_ERROR = 1e-10
+NO_ERROR = 1e-10  # Errors below this share of the targets' variance are rounding
 
 #: Errors within this share of one another are equal: of one fit, by products in float64; of several
 #: fits that are compared, by products in float64; and by products in float32.
