@@ -218,7 +218,7 @@ def test_row_groups_and_batches_do_not_show(tmp_path):
 def test_only_the_columns_that_are_named_are_read(tmp_path):
     when = pa.array([1, 2], pa.timestamp("s"))
     path = write(tmp_path / "x.parquet", **{"a": [1.0, 2.0], "a.b": [2.0, 3.0], "when": when})
-    with pytest.raises(InvalidInput, match=r"'when' must .* got dates or times"):
+    with pytest.raises(InvalidInput, match=r"columns must .* got 'when' \(dates or times\)"):
         next(iter(Blocks.from_files(path)))
     assert next(iter(Blocks.from_files(path, "a.b", columns=["a"]))).y.tolist() == [2, 3]
     assert numbers(Blocks.from_files(path, columns=["a.b", "a"])).tolist() == [[2, 1], [3, 2]]
@@ -238,20 +238,20 @@ def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (pa.array([1.0, None]), "must hold finite .* missing value .* in row 1 of '"),
-        (pa.array([1, None]), "must hold finite .* missing value .* in row 1 of '"),
-        (pa.array([True, None]), "must hold finite .* missing value .* in row 1 of '"),
-        (pa.array([1.0, np.inf]), "must hold finite numbers; got inf in row 1 of '"),
-        (pa.array(["x", None]), "must have no missing values; got one in row 1 of '"),
-        (pa.array([None, None]), r"must .* got nothing \(all values missing\)"),
-        (pa.array([[1], [2]]), r"must .* got lists or records \(list<"),
-        (pa.array([b"x", b"y"]), r"must .* got neither numbers nor text \(binary\)"),
+        (pa.array([1.0, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
+        (pa.array([1, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
+        (pa.array([True, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
+        (pa.array([1.0, np.inf]), "column 'a' must hold finite numbers; got inf in row 1 of '"),
+        (pa.array(["x", None]), "column 'a' must have no missing values; got one in row 1 of '"),
+        (pa.array([None, None]), "must hold numbers, .* got 'a' .all values missing"),
+        (pa.array([[1], [2]]), r"column 'a' must .* got lists or records \(list<"),
+        (pa.array([b"x", b"y"]), r"column 'a' must .* got neither numbers nor text \(binary\)"),
         (pa.array([], pa.float64()), r"must have at least one row; '.*x.parquet' has none"),
     ],
 )
 def test_bad_values_are_refused_with_column_and_row(tmp_path, values, message):
     path = write(tmp_path / "x.parquet", a=values)
-    with pytest.raises(InvalidInput, match=("column 'a' " if len(values) else "") + message):
+    with pytest.raises(InvalidInput, match=message):
         list(Blocks.from_files(path))
 
 
@@ -538,7 +538,7 @@ BAD = {
     "missing text": ("a,b\nx,2\n,3\n", r"'a' must have no missing .* in line 3 of"),
     "column of nothing": (
         "a,b\n,2\n,3\n",
-        r"column 'a' must hold numbers or text; got nothing \(all values missing\). Fill",
+        r"columns must hold numbers, .*; got 'a' \(all values missing\)",
     ),
     "no header": (
         "1,2.5,-3,4\n3,4,5,6\n",
@@ -547,8 +547,8 @@ BAD = {
     "same names": ("a,a\n1,2\n", r"must have different names; got 'a' more than"),
     "no name": (",a\n1,2\n", r"column 0 .* is called ''.*to_csv\(index=False\)"),
     "row numbers": (pd.DataFrame({"a": [1.0]}).to_csv(), "often a row number saved by mistake"),
-    "dates": ("a,b\n2020-01-01,2\n", r"'a' must .* got dates or times"),
-    "times": ("a,b\n2020-01-01 10:00,2\n", r"'a' must .* got dates or times"),
+    "dates": ("a,b\n2020-01-01,2\n", r"columns must .* got 'a' \(dates or times\)"),
+    "times": ("a,b\n2020-01-01 10:00,2\n", r"columns must .* got 'a' \(dates or times\)"),
     "latin-1": ("a,b\né,1\n".encode("latin1"), r"'.*' must be text in UTF-8"),
     "late latin-1": (b"a,b\n" + b"e,1\n" * 300_000 + b"\xe9,1\n", "must be text in UTF-8"),
     "UTF-16": ("a,b\n1,2\n".encode("utf16"), r"must be text in UTF-8"),
@@ -558,7 +558,7 @@ BAD = {
     ),
     "too many categories": (
         "a,b\n" + "".join(f"s{i},1\n" for i in range(1001)),
-        r"column 'a' must have at most 1000 different texts .*; got more, e.g. 's0', 's1', 's10'",
+        r"at most 1000 different texts, .*; got 'a' \(more texts, e.g. 's0', 's1', 's10'\)",
     ),
 }
 

@@ -31,7 +31,6 @@ from bochner.data.tables import (
     Reader,
     Tables,
     missing_column,
-    numbered,
     present,
     total_rows,
     warn_without_target,
@@ -179,7 +178,7 @@ def _learned(
     target = draft.target
     one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
     if said := _unusable(kinds, draft, commas):
-        raise InvalidInput(f"Blocks: {numbered(said)}")
+        raise InvalidInput(f"Blocks: {' '.join(said)}")
     classes = tuple(sorted(texts.pop(str(target)))) if one else ()
     encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
     dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))

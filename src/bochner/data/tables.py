@@ -347,36 +347,18 @@ def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:
     """Refuse columns that only a fit makes numbers of, all in one message."""
-    fit = "A learner's fit and fit_blocks do so by themselves. Or drop it."
-    said = []
-    for draft in drafts:
-        who = f"column {draft.name!r} must"
-        if isinstance(draft, Times):
-            said.append(
-                f"{who} hold numbers or text; got dates or times. Turn it into numbers first, e.g. "
-                f"days since the first. {fit}"
-            )
-        elif isinstance(draft, Levels) and len(draft.levels) > MOST_CATEGORIES:
-            said.append(
-                f"{who} have at most {MOST_CATEGORIES} different texts to become columns of 0 and "
-                f"1; got more, e.g. {listed(draft.levels[:3])}. Group rare ones, turn it into "
-                "numbers, or drop it; a learner's fit takes their target means."
-            )
-    said += [
-        f"column {name!r} must hold numbers or text; got nothing ({reason}). Fill it or drop it. "
-        f"{fit}"
-        for name, reason in dropped
+    got = [f"{draft.name!r} (dates or times)" for draft in drafts if isinstance(draft, Times)]
+    got += [
+        f"{draft.name!r} (more texts, e.g. {listed(draft.levels[:3])})"
+        for draft in drafts
+        if isinstance(draft, Levels) and len(draft.levels) > MOST_CATEGORIES
     ]
-    if said:
-        raise InvalidInput(f"Blocks: {numbered(said)}")
-
-
-def numbered(sentences: list[str]) -> str:
-    """Return one sentence as it is, several with their numbers."""
-    if len(sentences) == 1:
-        return sentences[0]
-    listing = " ".join(f"({i}) {text}" for i, text in enumerate(sentences, 1))
-    return f"{len(sentences)} columns cannot be used. {listing}"
+    if got := got + [f"{name!r} ({reason})" for name, reason in dropped]:
+        raise InvalidInput(
+            f"Blocks: columns must hold numbers, or at most {MOST_CATEGORIES} different texts, "
+            f"which become columns of 0 and 1; got {', '.join(got)}. Learners' fit and fit_blocks "
+            "make numbers of such columns; or turn them into numbers first, or drop them."
+        )
 
 
 def total_rows(readers: tuple[Reader, ...]) -> int | None:
