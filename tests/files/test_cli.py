@@ -506,20 +506,19 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is(capsys, monkeypatch):
 # --- progress ------------------------------------------------------------------------------------
 
 
-def test_a_bar_shows_rows_rate_workers_and_steps(capsys, monkeypatch):
+def test_a_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     Path("t.csv").write_text("a,b\n" + "1,2\n" * 900)
     blocks = bo.Blocks.from_files("t.csv", block_rows=300)
     bar = Bar(blocks)
-    bar.crew(2)
     watched = blocks.watch(bar)
     for _ in range(2):
         list(watched)
         bar.at(FitStep("Choosing the kernel: candidate", "one lengthscale", 3, 7))
     shown = capsys.readouterr().err.replace("\033[K", "").split("\r")
-    assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s by 2 workers$", shown[1])
+    assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", shown[1])
     assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in shown
-    assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s by 2 workers\n$", shown[-2])
+    assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s\n$", shown[-2])
     bar.step, bar.began, bar.rows = None, bar.began - 10, 450
     assert "pass 2: 450 of 900 rows, 4" in bar.text
     assert re.search(r"\b1\d s left", bar.text)

@@ -51,7 +51,7 @@ class Terminal:
                 return
             bar = Bar(blocks)
             with listening(bar.at):
-                yield blocks.watch(bar, bar.crew)
+                yield blocks.watch(bar)
 
     @property
     def _watched(self) -> bool:

@@ -34,13 +34,6 @@ from bochner.errors import InvalidInput
 _MOST_CELLS = 1 << 22
 
 
-@dataclass
-class _RowCount:
-    """Rows that a whole pass gave; every pass must give as many."""
-
-    rows: int | None = None
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks:
     """A table of any length as pieces (X, y, w) of bounded size, read as often as needed.
@@ -79,12 +72,11 @@ class Blocks:
     source: Source
     block_rows: int
     callbacks: tuple[Callable[[int], Any], ...] = ()
-    crews: tuple[Callable[[int], Any], ...] = ()
     recode: Callable[[Any], Any] | None = None
     weigh: Callable[[Any], Any] | None = None
     change: Callable[[Piece], Piece] | None = None
     first: int = 0  # number of the first row, where they are a part of others
-    _counted: _RowCount = field(default_factory=_RowCount)
+    _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
 
     @classmethod
     def from_arrays(
@@ -274,7 +266,8 @@ class Blocks:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None for CSV files, streams and iterables before a whole pass."""
-        return self._counted.rows if self.source.n_rows is None else self.source.n_rows
+        counted = self._counted[0] if self._counted else None
+        return counted if self.source.n_rows is None else self.source.n_rows
 
     @property
     def schema(self) -> Schema | None:
@@ -317,14 +310,18 @@ class Blocks:
         for callback in self.callbacks:
             callback(rows)
 
-    def worked_by(self, workers: int) -> None:
-        """Call the callbacks with the number of workers that read the rows."""
-        for crew in self.crews:
-            crew(workers)
-
     def finished(self, rows: int, weighty: bool) -> None:
         """Refuse a pass with no rows, no positive weight, or another number of rows than before."""
-        self._count(rows)
+        if rows == 0 and not self.n_rows:
+            raise InvalidInput(
+                f"Blocks: a table must have at least one row; {self.source} has none."
+            )
+        if self.n_rows not in (None, rows):
+            raise InvalidInput(
+                f"Blocks: every pass must give the same rows; {self.source} gave {self.n_rows} "
+                f"before and {rows} now. Read it into a table or file first."
+            )
+        self._counted[:] = [rows]
         if not weighty:
             raise InvalidInput(
                 "Blocks: at least one row must have a weight above zero; all are zero, of "
@@ -339,8 +336,8 @@ class Blocks:
         source = self.source.part(start, stop)
         if source is None:
             return None
-        alone: Any = {"callbacks": (), "crews": (), "_counted": _RowCount()}
-        return replace(self, source=source, first=self.first + start, **alone)
+        first = self.first + start
+        return replace(self, source=source, first=first, callbacks=(), _counted=[])
 
     def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
         """Return the same rows, in these partitions of an engine."""
@@ -354,34 +351,15 @@ class Blocks:
         piece = Piece(X, y, w)
         return piece if self.change is None else self.change(piece)
 
-    def _count(self, rows: int) -> None:
-        """Refuse a pass that gave no rows, or not as many as the one before."""
-        if rows == 0 and not self.n_rows:
-            raise InvalidInput(
-                f"Blocks: a table must have at least one row; {self.source} has none."
-            )
-        if self.n_rows not in (None, rows):
-            raise InvalidInput(
-                f"Blocks: every pass must give the same rows; {self.source} gave {self.n_rows} "
-                f"before and {rows} now. Read it into a table or file first."
-            )
-        self._counted.rows = rows
-
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
         if block_rows == self.block_rows:
             return self
         return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
 
-    def watch(
-        self, callback: Callable[[int], Any], crew: Callable[[int], Any] | None = None
-    ) -> "Blocks":
-        """Return the same blocks; ``callback(rows)`` is called after each block.
-
-        ``crew(workers)`` is called when workers of an engine begin to read them.
-        """
-        crews = self.crews if crew is None else (*self.crews, crew)
-        return replace(self, callbacks=(*self.callbacks, callback), crews=crews)
+    def watch(self, callback: Callable[[int], Any]) -> "Blocks":
+        """Return the same blocks; ``callback(rows)`` is called after each block."""
+        return replace(self, callbacks=(*self.callbacks, callback))
 
     def with_progress(self) -> "Blocks":
         """Return the same blocks, with a bar that counts their rows, pass by pass.
@@ -389,8 +367,7 @@ class Blocks:
         The bar is drawn below the cell of a notebook or on the last line of a terminal, and only
         there.
         """
-        bar = Bar(self)
-        return self.watch(bar, bar.crew)
+        return self.watch(Bar(self))
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""

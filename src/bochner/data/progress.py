@@ -20,7 +20,6 @@ class Bar:
     rows: int = 0  # in this pass
     number: int = 1  # of this pass
     began: float = field(default_factory=monotonic)
-    workers: int = 0
     step: FitStep | None = None
     last_time: float = 0.0
     handle: Any = None
@@ -31,10 +30,6 @@ class Bar:
             self.number, self.rows, self.began = self.number + 1, 0, monotonic()
         self.rows, self.step = self.rows + rows, None
         self._show(self._done)
-
-    def crew(self, workers: int) -> None:
-        """Show the number of workers that read the rows."""
-        self.workers = workers
 
     def at(self, step: FitStep) -> None:
         """Show a step of the fit, until rows are read again."""
@@ -52,8 +47,7 @@ class Bar:
         left = (
             "" if n is None or self._done else f", {(n - self.rows) / max(rate, 1e-9):,.0f} s left"
         )
-        crew = f" by {self.workers} workers" if self.workers else ""
-        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{crew}{left}"
+        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{left}"
 
     @property
     def _done(self) -> bool:

@@ -132,7 +132,6 @@ class ClusterPasses:
         )
         begun: deque[tuple[Handle, int]] = deque()
         began = time.monotonic()
-        blocks.worked_by(workers.count)
         for part in _parts(blocks, workers.count):
             made = self._submitted(shared, summand, blocks, part)
             tree.take(made)
