@@ -101,8 +101,8 @@ def test_products(n, dtype, placed):
         assert close(S, 3 - 2 * exact @ C, dtype)
     for transposed, rows in ((False, C @ C.T), (True, C.T @ C)):
         S = placed(np.ones(rows.shape))
-        lapack.add_square(S, placed(B), 2.0, 0.5, transposed=transposed)
-        assert close(np.triu(S), np.triu(0.5 + 2 * rows), dtype)
+        lapack.add_square(S, placed(B), 2.0, transposed=transposed)
+        assert close(np.triu(S), np.triu(1 + 2 * rows), dtype)
     for lower in (False, True):
         U = np.tril(exact) if lower else np.triu(exact)
         for right in (False, True):

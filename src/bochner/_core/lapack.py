@@ -130,14 +130,13 @@ def add_square(
     C: Float[Array, "m m"],
     A: Float[Array, "..."],
     factor: float = 1.0,
-    keep: float = 1.0,
     transposed: bool = False,
 ) -> None:
-    """Overwrite C with keep · C + factor · A Aᵀ (or AᵀA): half the work of a product."""
+    """Add factor · A Aᵀ (or AᵀA) to C: half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
     _check(C, A, fit=C.shape == (m, m))
     update, sizes = _blas("syrk", C, 10), (_integer(m), _integer(k))
-    numbers = _number(factor, C), _number(keep, C)
+    numbers = _number(factor, C), _number(1.0, C)
     update(b"U", _side(transposed), *sizes, numbers[0], *_matrix(A), numbers[1], *_matrix(C))
 
 

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -186,6 +186,13 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
     if array.ndim == 1:
         return {name: array}
     return {f"{name}_{k}": column for k, column in enumerate(array.T)}
+
+
+def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return an Arrow table with what ``call`` gives of it in further columns."""
+    for column, values in by_name(call(table), name).items():
+        table = table.append_column(column, [values])
+    return table
 
 
 # --- The module of each library -------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Any
 
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.partitions import PartitionReader, by_name, readers_of, uncomputed
+from bochner.data.partitions import PartitionReader, readers_of, uncomputed, with_columns
 from bochner.data.sources import Partition
 
 
@@ -43,14 +43,5 @@ def readers(table: Any) -> list[PartitionReader]:
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return the dataset with the results of ``call`` on its batches as additional columns."""
-    return table.map_batches(
-        _with_columns, batch_format="pyarrow", fn_kwargs={"call": call, "name": name}
-    )
-
-
-def _with_columns(batch: Any, call: Callable[[Any], Any], name: str) -> Any:
-    if not batch.num_rows:
-        return batch
-    for column, values in by_name(call(batch), name).items():
-        batch = batch.append_column(column, [values])
-    return batch
+    more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
+    return table.map_batches(more, batch_format="pyarrow")

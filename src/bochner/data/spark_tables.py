@@ -7,7 +7,7 @@ from typing import Any
 
 from bochner.data.frames import arrow_columns
 from bochner.data.optional import needed
-from bochner.data.partitions import PartitionReader, by_name, readers_of, uncomputed
+from bochner.data.partitions import PartitionReader, readers_of, uncomputed, with_columns
 from bochner.data.sources import Partition
 from bochner.errors import DataWarning
 
@@ -103,7 +103,5 @@ def _with_columns(batches: Iterator[Any], call: Callable[[Any], Any], name: str)
     for batch in batches:
         if not batch.num_rows:
             continue
-        table = pa.Table.from_batches([batch])
-        for column, values in by_name(call(table), name).items():
-            table = table.append_column(column, pa.array(values))
+        table = with_columns(pa.Table.from_batches([batch]), call, name)
         yield from table.combine_chunks().to_batches()
