@@ -29,8 +29,6 @@ from bochner import (
     export,
     kernels,
     landmarks,
-    models,
-    planner,
 )
 from bochner.errors import ModelFileError
 
@@ -154,7 +152,7 @@ def test_the_reference_lists_every_public_name_and_each_once():
     names = [name for name in bochner.__all__ if name not in MODULES]
     wanted = [value(f"bochner.{name}") for name in names]
     parts = (kernels, landmarks, errors, engines, export)
-    for part in (*parts, datasets, certificates, models, planner):
+    for part in (*parts, datasets, certificates):
         wanted += [getattr(part, name) for name in part.__all__]
     shown = [id(value(name)) for name in listed()]
     assert len(shown) == len(set(shown))
