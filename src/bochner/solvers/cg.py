@@ -100,11 +100,8 @@ def conjugate_gradients(
 
 # --- The kernel matrix as an operator: products with it, a tile at a time, and never the matrix
 
-#: Rows and columns of a tile: 8 MB in float64, whose product costs little beside its entries.
-TILE = 1024
-
-#: Rows whose kernel values tell whether float32 serves, and how close they must be.
-LOOKED_AT, CLOSE = 64, 1e-3
+TILE = 1024  # Rows and columns of a tile: 8 MB in float64
+LOOKED_AT, CLOSE = 64, 1e-3  # Rows that are compared in float32, and their largest error
 
 Tiles = Callable[[Array, Array], Array]
 Precision = Literal["float32", "float64"]

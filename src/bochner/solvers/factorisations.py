@@ -15,9 +15,7 @@ from scipy.linalg import solve_triangular
 from bochner._core.blas import cholesky, eigvalsh, factor, subtract_product
 from bochner._core.shapes import Array, Float, Int
 
-#: Up to this size a decomposition runs in the main thread: it takes one to two seconds.
-AT_ONCE = 2048
-
+AT_ONCE = 2048  # Up to this size a decomposition runs in the main thread, in one to two seconds
 COLUMNS, SLAB = 128, 1024  # Columns that are solved for at once, and rows of a slab
 WAIT = 0.2  # Seconds between two looks at Ctrl-C
 LARGEST = float(np.finfo(float).max)  # Largest number of float64
@@ -127,9 +125,7 @@ Mode = Literal["accelerated", "blocked", "simple"]
 
 MODES: tuple[Mode, ...] = ("accelerated", "blocked", "simple")  # How pivots are taken
 MOST_DOUBLES = 1 << 23  # Entries of the factor up to which it is float64 (64 MB)
-
-#: Shares of the trace below which the residual is rounding.
-TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}  # Rounding, in traces
 
 
 @dataclass(frozen=True, eq=False)

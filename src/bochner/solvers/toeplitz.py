@@ -22,12 +22,8 @@ from scipy.linalg.lapack import dpotri
 from bochner._core.shapes import Array, Float, Int
 from bochner.solvers.gram import DenseBlock, factored
 
-#: Waves that are solved for densely, at most: 1,023 real features, and Cholesky in 0.1 s.
-MOST_LOW = 512
-
-#: And for variances: 4,095 real features, and Cholesky and its inverse in some seconds.
-MOST_BESIDE = 2048
-
+MOST_LOW = 512  # Waves solved for densely, at most: 1,023 real features, Cholesky in 0.1 s
+MOST_BESIDE = 2048  # The same for variances: 4,095 real features, in some seconds
 WORTH = 0.2  # A wave is among them if the rows bring it this many penalties, and more
 
 

@@ -37,16 +37,9 @@ from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
 
 PROBES = 8  # Random right sides
 ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
-
-#: Fewer waves than this are solved for by a Cholesky factorisation, a third of a second.
-MOST_WHOLE = 2048
-
+MOST_WHOLE = 2048  # Fewer waves are solved for by Cholesky, in a third of a second
 MOST_EXACT = 4096  # Waves up to which posteriors are exact, by a Cholesky factorisation
-
-#: Up to this many modes are also solved for densely if the condition number exceeds this value:
-#: conjugate gradients would take longer than the factor.
-HARD = 4.0
-
+HARD = 4.0  # Condition number above which up to MOST_EXACT modes are solved for densely
 LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
 SAME = 1e-9  # Lanczos stops if the next vector is below this share of the eigenvalue
 DRAWN_BYTES = 1 << 28  # Bytes that steps of draws are kept in

@@ -35,9 +35,7 @@ from bochner.errors import IncompatibleModels, InvalidInput
 
 Precision = Literal["float32", "float64"]
 
-#: Rows whose float32 products are summed in float32 before they go into the float64 sum. Longer
-#: runs lose digits, shorter ones spend the time in adding D x D matrices.
-FLUSH_ROWS = 8192
+FLUSH_ROWS = 8192  # Rows whose float32 products are summed in float32: more would lose digits
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
 from bochner.sums.moments import Precision
 
-#: Features that are made at a time: their products find them in the processor's cache.
-TOGETHER = 1 << 20
-
+TOGETHER = 1 << 20  # Features that are made at a time, for the processor's cache
 ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
 
 

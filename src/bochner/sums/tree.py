@@ -14,9 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from bochner._core.arrays import added
 
-#: Rows of a part: merging two sums of D² products takes as long as adding a few hundred rows.
-PART_ROWS = 1 << 16
-
+PART_ROWS = 1 << 16  # Rows of a part: merging takes as long as adding a few hundred rows
 BRANCHES = 16  # Sums that one node of the tree merges
 
 S = TypeVar("S")

@@ -34,14 +34,9 @@ from bochner.solvers.convex.problem import (
 CHANGED, DRIFT = 0.7, 4.0
 
 SINGLE = 2e-6  # Factors are in float32 where the penalty is at least this share of the trace
-
-#: Every how many rows are kept in thinning, and the rows per feature that must be left.
-EVERY, THINNED_ROWS_PER_FEATURE = 4, 8
-
+EVERY, THINNED_ROWS_PER_FEATURE = 4, 8  # Step of thinning, and rows per feature that must be left
 FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
-
-#: Promise of the last step on few rows, as a share of the objective: more rows change it by more.
-COARSE = 0.1
+COARSE = 0.1  # Promise of the last step on few rows, as a share of the objective
 
 
 def minimum(problem: Problem, start: State | None, tol: float, max_iter: int) -> State:

@@ -24,8 +24,7 @@ from bochner.solvers.convex.optimum import Algorithm, Cholesky, ConjugateGradien
 from bochner.solvers.convex.problem import Problem, SolverRows, State, TargetsOf, optimum
 from bochner.solvers.ridge.problem import SummedProducts
 
-#: Features up to which Hessians are faster than products, where inactive rows are left out.
-MOST_ACTIVE = 2048
+MOST_ACTIVE = 2048  # Features up to which Hessians are faster, where inactive rows are left out
 
 #: The same where all rows are active, and the cells of the Hessians of all columns.
 MOST_ALL = 128

@@ -34,12 +34,8 @@ from bochner.solvers.convex.optimum import (
 from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, best_length
 from bochner.solvers.factorisations import raised
 
-#: A descent starts with every EVERY-th row, of FEWEST at least, and ends there at this tolerance.
-EVERY, FEWEST, COARSE = 4, 256, 0.1
-
-#: Steps of conjugate gradients with the first factors at most, twice as many with each that follow:
-#: curvatures change least near the end.
-STEPS = 6
+EVERY, FEWEST, COARSE = 4, 256, 0.1  # Step of thinning, least rows, and tolerance of the start
+STEPS = 6  # Steps with the first factors; twice as many with each that follow
 
 #: Operations of a factor that take as long as a step does for a pair of rows: once, and for each
 #: column; and steps that a factor for each column may take the time of.
@@ -50,9 +46,7 @@ ONCE, EACH, CHEAP = 70, 10, 4.0
 REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
 
 FARTHER = 3  # A step is made at most two times longer, and again, this often
-
-#: Steps that promise less than this multiple of the objective's rounding are judged by slopes.
-TRUSTED = 100
+TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
 
 #: Rows from which a factor is of float32, if the penalty is at least this share of the trace and
 #: numbers are within this range.

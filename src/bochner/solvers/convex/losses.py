@@ -189,8 +189,7 @@ class SquaredRampLoss(OfMargin):
 
 # --- losses of numbers ---------------------------------------------------------------------------
 
-#: Above this exponent, exp times a weight may be no number: the value is then infinite.
-LARGEST_EXPONENT = 600.0
+LARGEST_EXPONENT = 600.0  # Above this exponent exp is infinite: exp times a weight may be no number
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.solvers.convex.losses import Loss
 
-#: A function of (y, f).
-OfPrediction = Callable[[Any, Any], Any]
+OfPrediction = Callable[[Any, Any], Any]  # A function of (y, f)
 
 #: Targets where losses are tried, of each number and of two outputs.
 _TARGETS = np.repeat((0.0, 0.5, 1.0, 3.0), 6)

@@ -27,9 +27,7 @@ FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits 
 FIRST, NEAREST, FARTHEST, MOST, CONSTANT = 6, -2, 24, 18, -8
 
 WIDTH = 0.1  # Width of smoothing that each fit starts from, as a share of the first one's
-
-#: Mean loss that is none where rows within ε cost nothing, as a share of what ε itself would cost.
-WITHIN_TUBE = 1e-3
+WITHIN_TUBE = 1e-3  # Mean loss that counts as none, as a share of what ε itself would cost
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,17 +27,10 @@ from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step
 from bochner.solvers.factorisations import raised
 
 TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
-
-#: Rounding of the objective, relative, for each precision of the features.
-ROUNDING = {"float32": 1e-7, "float64": 1e-13}
-
-#: Shares of the diagonal that are added to a Hessian which rounding has made indefinite.
-LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5
-
+ROUNDING = {"float32": 1e-7, "float64": 1e-13}  # Relative rounding of the objective
+LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5  # Shares of the diagonal added to an indefinite Hessian
 ROWS_AT_ONCE = 1 << 15  # Rows that are worked on at once where no features are needed
-
-#: Slopes that are looked at between two lengths, at most; the first by secants, the rest by halves.
-TURNS, SECANTS = 64, 12
+TURNS, SECANTS = 64, 12  # Slopes between two lengths, at most; the first of them by secants
 
 #: Share of the first slope that is next to none, and how often a length is doubled, at most.
 ENOUGH, DOUBLINGS = 0.1, 20

@@ -61,9 +61,7 @@ NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
 PATIENCE = 3  # Steps that gain next to nothing before rounding is blamed
 AGAIN = 0.1  # Width where a descent starts from the end of another
 FEW = 0.5  # Share of the features up to which active rows are few: there both ways take as long.
-
-#: Rows of a block, at most, that are added up in float64 where the features are float32.
-FEW_IN_FLOAT64 = 64
+FEW_IN_FLOAT64 = 64  # Rows of a block of float32, at most, that are added up in float64
 
 
 # --- about multipliers ---------------------------------------------------------------------------

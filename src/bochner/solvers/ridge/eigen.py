@@ -26,10 +26,7 @@ LOWEST = 1e-11  # Smallest penalty of the path, as a share of ‖G‖
 FLOAT32_FLOOR = 1e-6  # Smallest penalty that float32 products resolve, as a share of ‖G‖
 FLOAT32_GRAM = 1e-8  # Relative error of G where its products are of float32
 CANCELS = 1e-6  # A difference below this share of its terms is not formed
-
-#: Smallest ‖G‖ that is taken as different from zero: its penalties can still be squared.
-TINY = 1e-100
-
+TINY = 1e-100  # Smallest ‖G‖ that is not zero: its penalties can be squared
 PER_DECADE = 4  # Penalties per factor of ten of the path
 EPS = float(np.finfo(np.float64).eps)  # Rounding of float64
 

@@ -23,9 +23,7 @@ from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
 from bochner.solvers.factorisations import raised
 
-#: Share of the penalty that rounding of a block's largest eigenvalue may take, in float32.
-ROUNDED = 0.01
-
+ROUNDED = 0.01  # Share of the penalty that rounding of the largest eigenvalue may take, in float32
 TINY = float(np.finfo(float).tiny)  # Below this a sum of weights is no divisor
 
 

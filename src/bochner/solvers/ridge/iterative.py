@@ -46,33 +46,22 @@ from bochner.solvers.ridge.leave_one_out import deviation_of, of_more_rows
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
 
-#: Rows of the preconditioner at most, and bytes that their features may take.
-MOST_ROWS, MOST_BYTES = 4096, 512 << 20
-
-#: Rows of the preconditioner, cubed, a feature of all rows: their decomposition takes about as long
-#: as ten passes.
-CUBED = 45.0
-
-#: Random vectors that traces are estimated by, and the relative error of their solutions.
-PROBES, PROBED = 4, 0.05
+MOST_ROWS, MOST_BYTES = 4096, 512 << 20  # Rows of the preconditioner, and bytes of their features
+CUBED = 45.0  # Rows of the preconditioner, cubed, per feature and row: ten passes take as long
+PROBES, PROBED = 4, 0.05  # Random vectors for traces, and the relative error of their solutions
 
 #: The error of an iteration, as a share of the expected root mean squared error of the fit: it adds
 #: 0.04 % to the mean square. The factor by which it may be larger while a penalty is sought.
 SHARE, ROUGHLY = 0.02, 3.0
 
-#: In units of the target's spread no error below the first is asked for, nor one above the second.
-FINEST, COARSEST = 1e-6, 1e-3
-
+FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of the target
 MOST_STEPS = 300  # Steps of the iteration, each a pass
 
 #: Step of the path of penalties, how many above the guess it starts, and how often it may be
 #: prolonged. Large penalties take few passes, so that a guess that is too large costs little.
 STEP, ABOVE, ROUNDS = 10**0.5, 4, 14
 
-#: Share of the mean squared error that a step of the path must save for the next one to be tried:
-#: the smaller a penalty, the more passes it takes.
-WORTH = 0.005
-
+WORTH = 0.005  # Share of the error that a step of the path must save for the next one to be tried
 LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eigenvalue of G
 
 

@@ -36,12 +36,8 @@ MORE, USUAL = 0.02, 0.99
 #: huge amplitude and a long lengthscale a fit is a polynomial beyond its rows.
 LARGE, LARGEST = 10.0, 1e3
 
-#: Penalties that are looked at on the way from the largest evidence back to the least error.
-BACK = 5
-
-#: Penalties of a walk, at most, and the slope ∂log(criterion)/∂log α that is level.
-MOST, LEVEL = 14, 3e-3
-
+BACK = 5  # Penalties between the largest evidence and the least error
+MOST, LEVEL = 14, 3e-3  # Penalties of a walk, and the slope ∂log(criterion)/∂log α that is level
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
@@ -57,8 +53,7 @@ LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log lo
 #: Factor between penalties that are tried with all rows, and the share by which the loss must fall.
 SMALLER, WORTH = 4.0, 0.002
 
-#: Residual of solutions whose errors are compared, as a share of the targets: for three digits.
-COMPARED = 1e-4
+COMPARED = 1e-4  # Residual of solutions whose errors are compared, for three digits
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,14 +33,10 @@ import numpy as np
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float, Int
 
-#: Bytes that directions and their products may take, and directions a right side at least.
-MOST_BYTES, FEWEST = 384 << 20, 12
-
+MOST_BYTES, FEWEST = 384 << 20, 12  # Bytes of directions and products; least directions per side
 NEW = 1e-6  # A direction is new if this share of it is orthogonal to the basis
 PATIENCE = 2  # Exact residuals that may fail to fall by a half
-
-#: Directions that a solution for the kernel matrix keeps at least, of all targets: 2 KB a row.
-KEPT = 128
+KEPT = 128  # Least directions kept for the kernel matrix, of all targets: 2 KB a row
 
 #: Rounding of float32; factor by which a residual falls between exact residuals, at least and at
 #: most: products so rough that it could fall less are not worth their exact ones.

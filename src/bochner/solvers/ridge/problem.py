@@ -20,10 +20,7 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 
-#: Least value of 1 − h, for a row that the fit interpolates, such as a single row with an
-#: intercept.
-LEAST_SLACK = 1e-100
-
+LEAST_SLACK = 1e-100  # Least value of 1 − h, for a row that the fit interpolates
 TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 
-#: Quantity that each tuning criterion measures.
-LABELS = {"loo": "error", "evidence": "minus log evidence per row"}
+LABELS = {"loo": "error", "evidence": "minus log evidence per row"}  # Quantity of each criterion
 
 #: How a ridge penalty was chosen.
 WORDS = {
