@@ -17,14 +17,13 @@ from bochner._core.text import columns
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.schema import listed
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
-from bochner.models._tables import encoded, given_rows, is_table, read_beside
+from bochner.models._tables import given_rows
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.leaves import chosen_by_leaves
 from bochner.models.representations.matrix import chosen_by_matrix
@@ -474,24 +473,18 @@ def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[Pla
 
 
 def _blocks(X: Any, y: Any) -> Blocks:
-    """Return the rows as blocks, of one target at least."""
+    """Return the rows as a fit reads them, of one target at least."""
+    model = KernelRidge()
     if isinstance(X, Blocks):
         if y is not None:
             raise InvalidInput("plan: blocks have their own target; leave y out.")
-        if X.schema is not None and X.schema.classes:
-            raise InvalidInput(
-                f"plan: target {X.schema.target!r} must hold numbers; got text "
-                f"({listed(X.schema.classes)}). Code it as numbers first."
-            )
-        return encoded("plan", X)
+        return model._read(X)[0]
     if y is None:
         raise InvalidInput(
             "plan: requires y, which errors are predicted from; got None. Pass the target."
         )
     X, y, _ = given_rows("plan", X, y)
-    if not is_table(X):
-        return Blocks.from_arrays(X, y)
-    return read_beside(encoded("plan", Blocks.from_table(X), beside=(y, None)), y)
+    return model._blocks_of(X, y)[0]
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
