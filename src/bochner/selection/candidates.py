@@ -9,7 +9,7 @@ hundred rows, where a fit takes milliseconds, and compared on held-out rows
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
-from bochner._core.shapes import Array
 from bochner.data.sample import RowSample
 from bochner.features.method import Method
 from bochner.kernels.algebra import Columns, Mahalanobis
@@ -110,20 +109,6 @@ def choose_kernel(
     return choose_lengthscale(name, sample, n_features, seed, share)
 
 
-def _served(
-    among: Callable[[Kernel], bool],
-    sparse: bool,
-    method: Method | None,
-    X: Array,
-    seed: int,
-    kernel: Kernel,
-) -> bool:
-    """Whether a kernel is a candidate, for rows that may be sparse and the method of the fit."""
-    if not among(kernel) or (sparse and not accepts_sparse(kernel)):
-        return False
-    return serves_kernel(method, X, seed, kernel)
-
-
 def choose_lengthscale_exactly(
     name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
 ) -> Tuning:
@@ -209,16 +194,18 @@ class Candidates:
         several = self.rows.X.shape[1] > 1
         makes: list[Make] = [partial(self._additive, start)] if several else []
         families = (*self.race.effort.families, *([Laplace()] if several else []))
-        served = [family for family in families if self.race.serves(family)]
-        makes += [partial(self._rescaled, family, start, self._by) for family in served]
+        makes += self._families(families, start, self._by)
         return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
     def rougher(self, start: TunedKernel) -> list[Make]:
         """Return kernels of rougher functions with the lengthscales of another."""
         same = isinstance(start.kernel, Exponential)
         families: list[Any] = [Laplace()] if same else [Exponential(), Laplace()]
-        served = [family for family in families if self.race.serves(family)]
-        return [partial(self._rescaled, family, start, LOO) for family in served]
+        return self._families(families, start, LOO)
+
+    def _families(self, families: Iterable[Any], start: TunedKernel, by: Criterion) -> list[Make]:
+        served = filter(self.race.serves, families)
+        return [partial(self._rescaled, family, start, by) for family in served]
 
     def turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
@@ -244,9 +231,14 @@ class Candidates:
         Half of the rows are neighbourhoods: in a random sample, columns that matter within a
         neighbourhood look as slow as others.
         """
-        rows = _neighbourhoods(self.rows, start.kernel, self.race.effort.more, self.seed)
+        rows, most = self.rows, self.race.effort.more
+        if len(rows) > most:  # chosen by their inputs alone, they have an evidence like all others
+            near = near_rows(start.kernel, rows.X, most // NEIGHBOURS, NEIGHBOURS, self.seed)
+            near, order = np.unique(near), np.argsort(rows.priority, kind="stable")
+            others = order[~np.isin(order, near)][: most - len(near)]
+            rows = rows.take(np.sort(np.append(near, others)))
         search = self._search(self._by, rows)
-        end = search.go(_shortened(start.kernel, search.rows), search.share_of(start.alpha), MORE)
+        end = search.per_column(_shortened(start.kernel, search.rows), start.alpha, MORE)
         yield self._ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -290,8 +282,7 @@ class Candidates:
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best)
-        share = float(end.on(rows)[1][-1])
-        again = search.go(_shortened(end.kernel, rows), share, AGAIN)
+        again = search.per_column(_shortened(end.kernel, rows), end.alpha, AGAIN)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self._ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -312,7 +303,7 @@ class Candidates:
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
         search = self._search(LOO)
-        end = search.go(start.kernel, search.share_of(start.alpha), BY_ERRORS)
+        end = search.per_column(start.kernel, start.alpha, BY_ERRORS)
         yield self._ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -349,19 +340,6 @@ class Candidates:
         scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
         kernel = end.kernel.replace(lengthscale=scale)
         return TunedKernel(name, kernel, end.alpha, numbers)
-
-
-def _neighbourhoods(rows: RowSample, kernel: Kernel, most: int, seed: int) -> RowSample:
-    """Return neighbourhoods of random rows, and other random rows for as many as asked for.
-
-    Rows that are chosen by their inputs alone have an evidence like all others.
-    """
-    if len(rows) <= most:
-        return rows
-    near = np.unique(near_rows(kernel, rows.X, most // NEIGHBOURS, NEIGHBOURS, seed))
-    order = np.argsort(rows.priority, kind="stable")
-    others = order[~np.isin(order, near)][: most - len(near)]
-    return rows.take(np.sort(np.append(near, others)))
 
 
 def _shortened(kernel: Any, rows: ProcessRows) -> Any:

@@ -179,21 +179,15 @@ class MatrixSearch:
         end = least([descend(of, np.append(*at), TRY, note) for at in starts])
         return self._to_end(end, "one per column", MANY, LAST_MANY)
 
-    def go(self, start: Any, share: float, evaluations: int) -> Evaluated:
+    def per_column(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
         """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
-        d = self.rows.X.shape[1]
-        of, at = OnProcess(start, self.rows, self.criterion, d), np.append(np.zeros(d), share)
-        return descend(of, at, evaluations, self.recorder.noting("one per column"))
+        return self.scaled(start, alpha, evaluations, self.rows.X.shape[1])
 
-    def scaled(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
+    def scaled(self, start: Any, alpha: float, evaluations: int, width: int = 1) -> Evaluated:
         """Descend with one factor of a kernel's lengthscales, on all rows at once."""
-        of = OnProcess(start, self.rows, self.criterion, 1)
-        at = np.array([0.0, self.share_of(alpha)])
+        of = OnProcess(start, self.rows, self.criterion, width)
+        at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations, self.recorder.noting("scale"))
-
-    def share_of(self, alpha: float) -> float:
-        """Return the log of the penalty per row."""
-        return float(np.log(alpha / self.rows.w.sum()))
 
     def has_columns(self, start: Kernel) -> bool:
         """Whether lengthscales can be tuned per column."""
