@@ -97,8 +97,8 @@ def choose_from(
         require_squares(spec.who, rows.y, rows.w)
     if spec.bends and search is None and rows is not None:
         curves, bent = transformed(rows, spec.seed)
-        plain = replace(spec, columns="as_given")
-        plain = replace(plain, waves=spec.waves and curves is None)  # waves require rows as given
+        waves = spec.waves and curves is None  # they require rows as given
+        plain = replace(spec, columns="as_given", waves=waves)
         chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
         return chosen if curves is None else chosen.through(curves)
     tuning = searched(spec, rows, share, search)
@@ -112,17 +112,19 @@ def searched(
     rows: RowSample | None,
     share: float | None = None,
     search: Search | None = None,
+    **of_matrix: Any,
 ) -> Tuning:
-    """Find the kernel of a fit with features, or of one without targets."""
+    """Find the kernel of a fit with features, of one without targets, or of a kernel matrix."""
     kernel = spec.kernel
     if spec.learns_metric:
         return learned_metric(spec, nonempty(rows), share)
     if search is not None:
         return search(kernel, nonempty(rows))
     if isinstance(kernel, Kernel):
-        return by_left_out(kernel, rows, spec.seed, share)
+        return by_left_out(kernel, rows, spec.seed, share, of_matrix.get("centred", True))
     asked = nonempty(rows), spec.width_to_search, spec.seed, share, spec.method
-    return choose_kernel(kernel, *asked, spec.effort or "medium", of_classes=spec.of_classes)
+    effort = spec.effort or ("low" if of_matrix else "medium")
+    return choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes, **of_matrix)
 
 
 def transformed(
@@ -146,14 +148,8 @@ def choose_for_matrix(
     ``judged_again``: candidates are compared again among all rows.
     """
     require_squares(spec.who, sample.y, sample.w)
-    if spec.learns_metric:
-        return learned_metric(spec, sample, share)
-    if isinstance(spec.kernel, Kernel):
-        return by_left_out(spec.kernel, sample, spec.seed, share, centred)
-    asked = spec.kernel, sample, spec.width_to_search, spec.seed, share, None
-    effort = "low" if spec.effort is None else spec.effort
-    options: Any = {"centred": centred, "of_classes": spec.of_classes}
-    return choose_kernel(*asked, effort, exact=True, judged_again=judged_again, **options)
+    of_matrix: dict[str, Any] = {"exact": True, "centred": centred, "judged_again": judged_again}
+    return searched(spec, sample, share, **of_matrix)
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
@@ -193,17 +189,12 @@ def choice_of(
             waves = waves_for(kernel, rows.X, n_rows)
             if waves is not None:
                 return waves
-        targets = _targets(rows, share, n_rows) if by_targets else None
+        targets = None
+        if by_targets and rows is not None and np.any(np.ptp(rows.y, axis=0)):
+            targets = Targets(rows.y, rows.w, len(rows) if n_rows is None else n_rows, share)
         return choose_method(spec.method, kernel, ask, targets)
     phi = draw_map(spec.method, kernel, ask)
     return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
-
-
-def _targets(rows: RowSample | None, share: float | None, n_rows: int | None) -> Targets | None:
-    """Return the targets by which methods are judged, if any varies."""
-    if rows is None or not np.any(np.ptp(rows.y, axis=0)):
-        return None
-    return Targets(rows.y, rows.w, len(rows) if n_rows is None else n_rows, share)
 
 
 def _wide_enough(
