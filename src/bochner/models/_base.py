@@ -8,7 +8,6 @@ was learned are properties that read ``fit_``.
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import replace
 from operator import attrgetter
@@ -178,7 +177,10 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         -------
         self
         """
-        with self._passes(where, blocks) as executor:
+        who = type(self).__name__
+        engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
+        params = self.get_params() | {"n_jobs": None, "verbose": False}
+        with engine.passes(f"{who} {sorted(params.items())}", blocks) as executor:
             rows = self._training_blocks(blocks, executor)
             self.fit_ = self._run(self._fit, *rows, executor)
         return self
@@ -340,13 +342,6 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         )
         return replace(spec, of_classes=is_classifier(self))
 
-    def _passes(self, where: Engine, blocks: Blocks) -> AbstractContextManager[Executor]:
-        """Give where the passes of a fit to these blocks are made."""
-        who = type(self).__name__
-        engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
-        params = self.get_params() | {"n_jobs": None, "verbose": False}
-        return engine.passes(f"{who} {sorted(params.items())}", blocks)
-
     def _blocks_of(
         self,
         X: Any,
@@ -385,7 +380,9 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         gaps = has_gaps(X)
         if gaps and not learned:
             refuse_gaps(who, X, first, vars(self).get("method"))
-        if self._is_dense_inside(X):
+        # Sums over columns and transformed columns, whatever the storage of few cells
+        chosen = isinstance(self.kernel, str) and self.kernel != "linear"
+        if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = dense(X)
         if learned or gaps:
             table = numbered(who, X)
@@ -484,15 +481,6 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
             )
         return X
 
-    def _is_dense_inside(self, X: Any) -> bool:
-        """Whether sparse rows are made dense: few cells, and a kernel that they are to choose.
-
-        The choice then does not depend on the storage of rows: sparse rows get the same sums over
-        columns and transformed columns as dense rows.
-        """
-        chosen = isinstance(self.kernel, str) and self.kernel != "linear"
-        return chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS
-
     def _atomic(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Return what a call of several steps gives; one that fails changes nothing."""
         draft = copy(self)
@@ -509,8 +497,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
         inner = {k.removeprefix("kernel__"): v for k, v in params.items() if k[:8] == "kernel__"}
         outer = {k: v for k, v in params.items() if k[:8] != "kernel__"}
         require_arguments(type(self), (name.partition("__")[0] for name in outer))
-        draft = object.__new__(type(self))
-        draft.__dict__ = self.__dict__.copy()
+        draft = copy(self)
         BaseEstimator.set_params(draft, **outer)
         if inner:
             kernel = as_kernel(draft.kernel)

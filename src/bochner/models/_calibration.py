@@ -28,8 +28,6 @@ from bochner._core.shapes import Array, Float
 from bochner.selection.held_out import platt_targets
 
 LEAST_SLOPE = 1e-3  # Slopes above zero, so that h rises
-POLISH = 10  # Newton steps after the general method
-MOST_VALUES = 1 << 20  # Decision values that slopes are fitted to, at most
 PRIOR = 0.1  # Weight of the belief that slopes are 1
 
 #: The slopes of squared errors, f ≈ 2p − 1, are steep near both ends.
@@ -65,7 +63,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     fewer. The loss is minus the mean log-likelihood of the slopes a, with a tenth of a row's worth
     of belief that they are 1: there may be pieces that no row reaches.
     """
-    every = slice(None, None, -(-f.size // MOST_VALUES))
+    every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]
     owned = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))
     targets, total, b = platt_targets(owned, w), float(w.sum()), _pieces(f)
@@ -94,7 +92,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
 
     bounds = [(LEAST_SLOPE, None)] * j
     a = minimize(sloping, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds).x
-    for _ in range(POLISH):  # Newton steps: the digits that a quasi-Newton method leaves
+    for _ in range(10):  # Newton steps: the digits that a quasi-Newton method leaves
         value, slope = sloping(a)
         free, step = (a > LEAST_SLOPE) | (slope < 0), np.zeros(j)
         step[free] = np.linalg.solve(curvature(a)[np.ix_(free, free)], slope[free])

@@ -25,16 +25,10 @@ from bochner.models._tables import by_partition, in_one_sentence, is_number
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import SumOf
 
-MOST_CLASSES = 10_000  # More classes than this are taken for a target of regression
 FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
 
 #: More values are classes only if each has this many rows on average.
 MANY_CLASSES, ROWS_OF_CLASS = 100, 20
-
-MOST_OTHERS = 0.05  # Labels that are text count as numbers with this share of others, such as "?"
-
-#: A warning names classes with fewer rows than this, unless all classes are that small.
-RARE_ROWS, FEW_ROWS = 5, 100
 
 _REGRESSORS = {
     "KernelRidgeClassifier": "KernelRidge",
@@ -91,7 +85,7 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
     if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(MANY_CLASSES, rows / ROWS_OF_CLASS))):
         return
     others = [label for label in classes.tolist() if not is_number(label)]
-    if len(others) <= MOST_OTHERS * len(classes):
+    if len(others) <= 0.05 * len(classes):  # such as "?" among numbers that are text
         but = f", but for {listed(others)}" if others else ""
         raise InvalidInput(
             f"{who}: y must hold classes; got {len(classes):,} different numbers in {rows:,} "
@@ -129,15 +123,15 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
 
 
 def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
-    """Warn of classes with too few rows for leave-one-out checks."""
+    """Warn of classes with fewer than 5 rows, unless all classes are that small."""
     counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
-    rare = np.flatnonzero((counts > 0) & (counts < RARE_ROWS))
-    if len(codes) < max(FEW_ROWS, ROWS_OF_CLASS * len(classes)) or not len(rare):
+    rare = np.flatnonzero((counts > 0) & (counts < 5))
+    if len(codes) < max(100, ROWS_OF_CLASS * len(classes)) or not len(rare):
         return
     named = listed([f"{classes[k]} ({counts[k]})" for k in rare])
     have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
     warn_user(
-        f"{who}: {have} fewer than {RARE_ROWS} of the {len(codes):,} rows: {named}. These rows "
+        f"{who}: {have} fewer than 5 of the {len(codes):,} rows: {named}. These rows "
         "take part as all others do; such a class is seldom predicted, and its probability is a "
         'guess. Give it more rows, join it with another, or weigh it by class_weight="balanced".',
         DataWarning,
@@ -176,9 +170,9 @@ class LabelsOf:
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
         seen = np.union1d(a[0], b[0])
         refuse_quantity(self.who, seen, None)
-        if len(seen) > MOST_CLASSES:
+        if len(seen) > 10_000:  # a target of regression
             raise InvalidInput(
-                f"{self.who}: y must hold classes, {MOST_CLASSES:,} at most; got more different "
+                f"{self.who}: y must hold classes, 10,000 at most; got more different "
                 f"numbers. {_remedy(self.who)}."
             )
         return seen, a[1] + b[1]

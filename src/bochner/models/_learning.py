@@ -39,10 +39,6 @@ from bochner.sums.moments import Moments
 #
 # and without row i its value there is Σ_{j≠i} H_ij y_j/(1 − H_ii).
 
-LANDMARKS = 256  # Largest number of landmarks: smooth functions need few
-PENALTY_ROWS = 1024  # Rows whose errors without themselves the penalty is chosen by, about
-LEAST_LEFT = 1e-8  # Floor for 1 − h_ii; smaller values are rounding error
-
 
 @dataclass(frozen=True, eq=False)
 class LandmarkSmoother:
@@ -66,13 +62,14 @@ class LandmarkSmoother:
         seed: int,
     ) -> "LandmarkSmoother":
         """Return the regression of targets of rows; O(m r² + r³)."""
-        phi = draw_nystrom(Nystrom(), kernel, Request(z.shape[1], LANDMARKS, seed, X=z))
+        ask = Request(z.shape[1], 256, seed, X=z)  # smooth functions need few landmarks
+        phi = draw_nystrom(Nystrom(), kernel, ask)
         Z = phi(z)
         moments = Moments.of(Z, y, w)
         mean, about = moments.feature_mean, moments.target_mean
         Z -= mean
         eigen = decompose(moments)
-        every = slice(None, None, -(-len(w) // PENALTY_ROWS))
+        every = slice(None, None, -(-len(w) // 1024))  # rows that the penalty is chosen by
         judged = Z[every], y[every] - about, w[every]
         solution = solve_ridge(eigen, (mean, about), "loo", [judged])
         turn = eigen.vectors / np.sqrt(eigen.values + float(solution.alpha))
@@ -80,7 +77,7 @@ class LandmarkSmoother:
         machine = KernelSum(kernel, phi.landmarks, coef, solution.intercept)
         turned, right, W = product(Z, turn), w[:, None] * y, w.sum()
         leverage = (w * (np.square(turned).sum(axis=1) + 1 / W))[:, None]
-        left = np.maximum(1 - leverage, LEAST_LEFT)
+        left = np.maximum(1 - leverage, 1e-8)  # smaller values are rounding error
         values = turned @ (turned.T @ right) + right.sum(axis=0) / W
         left_out = (values - leverage * y) / left
         return LandmarkSmoother(machine, phi, mean, turn, turned, w, left, left_out)
@@ -108,20 +105,8 @@ class LandmarkSmoother:
         return H
 
 
-#: Rows that the scale and the distribution are learned from, at most, and rows of a stretch of
-#: their values, whose shares stay in cache.
-LEARNED_ROWS, STRETCH = LEFT_OUT_ROWS, 128
-
 #: Fewer rows than these have one law for all z, and one distribution.
 FEWEST_ROWS, FEWEST_FOR_SHAPE = 128, 512
-
-#: Columns of a table whose kernel is over rows; of more, and of sparse rows, it is over f̂ alone.
-MOST_COLUMNS = 128
-
-KNOTS = 39  # Values a at which the distribution of e/s is learned
-
-#: Errors are clipped to this range, in units of the median |e|, before their scale is learned.
-LEAST_ERROR, LARGEST_ERROR = 0.1, 1e3
 
 #: Coverages that laws are compared at, and the least gain that a finer one is taken for.
 JUDGED, LEAST_GAIN = (0.5, 0.8, 0.9, 0.95), 0.01
@@ -185,8 +170,8 @@ def _learn(
     known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
     if len(known) < FEWEST_ROWS or not np.median(np.abs(learning.errors[known, j])) > 0:
         return plain
-    few = learning.take(known[:LEARNED_ROWS])
-    shared_rows = known[:LEARNED_ROWS] if shared else known[:0]
+    few = learning.take(known[:LEFT_OUT_ROWS])
+    shared_rows = known[:LEFT_OUT_ROWS] if shared else known[:0]
     others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
     rows, scale, log_scale = _closest(few, scored.take(others), j, seed)
     m, order = len(few.w), np.concatenate([shared_rows, others])
@@ -207,7 +192,7 @@ def _closest(
 ) -> tuple[_Learned, KernelSum, Float[Array, " n"]]:
     """Take z, by columns or predictions, that tells more of log |e| of rows left out."""
     costs = []
-    wide, without = is_sparse(few.X) or few.X.shape[1] > MOST_COLUMNS, few.without(few, j)
+    wide, without = is_sparse(few.X) or few.X.shape[1] > 128, few.without(few, j)
     for by_columns in (False,) if wide else (True, False):
         rows = _Learned.of(few, rest, j, by_columns, without)
         scale, log_s, lost = _scale(rows, seed)
@@ -245,9 +230,9 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
 
 
 def _log_size(e: Array, typical: float) -> Array:
-    """Return log |e|, away from zero and infinity."""
-    size = np.minimum(np.abs(e), LARGEST_ERROR * typical)
-    return 0.5 * np.log(size**2 + (LEAST_ERROR * typical) ** 2)
+    """Return log |e|, with |e| from a tenth of its median to a thousand of it."""
+    size = np.minimum(np.abs(e), 1e3 * typical)
+    return 0.5 * np.log(size**2 + (0.1 * typical) ** 2)
 
 
 def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) -> Array:
@@ -284,14 +269,15 @@ def _values(
 
 
 def _stretches(n: int) -> list[Array]:
-    return np.array_split(np.arange(n), -(-n // STRETCH)) if n else []
+    # shares of 128 rows stay in cache
+    return np.array_split(np.arange(n), -(-n // 128)) if n else []
 
 
 def _shape(
     rows: _Learned, u: Float[Array, " m"], scale: KernelSum, log_s: Float[Array, " m"], seed: int
 ) -> tuple[Distribution, Float[Array, "n J"]]:
     """Return the conditional distributions of u, and those at all rows, as learned without each."""
-    knots = np.unique(np.quantile(u, np.arange(1, KNOTS + 1) / (KNOTS + 1)))
+    knots = np.unique(np.quantile(u, np.arange(1, 40) / 40))
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
     indicators = (u[:, None] <= knots).astype(np.float64)

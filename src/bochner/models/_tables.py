@@ -125,10 +125,6 @@ def _sentence(text: str, X: Any) -> str | None:
     return next((say() for start, say in said.items() if text.startswith(start)), None)
 
 
-#: Cells that are looked at together: many rows of few columns, for each block costs some time.
-CELLS = 1 << 18
-
-
 def is_table(X: Any) -> bool:
     """Whether X has columns with names."""
     return hasattr(X, "__arrow_c_stream__") or is_pandas(X)
@@ -240,7 +236,8 @@ def encoded(
     if not summand.drafts:
         return _encoded(who, blocks, (), summand.zero())
     if beside is None:
-        cells = cells.with_rows(max(CELLS // max(cells.n_columns, 1), cells.block_rows))
+        many = (1 << 18) // max(cells.n_columns, 1)  # each block costs some time
+        cells = cells.with_rows(max(many, cells.block_rows))
         return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
     rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
     check_consistent_length(rows, *(a for a in beside if a is not None))
@@ -315,8 +312,6 @@ _NAMES = {
     "transform": "component",
 }
 
-_TARGET, _WEIGHT = "y", "sample_weight"  # Default names of targets and weights
-
 
 def is_held(X: Any) -> bool:
     """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
@@ -330,8 +325,8 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)
-    target, columns = _named(y, _TARGET)
-    weight, more = _named(w, _WEIGHT)
+    target, columns = _named(y, "y")
+    weight, more = _named(w, "sample_weight")
     columns |= more
     if columns and library_of(X) != "dask":
         raise InvalidInput(

@@ -279,8 +279,8 @@ def _moments(model: KernelEstimator, X: Any) -> Moments:
 
 # --- maps ----------------------------------------------------------------------------------------
 
-SHOWN = {"mean": "mean", "deviation": "standard deviation of the mean"}  # What a map shows
-COLOURS = {"mean": "viridis", "deviation": "magma"}  # Colours of each: deviations in one hue
+#: What a map shows, and its colours: deviations in one hue.
+SHOWN = {"mean": ("mean", "viridis"), "deviation": ("standard deviation of the mean", "magma")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,8 +399,9 @@ class MapDisplay(Display):
             across = names[::-1] if self.globe else names  # longitude, not latitude
             first, second = (self.axes[name] for name in across)
             values = values if self.globe else values.T
-            mesh = ax.pcolormesh(first, second, values, cmap=COLOURS[what], rasterized=True)
-            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {SHOWN[what]}")
+            words, colours = SHOWN[what]
+            mesh = ax.pcolormesh(first, second, values, cmap=colours, rasterized=True)
+            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {words}")
             ax.set(xlabel=across[0], ylabel=across[1])
         return self
 

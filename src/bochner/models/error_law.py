@@ -49,9 +49,6 @@ from bochner.models._rows import row_marks
 # the block formula of cross-validation for two rows. Only ratios count: αM = I − H serves as M
 # does.
 
-LEAST_LEFT = 1e-8  # The least that two rows leave of one another: below this rounding makes it
-BAND = 64  # Rows whose pairs with all others are made together
-
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
@@ -83,11 +80,11 @@ class Coupling:
         d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
         alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
         values = np.empty((len(i), len(j)))
-        for start in range(0, len(i), BAND):
-            here = slice(start, start + BAND)
+        for start in range(0, len(i), 64):
+            here = slice(start, start + 64)
             share = self.among(i[here], j) / d_j
             back = share * (d_j / d_i[here, None])
-            left = np.maximum(1 - share * back, LEAST_LEFT)
+            left = np.maximum(1 - share * back, 1e-8)  # smaller values are rounding error
             back *= alone_j
             back -= alone_i[here, None]
             back *= share
@@ -100,8 +97,6 @@ class Coupling:
 
 
 POOLED = 0.02  # Weight of the pooled distribution in each conditional distribution
-LARGEST = 700.0  # The largest number whose exponential is one
-BEYOND = 5  # Intervals are symmetric if fewer scores than this lie beyond each end
 
 #: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
 #: outside, the share is then known to a third of a hundredth.
@@ -236,7 +231,7 @@ class TargetLaw:
     shape: Distribution | None = None  # Of e/s; None: one for all z, which the scores are
     # Least and largest log s of the rows it was learned from. The regression may extrapolate to any
     # value far from them.
-    reach: tuple[float, float] = (-LARGEST, LARGEST)
+    reach: tuple[float, float] = (-700.0, 700.0)
     symmetric: bool = False  # Whether bounds are as far from the prediction on either side
 
     @staticmethod
@@ -250,10 +245,10 @@ class TargetLaw:
     def ends(self, coverage: float) -> tuple[float, float]:
         """Return the scores between which this share of rows lies, with equal tails.
 
-        For few scores the interval is symmetric.
+        It is symmetric where fewer than five scores lie beyond each end.
         """
         m, tail = len(self.scores), (1 - coverage) / 2
-        if not self.symmetric and (m + 1) * tail >= BEYOND:
+        if not self.symmetric and (m + 1) * tail >= 5:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
             return float(self.scores[max(low, 0)]), self._at((m + 1) * (1 - tail))
         middle = 0.0 if self.shape is None else 0.5
@@ -435,12 +430,6 @@ def scores_of(
 # with about 1 − α if leaving out a fold changes the models little. Leave-one-out errors of one fit
 # have no such bound, because its hyperparameters were chosen on the same rows.
 
-#: K of few rows, and up to how many those are; K of more. A model of most of few rows is near that
-#: of all, and costs little.
-MANY_FOLDS, FEW_ROWS, FOLDS = 10, 512, 5
-
-MOST_BOUNDS = 1 << 22  # Largest number of bounds (new rows × scores) computed at once
-
 
 def deviations(law: Any, X: Array) -> Both:
     """Return the mean and the standard deviation of y at rows, by a law of f."""
@@ -485,7 +474,7 @@ class CrossConformal(Intervals):
         place = ceil((len(self) + 1) * coverage * (1 - 1e-12)) - 1
         moments = [deviations(law, X) for law, _ in self.folds]
         ends = np.empty((2, *mean.shape))
-        size = max(1, MOST_BOUNDS // (len(self) * mean.shape[1]))
+        size = max(1, (1 << 22) // (len(self) * mean.shape[1]))  # bounds computed at once
         for here in (slice(i, i + size) for i in range(0, len(mean), size)):
             reach: list[list[Array]] = [[], []]
             for (_, scores), (centre, deviation) in zip(self.folds, moments, strict=True):
@@ -508,7 +497,8 @@ def cross_conformal(refit: Callable[[RowSample], Any], sample: RowSample) -> Cro
     groups = np.unique(marks, return_inverse=True)[1]
     firsts = np.unique(groups, return_index=True)[1]
     m = len(firsts)
-    K = min(MANY_FOLDS if m <= FEW_ROWS else FOLDS, m) if m > 1 else 0
+    # A model of most of few rows is near that of all, and costs little
+    K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     rank = np.argsort(np.argsort(sample.priority[firsts], kind="stable"))
     fold_of = rank % max(K, 1)
     return CrossConformal(

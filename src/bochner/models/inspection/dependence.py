@@ -29,9 +29,6 @@ from bochner.models._base import KernelEstimator
 from bochner.models.displays import Display
 from bochner.models.inspection.importance import SHOWN, Inspected, InspectedColumn
 
-LETTERS = 40  # Letters of levels that have room beside one another
-ENDS = (0.05, 0.95)  # Shares of the rows that a grid leaves out at both ends
-
 
 def values_of(
     column: InspectedColumn, X: Float[Array, "m d"], n_grid: int
@@ -62,7 +59,7 @@ def _grid(x: Float[Array, " m"], n_grid: int) -> Float[Array, " g"]:
     different = np.unique(x.astype(np.float64))
     if len(different) <= n_grid:
         return different
-    low, high = np.quantile(different if len(different) < 20 else x, ENDS)
+    low, high = np.quantile(different if len(different) < 20 else x, (0.05, 0.95))
     if low == high:
         low, high = different[0], different[-1]
     return np.linspace(low, high, n_grid)
@@ -144,7 +141,7 @@ class PartialDependenceDisplay(Display):
         ax.set(xlabel=self.columns[0].replace("$", r"\$"), ylabel=f"mean {label}")
         if isinstance(grid, tuple):
             ax.errorbar(range(len(grid)), f, 2 * self.error[output], fmt="o", capsize=3)
-            room = max(map(len, grid)) * len(grid) < LETTERS
+            room = max(map(len, grid)) * len(grid) < 40
             ax.set_xticks(range(len(grid)), grid, rotation=0 if room else 90)
             return self
         if rows and self.individual is not None:

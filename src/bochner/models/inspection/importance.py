@@ -144,7 +144,6 @@ class Inspected:
 
 # --- Importance ----------------------------------------------------------------------------------
 
-WAYS = ("exchange", "gradient", "metric")  # Ways to measure importance
 SHOWN = 12  # Default number of columns in tables and pictures
 
 
@@ -331,7 +330,7 @@ def column_importance(
     [0, 2, 1]
     """
     who = "column_importance"
-    one_of(by, who, "by", WAYS)
+    one_of(by, who, "by", ("exchange", "gradient", "metric"))
     seen = Inspected.of(who, model, X, n_rows, random_state)
     if len(seen.X) < 2:
         raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {len(seen.X)}.")
