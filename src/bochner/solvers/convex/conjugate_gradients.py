@@ -96,7 +96,7 @@ class Hessian:
     w: Float[Array, "m 1"]
     share: float  # of active rows
     loss: Loss
-    alpha: float
+    alpha: Any  # one for all columns or one each
     # Least curvature of an intercept: no row may be active where a loss is smoothed. 0: there is
     # no intercept.
     floor: float
@@ -110,7 +110,7 @@ class Hessian:
         Active rows are copied out where they are few: products read them alone.
         """
         w, rows = problem.w, problem.rows
-        active = np.any(state, axis=1) & (w[:, 0] > 0)
+        active = np.any(state, axis=1) & np.any(w > 0, axis=1)
         share = float(active.mean())
         first = problem.first.Z
         size = int(active.sum()) * first.shape[1] * first.itemsize
@@ -122,12 +122,13 @@ class Hessian:
 
     def __call__(self, V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
         """Return the Hessians of these columns times the rows of V."""
-        out, state = self.alpha * V, self.state
+        each = np.ndim(self.alpha) > 0
+        out, state, w = (self.alpha[columns, None] if each else self.alpha) * V, self.state, self.w
         out[:, -1] = self.floor * V[:, -1]
         if not self.loss.joint and len(columns) < state.shape[1]:
-            state = state[:, columns]
+            state, w = state[:, columns], w[:, columns] if w.shape[1] > 1 else w
         part = partial(_hessian_product, loss=self.loss, V=V)
-        out += self.rows.sum(OverRows(part, (state, self.w)))
+        out += self.rows.sum(OverRows(part, (state, w)))
         if not self.floor:
             out[:, -1] = 0.0
         return out
@@ -205,8 +206,8 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     shares = np.stack([_draw(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
     Z = taken_rows(rows, taken)
-    parts = (_of_rows(Z, share, hessian.alpha, hessian.floor) for share in shares[:, taken])
-    return Preconditioners(tuple(parts))
+    each = zip(shares[:, taken], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
+    return Preconditioners(tuple(_of_rows(Z, *numbers, hessian.floor) for numbers in each))
 
 
 def _of_rows(

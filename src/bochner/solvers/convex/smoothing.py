@@ -13,12 +13,8 @@ bounds what the answer lacks of the least value. Smooth losses take the same ste
 widths nor multipliers. A step reads the features twice: for gradient and Hessian, and for its
 image Zd, with which the length of the step is found on n numbers.
 
-With a active rows, fewer than half of the features, a step solves a system of a rows instead of D:
-with F the active rows √cᵢ zᵢ and s their √cᵢ,
-
-    (αI + FᵀF)⁻¹ v = (v − Fᵀ M⁻¹ F v)/α,      M = αI + F Fᵀ,
-
-in O(a² D + a³) instead of O(a D² + D³). The intercept is eliminated.
+With a active rows in memory, fewer than half of the features, a step is made by conjugate gradients
+whose preconditioner is exact: a system of a rows, in O(a² D + a³) instead of O(a D² + D³).
 """
 
 from dataclasses import dataclass, replace
@@ -41,7 +37,6 @@ from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Conver
 from bochner.solvers.convex.problem import (
     TINY,
     LineSearch,
-    OverRows,
     Problem,
     RowBlock,
     State,
@@ -123,7 +118,7 @@ def at_rows(
     """Return w times slope and curvature of the (smoothed) loss at the rows, and the Hessians."""
     local = _local(problem, at)
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
-    return slopes, curvatures, _sums(problem, at, slopes, curvatures, few=False)[1]
+    return slopes, curvatures, _sums(problem, at, slopes, curvatures)[1]
 
 
 class _Local(NamedTuple):
@@ -165,27 +160,26 @@ def _newton_step(
     """Return the point after a step, what it promised to gain, as a share, and the products."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     D = problem.rows.n_features
-    few = bool(np.all(problem.alpha)) and _are_few(curvatures, D)
+    few = problem.rows.cached and bool(np.all(problem.alpha)) and _are_few(curvatures, D)
     sums: list[Any] = []
-    if by_products and not few:
+    if by_products or few:
         gradient = gradients(problem.rows, slopes)
     else:
-        gradient, sums = _sums(problem, at, slopes, curvatures, few)
+        gradient, sums = _sums(problem, at, slopes, curvatures)
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
     if sums:
         alphas = np.broadcast_to(problem.alpha, len(sums))
         farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
-        find, products = _direction_by_rows if few else _direction, 0
-        each = zip(sums, gradient, alphas, farthest, strict=True)
-        steps = np.stack([find(H, g, a, far, problem.fit_intercept) for H, g, a, far in each])
+        each, products = zip(sums, gradient, alphas, farthest, strict=True), 0
+        steps = np.stack([_direction(*numbers, problem.fit_intercept) for numbers in each])
     else:
         steps, products = _by_products(problem, at, local, gradient)
     image = images(problem.rows, steps)
     gain = -0.5 * (gradient * steps).sum(axis=1) / local.size
     loss, fitted = _smoothed(problem, at)
     line = LineSearch(problem, loss, np.arange(len(steps)), at.theta, fitted, steps, image)
-    hessians = None if few or problem.loss.nonsmooth else (curvatures, sums)
+    hessians = (curvatures, sums) if sums and not problem.loss.nonsmooth else None
     return replace(at.moved(line.least(), steps, image), hessians=hessians), gain, products
 
 
@@ -202,18 +196,12 @@ def _by_products(
 
 
 def _sums(
-    problem: Problem, at: State, slopes: Array, curvatures: Array, few: bool
+    problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
-    """Return the gradients, and the Hessians or, where these are few, the active rows.
-
-    Hessians of the curvatures that the point before had are kept.
-    """
+    """Return the gradients and the Hessians; those of the same curvatures as before are kept."""
     D, kept = problem.rows.n_features, at.hessians
     if kept is not None and np.array_equal(kept[0], curvatures):
         return gradients(problem.rows, slopes), kept[1]
-    if few:
-        sums = problem.rows.sum(OverRows(_gradients_and_rows, (slopes, curvatures)))
-        return sums[0], list(sums[1])
     return problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
 
 
@@ -274,39 +262,10 @@ def _direction(
 # --- few active rows ---------------------------------------------------------------------------
 
 
-def _gradients_and_rows(
-    Z: Float[Array, "b D"], slopes: Float[Array, "b t"], curvatures: Float[Array, "b t"]
-) -> tuple[Float[Array, "t p"], tuple[list[Float[Array, "a p"]], ...]]:
-    """Return Σ sᵢ [zᵢ 1], and the rows √cᵢ [zᵢ 1] with c > 0, for each column of s and c."""
-    return backward(Z, slopes), tuple([active_features(Z, c)] for c in curvatures.T)
-
-
 def _are_few(curvatures: Float[Array, "n t"], n_features: int) -> bool:
     """Whether every column has few active rows, and some."""
     active = np.count_nonzero(curvatures, axis=0)
     return int(active.min()) > 0 and int(active.max()) <= FEW * n_features
-
-
-def _direction_by_rows(
-    rows: list[Float[Array, "a p"]],
-    gradient: Float[Array, " p"],
-    alpha: float,
-    farthest: float,
-    free: bool,
-) -> Float[Array, " p"]:
-    """Return the same with H = FᵀF, by a system of the rows."""
-    both = np.concatenate(rows)
-    F, s = np.ascontiguousarray(both[:, :-1]), both[:, -1]
-    M = np.zeros((len(F), len(F)), order="F")
-    add_gram(M, np.ascontiguousarray(F.T))
-    factor = hessian_factor(M, np.diag(M) + alpha, True)
-    u, v = solved(factor, np.stack([F @ gradient[:-1], s]))
-    step = np.zeros(len(gradient))
-    if free:
-        lifted = max(abs(gradient[-1]) / farthest - float(s @ s), 0.0)
-        step[-1] = -(gradient[-1] - s @ u) / max(lifted + alpha * float(s @ v), TINY)
-    step[:-1] = -(gradient[:-1] - F.T @ u) / alpha - step[-1] * (F.T @ v)
-    return step
 
 
 # --- starts --------------------------------------------------------------------------------------
