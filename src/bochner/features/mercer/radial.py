@@ -236,7 +236,7 @@ class RadialFunctions:
         d: int,
         q: Float[np.ndarray, " M"],
         blocks: list[RadialBlock],
-        factors: Float[np.ndarray, " B"],
+        factors: np.ndarray,
     ) -> Self:
         """Return functions of blocks, times a number each, factored on radii q; no interpolant."""
         degrees = np.array([b.degree for b in blocks])

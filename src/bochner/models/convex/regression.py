@@ -101,8 +101,8 @@ class ScaledRows:
     blocks: Blocks
     y: Float[Array, "n t"]  # divided; rows without weight have the target of another row
     w: Float[Array, "n 1"]
-    units: Float[Array, " t"]  # s, of each target
-    spread: Float[Array, " t"]  # mean of |y − median| of each target, in its unit
+    units: Float[Array, " k"]  # s, of each column that is fitted: a target may have several
+    spread: Float[Array, " k"]  # mean of |y − median| of each target, in its unit
     degree: int
 
     def penalty(self, alpha: float) -> Any:
