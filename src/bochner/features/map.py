@@ -20,6 +20,7 @@ from bochner._core.arrays import (
     precision,
     to_numpy,
 )
+from bochner._core.blas import product
 from bochner._core.shapes import Array, Float, Tabular, shape_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.method import Method, Request
@@ -260,6 +261,13 @@ def parts_of(phi: Any) -> list[FeatureMap]:
     values = [getattr(phi, field.name) for field in fields(phi)] if is_dataclass(phi) else []
     listed = [value if isinstance(value, tuple) else (value,) for value in values]
     return [part for parts in listed for part in parts if isinstance(part, FeatureMap)]
+
+
+def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
+    """Return A W in the library and precision of A."""
+    if is_numpy(A):
+        return product(np.ascontiguousarray(A), W.astype(A.dtype, copy=False))
+    return A @ moved(W, like=A)
 
 
 def in_double(X: Array) -> tuple[Any, Array]:

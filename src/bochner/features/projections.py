@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import is_numpy, moved
-from bochner._core.blas import add_gram, mirror, product
+from bochner._core.arrays import moved
+from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import Draw, FeatureMap, with_far_rows
+from bochner.features.map import Draw, FeatureMap, times, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
 from bochner.features.widths import is_stationary
@@ -96,15 +96,8 @@ class CompressedMap(FeatureMap):
 
     unbiased = False  # directions are of the features that were drawn, and leave some out
 
-    @cached_property
-    def _rounded(self) -> dict[np.dtype, Array]:
-        return {np.dtype(t): np.ascontiguousarray(self.directions, dtype=t) for t in "fd"}
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        wide = self.inner.features(X)
-        if is_numpy(wide):
-            return product(np.ascontiguousarray(wide), self._rounded[wide.dtype])
-        return wide @ moved(self.directions, like=wide)
+        return times(self.inner.features(X), self.directions)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self.inner.pullback(X, C @ moved(self.directions.T, like=X))

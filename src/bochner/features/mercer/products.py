@@ -24,6 +24,7 @@ from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import green
+from bochner.kernels.algebra import folded
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.spectral import Independent, Measure
@@ -299,14 +300,11 @@ class EigenfunctionMap(Products):
 
 def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array, " m"]:
     """Return log S at each row of W, ∫ S dω = (2π)^d k(0), of a kernel that has a density."""
-    match kernel:
-        case Scaled():
-            return log_spectral_density(kernel.kernel, W) + math.log(kernel.scale)
-        case Sum():
-            parts = (log_spectral_density(part, W) for part in (kernel.left, kernel.right))
-            return logsumexp(list(parts), axis=0)
-    measure = kernel.spectral_measure(W.shape[1])  # type: ignore[attr-defined]
-    return measure.log_density(W) + W.shape[1] * math.log(2 * math.pi)
+    d = W.shape[1]
+    of_leaf = lambda leaf, _: leaf.spectral_measure(d).log_density(W) + d * math.log(2 * math.pi)
+    added = lambda *logs: logsumexp(logs, axis=0)
+    scaled = lambda scale, logs: logs + math.log(scale)
+    return folded(kernel, of_leaf, added, lambda *_: None, scale=scaled)
 
 
 # --- Drawing -------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
 from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
-from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
+from bochner.features.map import times
 from bochner.features.mercer.axes import principal_axes
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
@@ -52,8 +52,7 @@ class Polar:
         norms = xp.sqrt(xp.sum(A * A, axis=1))
         U = A / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
         if self.axes is not None:
-            axes = moved(self.axes, like=U)
-            U = product(U, axes) if is_numpy(U) else U @ axes
+            U = times(U, self.axes)
         return np.ascontiguousarray(U) if is_numpy(U) else U, largest * norms
 
 

@@ -16,14 +16,13 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_numpy, moved, taken
-from bochner._core.blas import product
+from bochner._core.arrays import array_namespace, dense, device, taken
 from bochner._core.checks import integer
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.placements import Orthogonal, Placement, placed, unit_directions
-from bochner.features.map import FeatureMap, in_rounds
+from bochner.features.map import FeatureMap, in_rounds, times
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, directions
@@ -126,7 +125,7 @@ class SignMap(FeatureMap):
     directions: Float[Array, "d D"]  # U, unit columns
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        T = _times(X, self.directions)
+        T = times(X, self.directions)
         return array_namespace(T).sign(T) * self.n_features**-0.5
 
 
@@ -146,7 +145,7 @@ class ReLUMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         d, m = self.directions.shape
-        T = _times(X, self.directions)
+        T = times(X, self.directions)
         xp = array_namespace(T)
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
@@ -272,13 +271,13 @@ class NeuralMap(FeatureMap):
         linear, tangent = [u], [u]  # blocks of Σ_h and of K_h without their factors
         for h, W in enumerate(self.ramps):
             below = _joined(linear, _halves(h))
-            added = abs(_times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
+            added = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
                 turned = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
                 mixed = taken(turned, self.picks[h], axis=1)
                 xp = array_namespace(mixed)
-                tangent += [added, xp.sign(_times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
+                tangent += [added, xp.sign(times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
             linear.append(added)
         depth = len(self.ramps)
         last = (tangent, _weights(depth)) if self.steps else (linear, _halves(depth))
@@ -299,12 +298,6 @@ def _weights(h: int) -> list[float]:
 def _joined(blocks: list[Array], factors: list[float]) -> Array:
     xp = array_namespace(blocks[0])
     return xp.concat([b * f for b, f in zip(blocks, factors, strict=True)], axis=1)
-
-
-def _times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
-    if is_numpy(A):
-        return product(A, W.astype(A.dtype, copy=False))
-    return A @ moved(W, like=A)
 
 
 def draw_layers(
