@@ -9,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precision, taken
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
-from bochner.features.map import FeatureMap, in_rounds, with_far_rows
+from bochner.features.map import FeatureMap, in_precision, in_rounds, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import Kernel
@@ -183,8 +183,7 @@ class ModulatedMap(FeatureMap):
             return self.kernel.factor(X)[:, None] * self.inner.features(X)
         U = self.kernel.rows(X)
         Z = self.kernel.factor(U)[:, None] * self.inner.features(U)
-        xp = array_namespace(Z)
-        return xp.astype(Z, xp.float32 if precision(X) == np.float32 else xp.float64, copy=False)
+        return in_precision(Z, precision(X))
 
 
 @dataclass(frozen=True, eq=False)

@@ -276,6 +276,14 @@ def in_double(X: Array) -> tuple[Any, Array]:
     return xp, xp.astype(X, xp.float64, copy=False)
 
 
+def in_precision(A: Array, dtype: Any) -> Array:
+    """Return A in float32 or float64; ``dtype`` is NumPy's, or its name."""
+    if isinstance(A, np.ndarray) or is_sparse(A):
+        return A.astype(dtype, copy=False)
+    xp = array_namespace(A)
+    return xp.astype(A, getattr(xp, str(dtype)), copy=False)
+
+
 def same_arrays(a: Any, b: Any) -> bool:
     """Whether two maps are of one kind and hold equal values, so that their features are equal."""
     if isinstance(a, tuple) and isinstance(b, tuple):

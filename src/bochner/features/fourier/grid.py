@@ -19,7 +19,7 @@ from bochner._core.checks import check_fields, optional, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_double
+from bochner.features.map import FeatureMap, in_double, in_precision
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.method import Method
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
@@ -191,7 +191,7 @@ class EquispacedMap(FeatureMap):
         roots[0] = math.sqrt(self.weights[0])
         along = moved(roots, like=X)
         Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
-        return xp.astype(Z, getattr(xp, str(dtype)), copy=False)
+        return in_precision(Z, dtype)
 
 
 #: Methods whose features no fit that sums waves makes, any number of them; and their maps.

@@ -89,8 +89,7 @@ def axes_of_rows(
     rows -= rows.mean(axis=0) if centred else 0.0
     values, vectors = principal_axes(rows @ rows.T)
     kept = min(count, int((values > values[0] * len(rows) * np.finfo(float).eps).sum()) or 1)
-    axes = np.linalg.qr(rows.T @ vectors[:, :kept])[0]
-    return axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
+    return with_signs(np.linalg.qr(rows.T @ vectors[:, :kept])[0])
 
 
 def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
@@ -104,12 +103,12 @@ def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]
 
 
 def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Return eigenvalues, none below zero, from the largest, and eigenvectors as columns.
-
-    The largest entry of each vector is positive, so that LAPACK's choice of signs is no matter.
-    """
+    """Return eigenvalues, none below zero, from the largest, and eigenvectors as columns."""
     values, vectors = np.linalg.eigh(matrix)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    largest = np.abs(vectors).argmax(axis=0)
-    signs = np.sign(vectors[largest, np.arange(len(values))])
-    return np.maximum(values, 0.0), vectors * signs
+    return np.maximum(values[::-1], 0.0), with_signs(vectors[:, ::-1])
+
+
+def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
+    """Return columns whose largest entries are positive: LAPACK's choice of signs is no matter."""
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    return vectors * np.where(largest < 0, -1.0, 1.0)

@@ -28,6 +28,7 @@ from bochner.features.mercer.axes import (
     principal_axes,
     require_squares,
     some_rows,
+    with_signs,
 )
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns
@@ -140,9 +141,7 @@ def eigenfunctions(
     kept = np.flatnonzero(values > SMALLEST * max(values[-1], 0.0))[::-1]
     if not len(kept):  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))
-    values, vectors = values[kept], vectors[:, kept]
-    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(len(kept))])
-    return values, root[:, None] * vectors * signs / np.sqrt(values)
+    return values[kept], root[:, None] * with_signs(vectors[:, kept]) / np.sqrt(values[kept])
 
 
 # --- Hermite–Mercer features: products of Hermite functions along the principal axes -------------

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, moved, precision
+from bochner._core.arrays import dense, moved, precision
 from bochner._core.checks import integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_double
+from bochner.features.map import FeatureMap, in_double, in_precision
 from bochner.features.mercer.recurrence import harmonic_blocks
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
@@ -106,12 +106,12 @@ class SphericalMap(FeatureMap):
 
     def features(self, X: Float[Array, "n 2"]) -> Float[Array, "n D"]:
         dtype = precision(X)
-        xp, X = in_double(dense(X))
+        X = in_double(dense(X))[1]
         require_places("SphericalHarmonics", X)
         degrees = np.arange(len(self.weights))
         radial = 0.0 * X[:, :1] + moved(np.sqrt(self.weights), like=X)[None, :]
         blocks = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
-        return xp.astype(blocks, getattr(array_namespace(blocks), str(dtype)), copy=False)
+        return in_precision(blocks, dtype)
 
     # --- waves -----------------------------------------------------------------------------------
 

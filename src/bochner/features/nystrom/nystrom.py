@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, is_numpy, is_sparse, moved, precision, to_numpy
+from bochner._core.arrays import is_numpy, is_sparse, moved, precision, to_numpy
 from bochner._core.blas import invert_triangle, triangular_product
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, in_precision
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import (
     ChosenLandmarks,
@@ -175,10 +175,10 @@ class Rounded(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         inner = self.inner
         if self.precision == "float64":
-            return inner.features(_in_precision(X, "float64"))
+            return inner.features(in_precision(X, "float64"))
         if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
             return inner.whiten(inner.values(X).astype(np.float32, copy=False))
-        return _in_precision(inner.features(X), "float32")
+        return in_precision(inner.features(X), "float32")
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients of the features as they are before they are rounded."""
@@ -186,13 +186,6 @@ class Rounded(FeatureMap):
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         return self.inner.left_out(X)
-
-
-def _in_precision(A: Array, precision: str) -> Array:
-    if isinstance(A, np.ndarray) or is_sparse(A):
-        return A.astype(precision, copy=False)
-    xp = array_namespace(A)
-    return xp.astype(A, getattr(xp, precision), copy=False)
 
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
