@@ -186,9 +186,14 @@ class FourierMap(FeatureMap):
         phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
         if is_numpy(X):
             Z = native.waves(np.ascontiguousarray(X), turns, scale, phases)
-        else:
-            turns = turns if isinstance(turns, native.Chains) else moved(turns, like=X)
+        elif isinstance(turns, native.Chains):
             Z = native.waves_twin(X, turns, scale, phases)
+        else:
+            angles = X @ moved(self.matrix, like=X)
+            angles = angles + moved(self.phases, like=angles) if phased else angles
+            xp = array_namespace(angles)
+            waves = [xp.cos(angles)] if phased else [xp.cos(angles), xp.sin(angles)]
+            Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
         roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
