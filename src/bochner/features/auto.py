@@ -234,18 +234,14 @@ class Auto(Method):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One row of the comparison: a method, its relative errors and its multiplications per row.
-
-    ``extrapolated`` is the mean squared error of a fit to all rows, ``penalty`` its penalty as a
-    share of ‖G‖. None: not computed.
-    """
+    """One row of the comparison; None for numbers that are not computed."""
 
     method: Method
-    predicted: float
+    predicted: float  # Relative error of the kernel matrix, and the error that was measured
     error: float | None
-    multiplications: float
-    extrapolated: float | None = None
-    penalty: float | None = None
+    multiplications: float  # Per row
+    extrapolated: float | None = None  # Mean squared error of a fit to all rows
+    penalty: float | None = None  # Of this fit, as a share of ‖G‖
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,10 +274,7 @@ class Choice(HtmlResult):
 
     @property
     def penalty(self) -> float | None:
-        """The least penalty of any candidate, as a share of ‖G‖; None without targets.
-
-        Where noise is low some need a small one, and others would with more rows or features.
-        """
+        """The least penalty of any candidate, as a share of ‖G‖; None without targets."""
         return min((c.penalty for c in self.candidates if c.penalty is not None), default=None)
 
 
@@ -297,10 +290,7 @@ def best_candidate(
     targets: Targets | None,
     usual: tuple[Method, ...],
 ) -> Choice:
-    """Pick among the candidates of ``method``, or the usual ones; see :class:`Auto`.
-
-    ``targets`` belong to the rows of ``ask``.
-    """
+    """Pick a candidate of ``method``, or a usual one; ``targets`` are of the rows of ``ask``."""
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     if (X := ask.X) is None:
@@ -354,10 +344,7 @@ def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
 def _all_drawn(
     draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
 ) -> tuple[list[Row], float]:
-    """Return the candidates that serve the kernel, and the multiplications that are allowed.
-
-    A kernel of more terms than features are asked for is served by those that take it whole.
-    """
+    """Return the candidates that serve the kernel, and the multiplications that are allowed."""
     candidates: list[Row] = []
     refused: list[InvalidInput] = []
     for number, option in enumerate(options, start=1):
@@ -380,10 +367,7 @@ def _all_drawn(
 
 
 def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
-    """Return the cheapest row with an error within this factor of the least.
-
-    Of those that cost the same it is the first whose error is about the least of them.
-    """
+    """Return the cheapest row whose error is within this factor of the least."""
     limit = factor * min(errors)
     close = [pair for pair in zip(errors, rows, strict=True) if pair[0] <= limit]
     least = min(row[0].multiplications for _, row in close)

@@ -224,10 +224,7 @@ class SketchedProduct(FeatureMap):
 def sketched(
     kernel: Kernel, left: FeatureMap, right: FeatureMap, width: int, rng: np.random.Generator
 ) -> SketchedProduct:
-    """Draw a sketch of this width of the product of two maps.
-
-    The first half of a wider one has the same rows and signs, but for its factor.
-    """
+    """Draw a sketch of a product of maps; a wider one begins with it, but for its factor."""
     sizes = left.n_features, right.n_features
     first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
     rows = np.stack([in_rounds(power_of_two(size), width, rng.spawn(1)[0]) for size in sizes])

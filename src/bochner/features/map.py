@@ -217,10 +217,7 @@ SMALL_BIAS = 0.1
 
 
 def cut_trace(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
-    """Return Σ e(x) of what a series that is cut leaves out, which no more features give back.
-
-    Zero of unbiased maps, of maps below their kernels, and where it is not known.
-    """
+    """Return Σ e(x) of a cut series; zero of maps unbiased or below their kernels, or unknown."""
     if phi.below_kernel or phi.unbiased:
         return 0.0
     rest = phi.left_out(in_float64(X))
@@ -307,10 +304,7 @@ FAR = 1024.0
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
-    """Return |ω| of a frequency in the middle: some of heavy-tailed kernels are without bound.
-
-    Of those that turn at all: most frequencies of a periodic kernel may be zero.
-    """
+    """Return the median |ω| of frequencies that are not zero: the largest may have no bound."""
     lengths = norms(W, axis=0)
     turning = lengths[lengths > 0]
     return float(np.median(turning)) if turning.size else 0.0

@@ -502,17 +502,12 @@ def draw(
 
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
-    try:
+    with suppress(InvalidInput):
         phi = draw_map(products.Explicit(), kernel, Request(n_inputs, powers.MOST_EXACT, 0))
-    except UnsupportedKernel as refused:
-        raise UnsupportedKernel(
-            f"{kernel!r} has no exact finite features, as have Linear, Constant, Polynomial, "
-            "FourierSeries, Polynomials and their sums, products and powers."
-        ) from refused
-    except InvalidInput:
-        phi = None
-    if phi is None or phi.n_features > powers.MOST_EXACT or not phi.below_kernel:
-        raise UnsupportedKernel(
-            f"{kernel!r} of {n_inputs} columns has more than {powers.MOST_EXACT:,} exact features."
-        )
-    return phi
+        if phi.n_features <= powers.MOST_EXACT and phi.below_kernel:
+            return phi
+    raise UnsupportedKernel(
+        f"{kernel!r} of {n_inputs} columns has no exact finite features, or more than "
+        f"{powers.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
+        "sums, products and powers have some."
+    )

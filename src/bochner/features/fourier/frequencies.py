@@ -204,10 +204,7 @@ def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
 
 
 def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
-    """Return r, and how much images weigh there: no more than the level.
-
-    The kernel with all rows of the box is below a hundredth of k(0) from r outside on.
-    """
+    """Return r, from where k is below a hundredth, and what images weigh: at most the level."""
     t = length * DISTANCES
     values = along(t)
     limit, value_at_zero = values[-1], along(np.zeros(1))[0]

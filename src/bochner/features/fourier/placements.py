@@ -60,10 +60,7 @@ def in_streams(
     width: int,
     rng: np.random.Generator,
 ) -> Float[Array, "count ..."]:
-    """Return ``count`` blocks of ``width`` frequencies, ONE_STREAM frequencies per random stream.
-
-    A longer draw begins with the blocks of a shorter one.
-    """
+    """Return ``count`` blocks of ``width`` frequencies; a longer draw begins with a shorter one."""
     each = -(-ONE_STREAM // width)
     children = rng.spawn(-(-count // each))
     return np.concatenate(list(map(draw, children, repeat(each))))[:count]
@@ -143,10 +140,7 @@ class Orthogonal(Placement):
 def unit_directions(
     placement: Placement, d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
-    """Return m directions, (d, m), each uniform on the sphere: normalised Gaussian vectors.
-
-    Lengths are drawn after all directions or with them, so a draw of 2m begins with a draw of m.
-    """
+    """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
     W = placement.place(GaussianMixture(fixed(), np.ones(d)), m, rng)
     return W / np.linalg.norm(W, axis=0)
 

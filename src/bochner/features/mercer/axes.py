@@ -56,10 +56,7 @@ def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Fl
 def mean_and_covariance(
     X: Float[Array, "n d"], scales: Float[Array, " d"] | float = 1.0
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Return the mean of X and the covariance of scales · X, in one pass over blocks.
-
-    Blocks are merged as Chan et al. (1979) merge them.
-    """
+    """Return the mean of X and the covariance of scales · X, block by block: Chan et al. (1979)."""
     d = X.shape[1]
     n, mean, scatter = 0, np.zeros(d), np.zeros((d, d))
     for rows in dense_blocks(X):
@@ -75,10 +72,7 @@ def mean_and_covariance(
 def axes_of_rows(
     X: Float[Array, "n d"], scales: Float[Array, " d"], centred: bool, count: int
 ) -> Float[Array, "d c"]:
-    """Return at most ``count`` principal axes of the rows of scales · X, the largest first.
-
-    Of their second moments where not ``centred``; of many columns from at most 2048 rows.
-    """
+    """Return at most ``count`` principal axes of scales · X, about the mean where ``centred``."""
     n, d = X.shape
     if d <= MOST_COLUMNS:
         mean, moments = mean_and_covariance(X)

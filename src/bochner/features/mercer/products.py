@@ -32,12 +32,9 @@ from bochner.kernels.spectral import Independent, Measure
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Products of a row of ``left`` and one of ``right``: rows ``i`` of one, ``j`` of the other.
+    """Products of rows ``i`` of ``left`` and rows ``j`` of ``right``."""
 
-    A side is again of pairs, or an array of row numbers of the table of 1-D functions.
-    """
-
-    left: "Halves | Array"
+    left: "Halves | Array"  # Again products, or row numbers of the table of 1-D functions
     right: "Halves | Array"
     i: Array
     j: Array

@@ -59,10 +59,7 @@ class Polar:
 def polar_of(
     scales: Float[np.ndarray, " d"], X: Array | None, centred: bool, rotated: bool = True
 ) -> Polar:
-    """Return the change to radii and directions for rows X, with principal axes in front.
-
-    The centre is the mean where the kernel allows it and the rows do not lie on a sphere.
-    """
+    """Return the change to radii and directions, about the mean where ``centred`` and no sphere."""
     d = len(scales)
     if X is None:
         return Polar(np.zeros(d), scales, None)

@@ -83,10 +83,7 @@ def axes_needed(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> in
 
 @lru_cache(maxsize=32)
 def programme(d: int, needed: tuple[int, ...]) -> Programme:
-    """Return the recurrence of the first needed[l] harmonics of each degree l, in R^d.
-
-    Inputs 0..d−1 are coordinates, d..2d−1 cumulative sums of their squares.
-    """
+    """Return the recurrence of the first needed[l] harmonics of each degree l, in R^d."""
     first = first_nodes(needed)
     nodes = sum(needed)
     plan = Programme(

@@ -258,10 +258,7 @@ def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
 
 
 def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
-    """Return the geometric mean, for each column, of the lengthscales of the kernel's parts.
-
-    Ones where all are equal: clusters depend on their ratios only.
-    """
+    """Return the parts' geometric mean lengthscale of each column; ones if these are equal."""
     product, parts = np.ones(d), np.zeros(d)
     for leaf, columns in leaves_on(kernel, tuple(range(d))):
         if isinstance(leaf, Compilable):
@@ -297,10 +294,7 @@ LEAST = 1e-11
 def leverage_rows(
     kernel: Kernel, X: Float[Array, "n d"], count: int, alpha: float | None, rng: Generator
 ) -> Float[Array, "s d"]:
-    """Return ``count`` of n rows, drawn in proportion to their leverage without replacement.
-
-    ``alpha`` is λ; None takes the smallest that ``count`` rows can resolve.
-    """
+    """Return ``count`` rows drawn by their leverage; λ is ``alpha``, or what these can resolve."""
     n = X.shape[0]
     level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
     order, draws = rng.random(n), rng.random(n)

@@ -121,10 +121,7 @@ class NystromMap(FeatureMap):
 
     @property
     def sums_first(self) -> bool:
-        """Whether sums over rows of k(S, x) may be whitened instead of each row.
-
-        Their rounding, ε ‖CᵀC‖, is multiplied by up to 1/τ: see :data:`COARSE`.
-        """
+        """Whether sums of k(S, x) may be whitened: their rounding is multiplied by up to 1/τ."""
         return self.jitter is not None and self.jitter >= COARSE
 
     def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:

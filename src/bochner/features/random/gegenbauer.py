@@ -112,10 +112,7 @@ class GegenbauerMap(FeatureMap):
 
     @property
     def unbiased(self) -> bool:
-        """Whether nothing is cut: of functions that were given, all are taken.
-
-        Otherwise only for the kernel cut at its degree and order, which lacks ``left_out``.
-        """
+        """Whether nothing is cut: all functions that were given are taken."""
         return isinstance(self.radial, IndexedFunctions) and self.radial.is_complete
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -325,10 +322,7 @@ def _capped(q: int, d: int) -> int:
 
 
 def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
-    """Return the functions given, all or as many as asked for: in each degree the largest first.
-
-    ⟨h_l(r), h_l(s)⟩ is a sum over components, in any order.
-    """
+    """Return the functions given, or as many as asked for: in each degree the largest first."""
     sample = np.ones(1) if r is None else r
     sample = sample[:: -(-len(sample) // ROWS)]
     last = len(kernel.radial_functions) - 1

@@ -57,8 +57,8 @@ class Hashed(powers.TreeStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(powers.SketchBlock):
-    """Products of entries of two steps, times m^{−1/2}."""
+class Pairs(powers.SketchBlock, powers.TreeStep):
+    """Products of entries of two steps, times m^{−1/2}; as a step H D of them, D in their signs."""
 
     left: int  # Steps; the left one is the wider
     right: int
@@ -72,7 +72,6 @@ class Pairs(powers.SketchBlock):
         return len(self.partners)
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        """Write the products times a weight of each row into Z, (n, m)."""
         left = earlier[self.left]
         right = earlier[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
         np.take(np.hstack([right, -right]), self.partners, axis=1, out=Z, mode="clip")
@@ -82,16 +81,9 @@ class Pairs(powers.SketchBlock):
         if len(self.tail):
             Z[:, tiled:] *= np.take(left, self.tail, axis=1, mode="clip")
 
-
-@dataclass(frozen=True, eq=False)
-class Node(powers.TreeStep):
-    """H D of a node's products; D is in the signs of their factors."""
-
-    pairs: Pairs
-
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        Z = np.empty((U.shape[0], self.pairs.width), dtype=U.dtype)
-        self.pairs.fill(Z, U, earlier, np.ones((1, 1), dtype=U.dtype))
+        Z = np.empty((U.shape[0], self.width), dtype=U.dtype)
+        self.fill(Z, U, earlier, np.ones((1, 1), dtype=U.dtype))
         return native.hadamard(Z, out=Z)
 
 
@@ -181,7 +173,7 @@ class Tree:
     def __init__(self, method: PolySketch, ask: Request, inner: int) -> None:
         self.method, self.ask, self.inner = method, ask, inner
         self.padded = min(inner, power_of_two(ask.n_inputs))
-        self.steps: list[Padded | Hashed | Node] = []
+        self.steps: list[powers.TreeStep] = []
         self.widths: list[int] = []
         self._places: dict[tuple[int, int, int], int] = {}
 
@@ -204,12 +196,12 @@ class Tree:
             self._places[place] = len(self.steps) - 1
         return self._places[place]
 
-    def _node(self, start: int, size: int, count: int) -> tuple[Node, int]:
+    def _node(self, start: int, size: int, count: int) -> tuple[Pairs, int]:
         width = int(min(self.inner, self.method.capacity(count, self.padded, self.inner)))
         pairs = self._pairs(start, size, count, width, "node")
         rng = self.ask.stream(f"signs {start} {size} {count}")
         negative = np.int32(self.widths[pairs.right]) * rng.integers(0, 2, width, dtype=np.int32)
-        return Node(replace(pairs, partners=pairs.partners + negative)), width
+        return replace(pairs, partners=pairs.partners + negative), width
 
     def _pairs(self, start: int, size: int, count: int, width: int, use: str) -> Pairs:
         half = size // 2

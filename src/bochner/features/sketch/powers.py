@@ -163,10 +163,7 @@ class Weights:
 def split_off(
     kernel: Kernel, method: Any, parts: Powers, ask: Request
 ) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
-    """Return the degrees taken exactly, the energies of the others, and the features left for them.
-
-    ``method.radius`` is the length of rows at which degrees are weighed, or None.
-    """
+    """Return degrees taken exactly, the energies of the others, and the features left for them."""
     energy = energies(parts.series, _lengths(method.radius, parts, ask))
     d, D = ask.n_inputs, ask.n_features
     left = D - bool(energy[0])
