@@ -19,7 +19,7 @@ from bochner.features.composed import OnInputs
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import LandmarkValues, NystromMap, Rounded
+from bochner.features.nystrom.nystrom import COARSE, LandmarkValues, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning
@@ -224,7 +224,9 @@ def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
     If the map asks for it, kernel values with landmarks are summed and whitened last.
     """
     phi = chosen.choice.map
-    if isinstance(phi, NystromMap) and phi.sums_first and chosen.precision == "float64":
+    # Sums are whitened where τ allows it: their rounding is multiplied by up to 1/τ.
+    double = chosen.precision == "float64"
+    if double and isinstance(phi, NystromMap) and (phi.jitter or 0.0) >= COARSE:
         values = Rounded(phi.kernel, LandmarkValues(phi.kernel, phi), chosen.precision)
         return MomentsOf(values.features, precision, phi.root(np.dtype(chosen.precision)).T)
     return MomentsOf(chosen.features, precision)

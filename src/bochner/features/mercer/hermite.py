@@ -242,7 +242,7 @@ class HermiteMap(products.Products):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
         xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
-        decay = products.as_column(-2.0 * self._constants.decay, like=U)
+        decay = moved(-2.0 * self._constants.decay[:, None], like=U)
         G = decay * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
@@ -270,7 +270,7 @@ class HermiteMap(products.Products):
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for start in range(0, len(Z), ROWS):
             U = np.clip(self._coordinates(X[start : start + ROWS]), -OUTSIDE, OUTSIDE).T
-            decay = products.as_column(-self._constants.decay, like=U)
+            decay = moved(-self._constants.decay[:, None], like=U)
             exponent = (decay * U.T * U.T).sum(axis=0) + float(self._constants.shift.sum())
             near = exponent > -NEAR
             w = np.ones((len(U), J + 1), dtype=X.dtype)
@@ -323,7 +323,7 @@ class HermiteMap(products.Products):
         xp, J, mehler = array_namespace(X), self.indices.shape[1], self._constants
         U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
         shift, decay, step, ratio = (
-            products.as_column(constant, like=U)
+            moved(constant[:, None], like=U)
             for constant in (mehler.shift, mehler.decay, mehler.step[:J], mehler.ratio[:J])
         )
         exponents = shift - decay * U * U

@@ -91,11 +91,6 @@ def products_of_rows(
     return Z
 
 
-def as_column(values: Float[Array, " J"], like: Array) -> Float[Array, "J 1"]:
-    """Return numbers as a column in the library, precision and place of ``like``."""
-    return moved(np.ascontiguousarray(values)[:, None], like=like)
-
-
 class Products(FeatureMap):
     """A map whose features are products of functions of one column each."""
 
@@ -275,7 +270,7 @@ class EigenfunctionMap(Products):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         Z = products_of_rows(self.how, self.n_features, self.table, X)
-        return Z * as_column(self.amplitudes, like=Z)[:, 0]
+        return Z * moved(self.amplitudes, like=Z)
 
     @cached_property
     def how(self) -> Halves | Array:
@@ -284,7 +279,7 @@ class EigenfunctionMap(Products):
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
-        lower, length = as_column(self.lower, like=X), as_column(self.length, like=X)
+        lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
         unit = green.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         about = self.conditions, self.shift
         most = enumerate(self.indices.max(axis=0).tolist())

@@ -5,7 +5,7 @@ Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}
 k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -101,10 +101,6 @@ class NystromMap(FeatureMap):
         d, D = self.n_inputs, self.n_features
         return float(D * d + 2 * D * D)
 
-    def with_jitter(self, jitter: float | None) -> "NystromMap":
-        """Return the map of the same landmarks with another τ."""
-        return replace(self, jitter=jitter, roots={})
-
     def root(self, dtype: np.dtype) -> Float[Array, "D D"]:
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
         known = self.roots.get(dtype.name)
@@ -118,11 +114,6 @@ class NystromMap(FeatureMap):
             known = np.ascontiguousarray(upper, dtype=dtype)
             self.roots[dtype.name] = known
         return known
-
-    @property
-    def sums_first(self) -> bool:
-        """Whether sums of k(S, x) may be whitened: their rounding is multiplied by up to 1/τ."""
-        return self.jitter is not None and self.jitter >= COARSE
 
     def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return C = k(X, S), (n, D), of checked rows."""

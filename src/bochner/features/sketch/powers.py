@@ -110,9 +110,16 @@ class UnitRows:
 
     def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array]:
         """Return directions, (n, width) in X's precision, and lengths, (n,) in float64."""
-        return self._sparse(X) if is_sparse(X) else self._dense(X)
-
-    def _dense(self, X: Array) -> tuple[Array, Array]:
+        if is_sparse(X):
+            scaled = scipy.sparse.csr_array(X, copy=True)
+            scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
+            if self.constant:
+                column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
+                scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
+            squares = scaled.multiply(scaled).astype(np.float64).sum(axis=1)
+            lengths = np.maximum(np.sqrt(np.asarray(squares).ravel()), SHORTEST)
+            scaled.data *= np.repeat(1.0 / lengths, np.diff(scaled.indptr)).astype(X.dtype)
+            return scaled, lengths
         xp = array_namespace(X)
         X = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
         if self.constant:
@@ -121,17 +128,6 @@ class UnitRows:
         lengths = xp.sqrt(xp.sum(wide * wide, axis=1))
         lengths = xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
         return X * xp.astype(1.0 / lengths, X.dtype)[:, None], lengths
-
-    def _sparse(self, X: Any) -> tuple[Any, Array]:
-        scaled = scipy.sparse.csr_array(X, copy=True)
-        scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
-        if self.constant:
-            column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
-            scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
-        squares = scaled.multiply(scaled).astype(np.float64).sum(axis=1)
-        lengths = np.maximum(np.sqrt(np.asarray(squares).ravel()), SHORTEST)
-        scaled.data *= np.repeat(1.0 / lengths, np.diff(scaled.indptr)).astype(X.dtype)
-        return scaled, lengths
 
 
 @dataclass(frozen=True, eq=False)

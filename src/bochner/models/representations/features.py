@@ -262,7 +262,7 @@ def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
     phi = chosen.map
     if not isinstance(phi, NystromMap) or phi.jitter == jitter:
         return chosen
-    return chosen.with_map(phi.with_jitter(jitter))
+    return chosen.with_map(replace(phi, jitter=jitter, roots={}))
 
 
 @dataclass(frozen=True, eq=False)
