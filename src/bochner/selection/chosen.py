@@ -19,7 +19,7 @@ from bochner.features.composed import OnInputs
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import COARSE, LandmarkValues, NystromMap, Rounded
+from bochner.features.nystrom.nystrom import COARSE, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning
@@ -199,7 +199,7 @@ class Chosen:
         if not isinstance(self.map, NystromMap):
             return self.map, coef
         root = self.map.root(np.dtype(self.precision))
-        return LandmarkValues(self.kernel, self.map), root @ coef
+        return replace(self.map, whitened=False), root @ coef
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -227,7 +227,7 @@ def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
     # Sums are whitened where τ allows it: their rounding is multiplied by up to 1/τ.
     double = chosen.precision == "float64"
     if double and isinstance(phi, NystromMap) and (phi.jitter or 0.0) >= COARSE:
-        values = Rounded(phi.kernel, LandmarkValues(phi.kernel, phi), chosen.precision)
+        values = Rounded(phi.kernel, replace(phi, whitened=False), chosen.precision)
         return MomentsOf(values.features, precision, phi.root(np.dtype(chosen.precision)).T)
     return MomentsOf(chosen.features, precision)
 

@@ -93,8 +93,13 @@ class NystromMap(FeatureMap):
     unexplained: float | None = field(default=None, compare=False)
     #: L⁻ᵀ, (D, D), by the name of its precision: a cache, filled when first needed.
     roots: dict[str, Array] = field(default_factory=dict, compare=False)
+    whitened: bool = True  # False: values k(S, x), which cost less and are no approximation
 
-    below_kernel = True  # A projection in feature space: always
+    unbiased = False
+
+    @property
+    def below_kernel(self) -> bool:  # A projection in feature space: always
+        return self.whitened
 
     @property
     def multiplications(self) -> float:
@@ -117,39 +122,22 @@ class NystromMap(FeatureMap):
 
     def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return C = k(X, S), (n, D), of checked rows."""
-        if isinstance(X, np.ndarray) or is_sparse(X):
-            return self.kernel.evaluate(X, self.landmarks.astype(X.dtype, copy=False))
         return self.kernel.evaluate(X, moved(self.landmarks, like=X))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         C = self.values(X)
-        if is_numpy(C):
-            return self.whiten(C)
+        if is_numpy(C) or not self.whitened:
+            return self.whiten(C) if self.whitened else C
         return C @ moved(self.root(precision(C)), like=C)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        C = C @ moved(self.root(precision(X)).T, like=X)
+        if self.whitened:
+            C = C @ moved(self.root(precision(X)).T, like=X)
         return self.kernel.pullback(X, moved(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ, written over the NumPy array C, in its precision."""
         return triangular_product(C, self.root(C.dtype).T)
-
-
-@dataclass(frozen=True, eq=False)
-class LandmarkValues(FeatureMap):
-    """c(x) = k(S, x): a Nyström map before whitening, φ(x) = L⁻¹ c(x), whose sums cost less."""
-
-    kernel: Kernel
-    inner: NystromMap
-
-    below_kernel = unbiased = False  # its products do not approximate the kernel
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return self.inner.values(X)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return self.kernel.pullback(X, moved(self.inner.landmarks, like=X), C)
 
 
 @dataclass(frozen=True, eq=False)
