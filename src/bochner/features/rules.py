@@ -23,15 +23,10 @@ from bochner._core.names import WORDS, meant_method
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed, projections
+from bochner.features import composed, projections, widths
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
-from bochner.features.fourier import histogram
-from bochner.features.fourier.fourier import (
-    Fourier,
-    LeverageFourier,
-    draw_by_leverage,
-    draw_stationary,
-)
+from bochner.features.fourier import fourier, histogram
+from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.frequencies import MOST_COLUMNS, draw_grid
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
@@ -46,24 +41,8 @@ from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.random.positive import Positive, draw_positive
-from bochner.features.sketch import powers
+from bochner.features.sketch import polysketch, powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
-from bochner.features.sketch.polysketch import (
-    PolySketch,
-    TensorSketch,
-    draw_polysketch,
-    draw_tensorsketch,
-)
-from bochner.features.widths import (
-    even_factor_widths,
-    exact_width,
-    expansion,
-    factor_widths,
-    is_stationary,
-    series,
-    shares,
-    whole_width,
-)
 from bochner.kernels.algebra import Bilinear, Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.dotproduct import DotExponential, Linear
@@ -117,7 +96,8 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
     if isinstance(kernel, Stationary):
         return True
     on_nodes = isinstance(getattr(method, "placement", None), Grid)
-    return isinstance(kernel, Product | Power | Exp) and is_stationary(kernel) and not on_nodes
+    composite = isinstance(kernel, Product | Power | Exp) and widths.is_stationary(kernel)
+    return composite and not on_nodes
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
@@ -128,6 +108,7 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     return parts is None or parts.zonal or parts.power_series is not None
 
 
+_series = view(powers.power_form)
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
 _HISTOGRAMS = "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...)"
 _MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
@@ -158,8 +139,8 @@ RULES: tuple[Rule, ...] = (
         True,
     ),
     Rule(Fourier, SkewedChi2, histogram.draw_on_logarithms, _OF_DIFFERENCES),
-    Rule(Fourier, _spectral, draw_stationary, _OF_DIFFERENCES),
-    Rule(LeverageFourier, _spectral, draw_by_leverage, _OF_DIFFERENCES),
+    Rule(Fourier, _spectral, fourier.draw_stationary, _OF_DIFFERENCES),
+    Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, _OF_DIFFERENCES),
     Rule(
         FourierGrid,
         lambda _method, kernel, d: d <= MOST_COLUMNS and has_weights(kernel),
@@ -228,9 +209,9 @@ RULES: tuple[Rule, ...] = (
         _FINITE,
     ),
     # powers of ⟨x, y⟩
-    Rule(Maclaurin, view(powers.power_form), draw_maclaurin, powers.POWER_SERIES),
-    Rule(TensorSketch, view(powers.power_form), draw_tensorsketch, powers.POWER_SERIES),
-    Rule(PolySketch, view(powers.power_form), draw_polysketch, powers.POWER_SERIES),
+    Rule(Maclaurin, _series, draw_maclaurin, powers.POWER_SERIES),
+    Rule(polysketch.TensorSketch, _series, polysketch.draw_tensorsketch, powers.POWER_SERIES),
+    Rule(polysketch.PolySketch, _series, polysketch.draw_polysketch, powers.POWER_SERIES),
 )
 
 
@@ -266,7 +247,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return rule.draw(method, kernel, ask)
     if isinstance(method, projections.Projected):
         raise refusal(method, kernel, ask.n_inputs)
-    width = exact_width(kernel, ask.n_inputs)
+    width = widths.exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         exact = compose(kernel, method, ask)
         if exact is not None:
@@ -331,7 +312,7 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
         case Sum():
             return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
-            terms = {f"term{n}": term for n, term in enumerate(series(kernel, method, ask))}
+            terms = {f"term{n}": term for n, term in enumerate(widths.series(kernel, method, ask))}
             return _added(kernel, terms, method, ask)
         case Product() | Power():
             return _multiplied(kernel, method, ask)
@@ -339,7 +320,8 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
 
 
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
-    parts = zip(terms.items(), shares(tuple(terms.values()), kernel, method, ask), strict=True)
+    sizes = widths.shares(tuple(terms.values()), kernel, method, ask)
+    parts = zip(terms.items(), sizes, strict=True)
     return composed.Concatenate(
         kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
     )
@@ -353,7 +335,7 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
     """
     if isinstance(kernel, Power) and kernel.exponent == 1:
         return draw_map(method, kernel.kernel, ask)
-    if terms := expansion(kernel, ask):
+    if terms := widths.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
     if isinstance(kernel, Product):
         factors: dict[str, Kernel] = {"left": kernel.left, "right": kernel.right}
@@ -361,25 +343,25 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
     kernels = tuple(factors.values())
 
-    def drawn(widths: tuple[int, ...]) -> tuple[FeatureMap, ...]:
-        parts = zip(factors.items(), widths, strict=True)
+    def drawn(sizes: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+        parts = zip(factors.items(), sizes, strict=True)
         maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
         first = next(maps)
         if isinstance(kernel, Power) and first.below_kernel:
-            return (first,) * len(widths)  # nothing random in it that could be taken twice
+            return (first,) * len(sizes)  # nothing random in it that could be taken twice
         return (first, *maps)
 
-    narrow = factor_widths(kernels, kernel, method, ask)
+    narrow = widths.factor_widths(kernels, kernel, method, ask)
     if narrow is not None:
         return _tensor(kernel, drawn(narrow))
-    exact = [exact_width(factor, ask.n_inputs) for factor in kernels]
-    rest = whole_width(ask.n_features, kernel, method)
+    exact = [widths.exact_width(factor, ask.n_inputs) for factor in kernels]
+    rest = widths.whole_width(ask.n_features, kernel, method)
     maps = drawn(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
         with suppress(InvalidInput):  # too few features for the exact parts of a factor
-            narrow_maps = drawn(even_factor_widths(kernels, method, ask))
+            narrow_maps = drawn(widths.even_factor_widths(kernels, method, ask))
             if prod(phi.n_features for phi in narrow_maps) <= ask.n_features:
                 return _tensor(kernel, narrow_maps)
     return _sketch(kernel, maps, ask)

@@ -1,4 +1,4 @@
-"""PolySketch: a tree of sketches, and the blocks of features that are read off it.
+"""PolySketch, a tree of sketches and the blocks of features that are read off it; TensorSketch.
 
 A step gives H D v of a value v of its own, not normalised, from the rows or from earlier steps:
 H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
