@@ -209,9 +209,6 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
 
 # --- Distinct rows ------------------------------------------------------------------------------
 
-#: Columns that rows are first sorted by.
-SORTED_FIRST = 8
-
 
 def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
     """Return the numbers of the different rows in lexicographic order; of equal ones the first.
@@ -224,7 +221,7 @@ def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
         # Adding zero makes −0 and 0 the same bytes. No two rows were ever found of one digest.
         first.setdefault(blake2b((row + 0.0).tobytes(), digest_size=16).digest(), i)
     rows = np.fromiter(first.values(), np.int64, len(first))
-    width = SORTED_FIRST
+    width = 8  # columns that rows are first sorted by
     while True:
         order = rows[np.lexsort(X[rows, :width].T[::-1])]
         leading = X[order, :width]

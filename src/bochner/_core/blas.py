@@ -29,10 +29,6 @@ BAND = 32
 #: Columns that are multiplied, or solved for, one by one, at most.
 FEW_COLUMNS = 4
 
-#: Side of triangles that LAPACK inverts: of larger ones its own blocks take up to twice as long as
-#: halves do.
-TRIANGLE = 64
-
 #: Multiplications, and rows or columns, of a part of a product that is shared by threads, at least:
 #: a part takes some 5 milliseconds. Largest number of parts.
 LEAST_WORK, LEAST_WIDTH, MOST_PARTS = 1 << 28, 256, 16
@@ -197,7 +193,7 @@ def invert_triangle(U: Float[Array, "n n"]) -> None:
     U is Fortran-contiguous, or a part of such; its diagonal is positive.
     """
     n = len(U)
-    if n <= TRIANGLE:
+    if n <= 64:  # of larger ones LAPACK's own blocks take up to twice as long as halves do
         lapack.invert(U)
         return
     half = n // 2
@@ -288,9 +284,6 @@ qr = _on_one_thread(scipy.linalg.qr)
 svd = _on_one_thread(scipy.linalg.svd)
 _eigh_here = _on_one_thread(scipy.linalg.eigh)
 
-#: Side of the matrices that are worth moving to where a fit has its sums.
-ELSEWHERE = 1024
-
 #: Gives eigenvalues and vectors of a float64 matrix elsewhere, within a fit that asks for it.
 Decomposition = Callable[[Array], tuple[Array, Array]]
 _DECOMPOSED: ContextVar[Decomposition | None] = ContextVar("decomposed", default=None)
@@ -309,9 +302,9 @@ def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
     """Return eigenvalues and vectors as SciPy's function does, elsewhere where that is asked for.
 
-    Subsets of the eigenvalues are computed here.
+    Subsets of the eigenvalues, and matrices too small to be worth moving, are computed here.
     """
     decomposed = _DECOMPOSED.get()
-    if decomposed is None or len(A) < ELSEWHERE or "subset_by_index" in options:
+    if decomposed is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)
     return decomposed(A)

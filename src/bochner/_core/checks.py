@@ -19,10 +19,6 @@ from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 #: Targets and weights above this overflow when they are squared and summed.
 LARGEST = 1e150
 
-#: Least sum of squares of a target about its mean that float64 holds with digits to spare for
-#: errors far below it.
-LEAST_POWER = 1e-300
-
 
 def unpacked(value: object) -> Any:
     """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
@@ -194,9 +190,6 @@ def _users_frame() -> tuple[Any, int]:
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------
 
-#: Assumed free memory if the system does not report it.
-UNKNOWN = 4 << 30
-
 #: Requests below this are never refused.
 LITTLE = 256 << 20
 
@@ -249,7 +242,7 @@ def _physical() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        return 2 * UNKNOWN
+        return 8 << 30  # assumed where the system does not tell
 
 
 def _left_in_container() -> int:
@@ -299,7 +292,8 @@ def require_within(y: np.ndarray, who: str = "") -> None:
 
 def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
     """Refuse targets that differ, and whose squares about their mean have no such sum."""
-    vanish = (np.ptp(y, axis=0) > 0) & (power < LEAST_POWER)
+    # digits to spare for errors far below
+    vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):
         largest = np.abs(y[:, vanish]).max()
         raise InvalidInput(

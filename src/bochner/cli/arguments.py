@@ -154,28 +154,21 @@ def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
     return given[0] if len(given) == 1 else given or None
 
 
-#: Options that ``--coords`` sets unless they are given.
-ON_COORDINATES = {"model": "gp", "kernel": "matern32"}
-
-#: The most columns of coordinates.
-MOST_COORDINATES = 3
-
-
 def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:
     """Return the options that --coords sets; options that were given stay."""
     if coords is None:
         return {}
     if columns is not None:
         raise click.UsageError("--coords and --columns both name the features. Leave one out.")
-    if len(coords) > MOST_COORDINATES:
+    if len(coords) > 3:
         raise click.UsageError(
             f"--coords names one to three columns; got {len(coords)}. Pass them by --columns: "
             "features serve any number."
         )
     given = click.get_current_context().get_parameter_source
     default = click.core.ParameterSource.DEFAULT
-    open_ = {name: value for name, value in ON_COORDINATES.items() if given(name) is default}
-    return {"columns": coords, **open_}
+    open_ = {"model": "gp", "kernel": "matern32"}
+    return {"columns": coords, **{k: v for k, v in open_.items() if given(k) is default}}
 
 
 def found_files(files: Iterable[str]) -> list[Any]:

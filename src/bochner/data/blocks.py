@@ -31,8 +31,6 @@ from bochner.data.stored import is_stored, open_stored
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
-_MOST_CELLS = 1 << 22
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks:
@@ -473,7 +471,7 @@ def has_weight(w: Any) -> bool:
 
 def default_rows(n_columns: int) -> int:
     """Return 4096 rows, or fewer (not under 256) so that a float64 block stays within 32 MB."""
-    return max(256, min(4096, _MOST_CELLS // max(1, n_columns)))
+    return max(256, min(4096, (1 << 22) // max(1, n_columns)))
 
 
 def count_rows(blocks: Blocks) -> int:

@@ -31,21 +31,8 @@ from bochner.data.sources import Block
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
 
-#: Rows that half of the levels have, from which on a code tells them apart beside their means: what
-#: other columns do at a level cannot be learned from fewer.
-ROWS_OF_CODE = 10
-
 #: Classes whose shares are means of a level; of more, the most frequent levels have columns.
 MOST_CLASSES = 20
-
-#: Rows per level, up to which a column is an identifier of rows.
-ROWS_OF_LEVEL = 2
-
-#: Rows whose levels are looked at for that, at least.
-FEWEST = 100
-
-#: Share of cells with an unseen level above which a column of many levels warns.
-MOSTLY = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +301,7 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     if len(levels) <= MOST_ONE_HOT:
         return replace(draft, indicator=gaps)
     rows_present = seen.rows - int(seen.missing[j])
-    if len(levels) * ROWS_OF_LEVEL > rows_present >= FEWEST:
+    if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
         return NAMES
     if draft.name not in seen.means:
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
@@ -323,12 +310,13 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     means = seen.means[draft.name].means()
     if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
         return NO_LEVEL
-    coded = len(levels) < MOST_CODED and bool(np.median(counts) >= ROWS_OF_CODE)
+    # from fewer rows, what other columns do at a level cannot be learned
+    coded = len(levels) < MOST_CODED and bool(np.median(counts) >= 10)
     t = means.shape[1]
     features = [f"{draft.name} (target{f' {i}' * (t > 1)})" for i in range(t)]
     features += [f"{draft.name} (code {i})" for i in range(CODE * coded)]
     table = tuple(map(tuple, _table(means, coded).tolist()))
-    return Levels(draft.name, levels, table, tuple(features), tolerated=MOSTLY)
+    return Levels(draft.name, levels, table, tuple(features), tolerated=0.5)
 
 
 def _table(means: Float[Array, "l t"], coded: bool) -> Array:

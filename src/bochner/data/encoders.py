@@ -203,20 +203,18 @@ DAY = 86_400.0
 #: Days of a mean Gregorian year.
 YEAR = 365.2425
 
-#: The first day of the Unix epoch was a Thursday; weeks begin on Mondays.
-_THURSDAY = 3
-
 
 def _turns(turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     angle = 2 * np.pi * turns
     return np.sin(angle), np.cos(angle)
 
 
-#: The columns that each part of a time becomes: their names, and the function of seconds.
+#: The columns that each part of a time becomes: their names, and the function of seconds. The first
+#: day of the Unix epoch was a Thursday; weeks begin on Mondays.
 PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray, ...]]]] = {
     "trend": (("days",), lambda s: (s / DAY,)),
     "year": (("season, sine", "season, cosine"), lambda s: _turns(s / (DAY * YEAR))),
-    "week": (("week, sine", "week, cosine"), lambda s: _turns((s / DAY + _THURSDAY) / 7)),
+    "week": (("week, sine", "week, cosine"), lambda s: _turns((s / DAY + 3) / 7)),
     "day": (("hour, sine", "hour, cosine"), lambda s: _turns(s / DAY)),
 }
 

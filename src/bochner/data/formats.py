@@ -144,11 +144,6 @@ def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
     )
 
 
-#: Bytes of Parquet read ahead, all columns together and at least in one: without a bound a whole
-#: row group is read at once.
-_AHEAD, _LEAST_AHEAD = 1 << 20, 1 << 14
-
-
 def _open_parquet(file: File) -> BinaryReader:
     stamp = stamp_of(file)
     with _parquet(file, 1) as opened:
@@ -177,7 +172,8 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
 @contextmanager
 def _parquet(file: File, columns: int, text: Iterable[str] = ()) -> Iterator[Any]:
     (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
-    ahead = max(_LEAST_AHEAD, _AHEAD // columns)
+    # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
+    ahead = max(1 << 14, (1 << 20) // columns)
     with (
         _explained(file, partial(_no_whole, file, "Parquet")),
         parquet.ParquetFile(
@@ -242,9 +238,7 @@ def _feather_batches(
 
 # --- Text: types from the first block, and a sentence where one was wrong -------------------------
 
-SEPARATORS = (",", ";", "\t", "|")
 _HEAD = 1 << 16
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +315,7 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
             rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
         )
     _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
-    block = max(_BLOCK_BYTES, 4 * max(map(len, head.splitlines())))
+    block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = TextReader(path, stamp, separator, block, f"'{path}'")
     with _explained(path, partial(_sentence, file)):
         opened = file.batches({})
@@ -361,7 +355,7 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
         sizes = {len(row) for row in (rows if is_whole_file or len(rows) == 1 else rows[:-1])}
         return len(sizes) == 1 and len(rows[0]) > 1, len(rows[0])
 
-    return max(SEPARATORS, key=merit)
+    return max((",", ";", "\t", "|"), key=merit)
 
 
 def _refuse_numbers_for_names(path: File, names: list[str]) -> None:

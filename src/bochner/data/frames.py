@@ -30,7 +30,8 @@ def _kind_of(dtype: Any) -> Column:
     types = needed("pyarrow", _WHO).types
     if str(dtype).startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
-    narrow = types.is_boolean(dtype) or str(dtype) in _NARROW
+    small = ("int8", "int16", "uint8", "uint16", "halffloat", "float")
+    narrow = types.is_boolean(dtype) or str(dtype) in small
     kinds: dict[str, bool] = {
         "nothing": types.is_null(dtype),
         "numbers": types.is_boolean(dtype)
@@ -44,9 +45,6 @@ def _kind_of(dtype: Any) -> Column:
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "neither numbers nor text")
     return Column("", kind, narrow, "all values missing" if kind == "nothing" else str(dtype))
-
-
-_NARROW = ("int8", "int16", "uint8", "uint16", "halffloat", "float")
 
 
 def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:

@@ -216,7 +216,7 @@ def _draft_of_text(column: Column, texts: set[str], is_category: bool) -> Encode
         if form := form_of(texts):
             return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
     if len(texts) > MOST_LEVELS:
-        return UNIQUE
+        return f"over {MOST_LEVELS:,} different texts"
     if column.order:
         return ordered(name, column.order)
     unseen = (level for level in column.declared if level not in texts)
@@ -352,7 +352,6 @@ MOST_LEVELS = 100_000
 USABLE = ("numbers", "text", "dates or times", "nothing")
 
 NOTHING = "all values missing"
-UNIQUE = f"over {MOST_LEVELS:,} different texts"
 
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from bochner._core.progress import FitStep
 
-#: Seconds between two pictures of the bar.
-OFTEN = 0.2
-
 
 @dataclass
 class Bar:
@@ -61,7 +58,7 @@ class Bar:
 
     def _show(self, now: bool) -> None:
         """Draw the bar in the notebook, in its place; else on the terminal's last line."""
-        if not now and monotonic() - self.last_time < OFTEN:
+        if not now and monotonic() - self.last_time < 0.2:  # seconds
             return
         self.last_time = monotonic()
         if not in_notebook():

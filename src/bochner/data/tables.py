@@ -36,9 +36,6 @@ from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
 
-#: Smallest number of rows read together to find rows as they were given.
-GIVEN_ROWS = 4096
-
 # 4 MB of float64: large enough to hide the cost per piece, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
 
@@ -146,7 +143,7 @@ class Tables(Source):
         """
         names = self.schema.used_columns
         by_encoder: dict[int, tuple[Any, ...]] = {}
-        for frame, _, start in self._frames(GIVEN_ROWS):
+        for frame, _, start in self._frames(4096):
             for row in (row for row in rows if start <= row < start + frame.num_rows):
                 cells = (column_of(frame, name)[row - start].as_py() for name in names)
                 by_encoder[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124

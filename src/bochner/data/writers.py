@@ -18,8 +18,6 @@ from bochner.errors import BochnerError, DataFileError
 
 Chunk = Mapping[str, Any]
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 @contextmanager
 def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
@@ -90,7 +88,7 @@ def _explained(path: Path) -> Iterator[None]:
     except BochnerError:
         raise
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             what = "the disk is full"
             todo = "Nothing was left behind; free some space or choose another place"
         elif error.filename is not None and (

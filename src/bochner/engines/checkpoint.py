@@ -70,9 +70,11 @@ class Checkpoint:
             manifest = dict(json.loads(first.read_text(encoding="utf-8")))
         except (OSError, ValueError) as error:
             raise _foreign(folder, "damaged, or of something else") from error
-        for name, what in (("version", "by another version of bochner"), ("fit", _OTHER)):
-            if manifest.get(name) != asked[name]:
-                raise _foreign(folder, what)
+        if manifest.get("version") != __version__:
+            raise _foreign(folder, "by another version of bochner")
+        if manifest.get("fit") != fit:
+            what = "of another fit: of other parameters, or of data that have changed"
+            raise _foreign(folder, what)
         return Checkpoint(folder, fit, int(manifest["memory"]))
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
@@ -121,9 +123,6 @@ class Checkpoint:
     def refuse(self, number: int) -> DataFileError:
         """Return the refusal of a pass that is not the one recorded."""
         return _foreign(self.folder, f"of other sums (pass {number + 1} of the fit)")
-
-
-_OTHER = "of another fit: of other parameters, or of data that have changed"
 
 
 def _foreign(folder: Path, what: str) -> DataFileError:

@@ -20,9 +20,6 @@ from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
 from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
 
-#: Parts become larger, sixteen times each, while there are more than this many for a worker.
-PARTS_PER_WORKER = 64
-
 #: Parts, for each worker, that are handed out before the first of them must be done.
 AHEAD = 4
 
@@ -197,7 +194,7 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
     if n is None or blocks.part(0, min(1, n)) is None:
         yield from _read_here(blocks, size)
         return
-    while n > PARTS_PER_WORKER * workers * size:
+    while n > 64 * workers * size:  # many parts for a worker: larger ones
         size *= BRANCHES
     for start in range(0, n, size):
         stop = min(start + size, n)

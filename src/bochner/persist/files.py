@@ -32,8 +32,6 @@ from bochner.persist.values import NamedArrays, decode, encode
 
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
-_ENOUGH = 64  # Bytes that tell what a file is
-_MOST_HEADER = 100_000_000  # The longest header that safetensors writes
 _MISREAD = SafetensorError, AttributeError, LookupError, RecursionError, TypeError, ValueError
 _BEGINNINGS = {
     b"PK\x03\x04": "a ZIP archive",
@@ -154,7 +152,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     """
     path = Path(path).expanduser()
     with _opened(path) as file:
-        beginning, size = file.read(_ENOUGH), file.seek(0, os.SEEK_END)
+        beginning, size = file.read(64), file.seek(0, os.SEEK_END)
         with _understood(path, beginning):
             header = _header(path, _metadata(file, size), size)
             file.seek(0)
@@ -273,7 +271,7 @@ def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
     """Return the metadata alone, so that no foreign file is read as a whole."""
     file.seek(0)
     size = int.from_bytes(file.read(8), "little")
-    if size > min(total, _MOST_HEADER):
+    if size > min(total, 100_000_000):  # the longest that safetensors writes
         raise ValueError("a header of this length is none of safetensors")
     text = file.read(size)
     require_text(text, total)

@@ -119,17 +119,13 @@ def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
     If the arrays of a value index one another, a letter of a shape, as in ``Float[Array, "d m"]``,
-    must mean the same number in all of them.
+    must mean the same number in all of them: in maps, moments and rows that were kept.
     """
     kind: Any = type(value)
-    sizes: Sizes = {} if _is_part_of_map(kind) or kind in _SHAPED else None
+    sizes: Sizes = {} if _is_part_of_map(kind) or kind in (Moments, RowSample, KeptRows) else None
     for name, hint in _hints(kind):
         if not fits(_with_free_as_numbers(value, name), hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-
-
-#: Classes beside maps whose shapes are checked: code indexes one array by another.
-_SHAPED = (Moments, RowSample, KeptRows)
 
 
 def _is_part_of_map(cls: type) -> bool:
@@ -298,7 +294,6 @@ _ROW_BYTES, _ROW_TIMES = 1 << 26, 10
 #: Numbers of rows that a model is tried on: parts that fit one of them alone do not fit.
 _ROWS = (2, 3)
 _ARRAYS = 4  # Arrays of 8 bytes as wide as the features that a row may need at once
-_CALLS = ("predict", "transform", "decision_function", "predict_proba", "score_samples")
 
 
 def require_learner(model: Any) -> None:
@@ -356,7 +351,8 @@ def _require_predictions(model: Any, size: int) -> None:
     _require_room(columns, size)
     for n in _ROWS:
         rows = Blocks.from_arrays(np.zeros((n, columns)))
-        for name in _CALLS:
+        calls = "predict", "transform", "decision_function", "predict_proba", "score_samples"
+        for name in calls:
             if hasattr(model, name):
                 _tried(getattr(model, name), rows)
 

@@ -55,9 +55,6 @@ METHODS: tuple[tuple[str, Method], ...] = (
     ("auto", Auto()),
 )
 CURVES = (METHODS[0], METHODS[3], METHODS[4])
-#: Penalty of the certificates in the table, as a share of the training rows. The fits choose far
-#: smaller ones, at which nearly every map of this width has ε ≥ 1: the relief has no noise.
-ALPHA_SHARE = 1e-4
 #: Kernel and penalty of the harmonics: three cells, and little noise.
 GLOBE, ALPHA = OnSphere("matern32", 3.0), 0.1
 #: Degree of the harmonics, as a share of the rows of cells: finer ones see every cell left out.
@@ -79,8 +76,6 @@ ERROR = (
     ("#531d8d", "#7757aa", "#a08bc5", "#c9bedf", "#f5f4f8"),
     ("#f8f4f2", "#e1c7b5", "#cb997b", "#b46d45", "#9a3c00"),
 )
-#: A space between a number and its unit, where a line must not break.
-UNIT = re.compile(r"(?<=\d) (?=m\b|%)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +168,11 @@ class Study:
 
     @property
     def alpha(self) -> float:
-        """Penalty that all maps are certified at, so that their ε can be compared."""
-        return ALPHA_SHARE * len(self.train)
+        """Penalty that all maps are certified at, so that their ε can be compared.
+
+        The fits choose far smaller ones, at which nearly every map of this width has ε ≥ 1.
+        """
+        return 1e-4 * len(self.train)
 
     def measured(self, name: str, code: str, width: int, model: Any, X: Array) -> MethodResult:
         """Fit the model, and return its errors on the held-out cells and its seconds."""
@@ -507,7 +505,7 @@ def earth_page(result: DemoResult) -> str:
         landmarks=", ".join(sorted(made & set(landmarks.__all__))),
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
-    return UNIT.sub("\u00a0", text)
+    return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit
 
 
 def _where(r: DemoResult) -> dict[str, Any]:

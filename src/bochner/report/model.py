@@ -90,9 +90,6 @@ def _code(model: KernelEstimator) -> str:
 #: Columns whose importance is measured at most, and rows times columns that are predicted for it.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
-#: Columns whose partial dependence is shown.
-DEPENDED = 2
-
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
@@ -365,7 +362,7 @@ def _dependence(
     """Return how the most important columns matter, those that matter at all."""
     if importance is None:
         return ()
-    first = [j for j in importance.order[:DEPENDED] if importance.share[j] > 0]
+    first = [j for j in importance.order[:2] if importance.share[j] > 0]
     asked: dict[str, Any] = {"grid_resolution": 25, "n_rows": 256, "random_state": seed}
     rows = Blocks.from_arrays(sample.X)
     return tuple(partial_dependence(model, rows, int(j), **asked) for j in first)

@@ -16,9 +16,6 @@ from bochner.models.prediction_displays import CALIBRATIONS, CalibrationDisplay
 from bochner.report.quality import MEASURES, Residuals
 from bochner.report.render import number, page, picture, require
 
-DOES = {"outliers": "Rows unlike the others"}  # What the learner does
-#: Ranks of the eigenvalues in the table.
-RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
 MOST_DOTS = 1500  # Points drawn in a cloud, at most: more are one grey patch
@@ -49,7 +46,7 @@ def model_page(r: Any) -> str:
         r=r,
         title=f"{f['learner']} of {targets}" if targets else f["learner"],
         facts=[pair for pair in facts_in_words(f) if pair[0] not in ("kind", "code")],
-        does=DOES.get(f["kind"], f["kind"].capitalize()),
+        does="Rows unlike the others" if f["kind"] == "outliers" else f["kind"].capitalize(),
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
@@ -104,10 +101,10 @@ def _spectrum(display: SpectrumDisplay) -> Section:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
-    total = values.sum()
+    total, ranks = values.sum(), [k * 10**p for p in range(4) for k in (1, 2, 5)]
     rows = [
         [f"{r:,}", number(values[r - 1], 3), f"{number(100 * values[r:].sum() / total, 3)} %"]
-        for r in (*(r for r in RANKS if r < rank), rank)
+        for r in (*(r for r in ranks if r < rank), rank)
     ]
     head = ["number", "eigenvalue", "of the trace beyond"]
     drawing = picture("Eigenvalues of G against their number", display.plot)

@@ -28,7 +28,6 @@ from bochner.sums.moments import Moments
 #: Learners that are fitted from the moments of their rows.
 RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
 
-LISTED = 8  # Rows listed
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
 MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
 FEWEST_ROWS = 1024  # For any number of columns
@@ -166,7 +165,7 @@ def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
 
 def _largest(examined: Examined, values: Array) -> tuple[Row, ...]:
     rows = []
-    for j in np.argsort(-values, kind="stable")[:LISTED]:
+    for j in np.argsort(-values, kind="stable")[:8]:
         x = examined.X[[j]].toarray()[0] if is_sparse(examined.X) else examined.X[j]
         y, f = (None if a is None else a[j] for a in (examined.y, examined.predicted))
         rows.append(Row(int(examined.index[j]), float(values[j]), y, f, x))

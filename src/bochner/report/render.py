@@ -28,8 +28,6 @@ COLOURS = {
     "c2": ("#5e4aa5", "#b3a2f2"),
 }
 
-SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
 
 def require(who: str) -> None:
     """Refuse at once where a package that pages need is missing."""
@@ -80,7 +78,8 @@ def number(value: Any, digits: int = 4) -> str:
     else:
         mantissa, power = f"{value:.{digits - 1}e}".split("e")
         short = mantissa.rstrip("0").rstrip(".")
-        text = f"{short}\u00a0×\u00a010{str(int(power)).translate(SUPERSCRIPT)}"
+        raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = f"{short}\u00a0×\u00a010{raised}"
     return text.replace("-", "−")
 
 
