@@ -399,28 +399,33 @@ def fit_classifier_exactly(
     alpha = 1.0 if alpha is None else alpha
     solution = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
     steps = max(1, len(solution.history))
-    later: Any = partial(calibration_on_kernel, replace(rows, X=X), spec) if probability else None
+    later: Any = Calibrating(replace(rows, X=X), spec) if probability else None
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, steps, path, later, pairs=spec.pairs, X=X)
     )
 
 
-def calibration_on_kernel(
-    rows: ClassSample, spec: ConvexSpec, fit: ConvexFit
-) -> Calibration | None:
-    """Return the calibration of a fit on decision values of rows held out; None of too few."""
-    if not rows.folds:
-        return None
-    many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-    # Of many rows the matrix is not kept
-    K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
-    if len(end.coef) == len(rows.w):
-        start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
-    on_rows, values = OnRows(K, rows, spec), list[tuple[Array, Array, Array]]()
-    for fold_rows in rows.calibrating:
-        f = on_rows.minimised(end.alpha, start, fold_rows).at.fitted[fold_rows]
-        values.append((spec.values(f), rows.codes[fold_rows], rows.w[fold_rows]))
-    return calibrate(*map(np.concatenate, zip(*values, strict=True)))
+@dataclass(frozen=True, eq=False)
+class Calibrating:
+    """The calibration of a fit, on decision values of rows held out; made when it is asked for."""
+
+    rows: ClassSample
+    spec: ConvexSpec
+
+    def __call__(self, fit: ConvexFit) -> Calibration | None:
+        rows = self.rows
+        if not rows.folds:
+            return None
+        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+        # Of many rows the matrix is not kept
+        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+        if len(end.coef) == len(rows.w):
+            start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
+        on_rows, values = OnRows(K, rows, self.spec), list[tuple[Array, Array, Array]]()
+        for fold_rows in rows.calibrating:
+            f = on_rows.minimised(end.alpha, start, fold_rows).at.fitted[fold_rows]
+            values.append((self.spec.values(f), rows.codes[fold_rows], rows.w[fold_rows]))
+        return calibrate(*map(np.concatenate, zip(*values, strict=True)))
 
 
 def fit_to_support(
@@ -462,7 +467,7 @@ def fit_to_support(
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, None)
-    later: Any = partial(calibration_on_kernel, rows, spec) if probability else None
+    later: Any = Calibrating(rows, spec) if probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
 
 
