@@ -88,36 +88,20 @@ class _Rows:
         return law.combined((1 - self.slack) / self.slack, self.left, self.prior)
 
 
-def solve_process(
-    sums: FeatureSums, noise: float | None, amplitude: float | None
-) -> tuple[Predictive, Float[Array, " t"]]:
-    """Return the law of f, and mean log densities of rows under that without them."""
-    means = sums.seen.feature_mean, sums.seen.target_mean
-    eigen, _ = sums.decomposed()
-    posterior = posterior_of(eigen, means, maximise_evidence(eigen, noise, amplitude))
-    without, t = LeftOut.of(sums.chosen.map, sums.sample.X, sums.chosen.seed), len(means[1])
-    law = Predictive(posterior, without, posterior.evidence.noise, np.ones(t))
-    sample = sums.judged
-    rows = _looked_at(sums, law, sample)
-    if np.maximum(rows.w, 1.0)[~rows.explained].sum() < FEWEST_LEFT_OUT:
-        return _adapted(law, rows, EXPONENTS[:1], SHARES[:1])
-    rows = _without_own_landmarks(sums, law, rows, sample)
-    return _adapted(law, rows, EXPONENTS, SHARES if noise is None else SHARES[:1])
-
-
 def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
     """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
 
     Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
     """
-    rows = _looked_at(sums, law, sample)
-    if np.maximum(rows.w, 1.0)[~rows.explained].sum() >= FEWEST_LEFT_OUT:
-        rows = _without_own_landmarks(sums, law, rows, sample)
+    rows, _ = _looked_at(sums, law, sample)
     return rows.errors, np.sqrt(rows.variance(law) + law.noise)
 
 
-def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
-    """Return rows of the sample."""
+def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> tuple[_Rows, bool]:
+    """Return rows of the sample, and whether features leave something out of enough of them.
+
+    Then each row that is a landmark is left out as a landmark too.
+    """
     parts = []
     for rows in sums.pieces(sample):
         Z = sums.chosen.double(rows.X)
@@ -129,7 +113,10 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
         residual, slack = of_all_rows(law.posterior, Z, y, w)
     else:
         residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
-    return _Rows(residual, slack, left, prior, w)
+    seen = _Rows(residual, slack, left, prior, w)
+    if np.maximum(w, 1.0)[~seen.explained].sum() < FEWEST_LEFT_OUT:
+        return seen, False
+    return _without_own_landmarks(sums, law, seen, sample), True
 
 
 def _without_own_landmarks(
@@ -187,24 +174,6 @@ ENOUGH = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureMoments:
-    """Mean and variance of f through features."""
-
-    chosen: Chosen
-    predictive: Predictive
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ² of a new row."""
-        return self.predictive.noise
-
-    def moments(self, X: Array) -> Both:
-        """Return the mean and variance of f at rows."""
-        Z = self.chosen.double(X)
-        return self.predictive.posterior.mean(Z), self.predictive.variance(X, Z)
-
-
-@dataclass(frozen=True, eq=False)
 class FeatureProcess(ProcessLaw):
     """The law of f on features."""
 
@@ -241,10 +210,10 @@ class FeatureProcess(ProcessLaw):
         return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        return self.predictive.covariance(X, self.chosen.double(X))
+        return self.predictive.covariance(X)
 
     def moments(self, X: Array) -> Both:
-        return FeatureMoments(self.chosen, self.predictive).moments(X)
+        return self.predictive.moments(X)
 
     def gradients(self, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(self.coef, blocks)
@@ -264,9 +233,8 @@ class FeatureProcess(ProcessLaw):
         errors, deviation = left_out(self.representation, self.predictive, sample)
         return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
 
-    def again(self, blocks: Blocks) -> FeatureMoments:
-        law = self.fit(self.spec, blocks)
-        return FeatureMoments(law.chosen, law.predictive)
+    def again(self, blocks: Blocks) -> Predictive:
+        return self.fit(self.spec, blocks).predictive
 
     def solved(
         self, spec: GaussianProcessSpec, representation: FeatureSums | None = None
@@ -293,8 +261,16 @@ def chosen_features(
 def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     """Return the law that sums lead to."""
     sums = replace(sums, fit_intercept=spec.fit_intercept)
-    predictive, densities = solve_process(sums, spec.noise, spec.amplitude)
-    return FeatureProcess(spec, sums, predictive, float(densities.sum()))
+    means, chosen = (sums.seen.feature_mean, sums.seen.target_mean), sums.chosen
+    eigen, _ = sums.decomposed()
+    posterior = posterior_of(eigen, means, maximise_evidence(eigen, spec.noise, spec.amplitude))
+    without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
+    law = Predictive(chosen, posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
+    rows, tells = _looked_at(sums, law, sums.judged)
+    exponents = EXPONENTS if tells else EXPONENTS[:1]
+    shares = SHARES if tells and spec.noise is None else SHARES[:1]
+    law, densities = _adapted(law, rows, exponents, shares)
+    return FeatureProcess(spec, sums, law, float(densities.sum()))
 
 
 # --- Lengthscales --------------------------------------------------------------------------------

@@ -62,14 +62,17 @@ JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at mo
 
 def is_near(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
-    if is_on_sphere(kernel):
-        return is_stationary(of_points(kernel))
-    columns = globe_columns(kernel)
     with suppress(UnsupportedKernel):
-        return len(columns) < 2 and is_stationary(
-            of_points_beside(kernel, *columns) if columns else kernel
-        )
+        return len(globe_columns(kernel)) < 2 and is_stationary(of_steps(kernel)[0])
     return False
+
+
+def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
+    """Return the kernel of places in space, and the columns of latitude and longitude."""
+    globe = next(iter(globe_columns(kernel)), None)
+    if is_on_sphere(kernel):
+        return of_points(kernel), globe
+    return kernel if globe is None else of_points_beside(kernel, globe), globe
 
 
 def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
@@ -105,31 +108,21 @@ class Neighbourhoods:
     @cached_property
     def _units(self) -> Any:
         """Lengthscales of the columns, or 1."""
-        lengths = units_of(self._of_steps, self._own_places.shape[1])
+        lengths = units_of(self._steps[0], self._own_places.shape[1])
         return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
 
     @cached_property
-    def _globe(self) -> tuple[int, ...] | None:
-        """Columns of latitude and longitude."""
-        return next(iter(globe_columns(self.kernel)), None)
-
-    @cached_property
-    def _of_steps(self) -> Kernel:
-        """The kernel, of places in space where they are places on the globe."""
-        if self._globe is None:
-            return self.kernel
-        alone = is_on_sphere(self.kernel)
-        return of_points(self.kernel) if alone else of_points_beside(self.kernel, self._globe)
+    def _steps(self) -> tuple[Kernel, tuple[int, ...] | None]:
+        return of_steps(self.kernel)
 
     def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
         """Return rows as distances are measured between: on the globe, points of the sphere."""
-        if self._globe is None:
+        globe = self._steps[1]
+        if globe is None:
             return X
-        if is_on_sphere(self.kernel):
-            require_places("NearestNeighbours", X)
-        on_globe = X[:, list(self._globe)]
+        on_globe = X if is_on_sphere(self.kernel) else X[:, list(globe)]
         require_places("NearestNeighbours", on_globe)
-        others = np.delete(X, list(self._globe), axis=1)
+        others = np.delete(X, list(globe), axis=1)
         return np.concatenate([unit_vectors(on_globe), others], axis=1)
 
     @cached_property
@@ -179,7 +172,7 @@ class Neighbourhoods:
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel of rows so far apart."""
         d = steps.shape[2]
-        return self._of_steps(steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
+        return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
 
     @cached_property
     def total(self) -> float:

@@ -48,7 +48,6 @@ from bochner.solvers.ridge.path import given_alpha
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Precision
 from bochner.sums.rows import SampleOf
 
 ROUNDED = 0.01  # Share of a penalty that features may be rounded by
@@ -147,7 +146,9 @@ def exact_rows(
         return _direct_rows(spec, method, blocks, shape)
     chosen = _chosen(spec, method, blocks, where)
     rows = gather(blocks, chosen.seed)
-    solution = _by_gradients(spec, method, _sums(spec, chosen, blocks, shape), rows)
+    parts = add_up(chosen, blocks, "float64", LOCAL, SampleOf(chosen.seed))
+    sums = FeatureSums(spec.features.who, chosen, spec.fit_intercept, *parts, shape)
+    solution = _by_gradients(spec, method, sums, rows)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -199,29 +200,39 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     return replace(chosen, choice=Choice(chosen.map, method, (), reason))
 
 
-def _sums(spec: RidgeSpec, chosen: Chosen, blocks: Blocks, shape: tuple[int, ...]) -> FeatureSums:
-    """Return the moments of the preconditioner's features."""
-    sums = add_up(chosen, blocks, "float64", LOCAL, SampleOf(chosen.seed))
-    return FeatureSums(spec.features.who, chosen, spec.fit_intercept, *sums, shape)
-
-
 def _by_gradients(
     spec: RidgeSpec, method: ExactKernel, sums: FeatureSums, rows: RowSample
 ) -> Solution:
-    """Choose the penalty on the features, and solve for u by conjugate gradients."""
+    """Choose the penalty on the features, and solve for u by conjugate gradients.
+
+    The lift is the weighted mean of K c in the last exact product, which the intercept removes.
+    """
     kernel, weight, root = sums.chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     eigen, state = sums.decomposed()
     solution = sums.solved(spec, eigen, state)
     mean = sums.seen.target_mean
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
-    seen = _FitOperator(_operator(kernel, rows.X), rows.w, spec.fit_intercept)
-    peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
+    operator, centred = _operator(kernel, rows.X), spec.fit_intercept
+    lift: Any = 0.0
+
+    def project(V: Array) -> Array:
+        return V - root * (root.T @ V / weight) if centred else V
+
+    def rough(V: Array) -> Array:
+        return project(root * operator.product(root * V, "float32"))
+
+    def exact(V: Array) -> Array:
+        nonlocal lift
+        products = root * operator.product(root * V, "float64")
+        lift = centred * (root.T @ products)[0] / weight
+        return project(products)
+
     system = System(
-        seen.exact,
-        seen.rough if seen.operator.single else seen.exact,
-        seen.project(root * (rows.y - mean)),
+        exact,
+        rough if operator.single else exact,
+        project(root * (rows.y - mean)),
         alphas,
-        (1 + spec.fit_intercept) * peak,
+        (1 + centred) * float(np.sqrt(np.max(kernel.diag(rows.X)))),
         np.sqrt(eigen.power / eigen.weight),
     )
     rounding = np.finfo(np.float32).eps * eigen.values.max(initial=0.0)
@@ -233,7 +244,7 @@ def _by_gradients(
         Z[here], start = root[here] * part, here.stop
 
     def inverse(r: Array, alphas: Array) -> Array:
-        return seen.project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
+        return project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
     ordered = bool(sums.chosen.map.below_kernel) and double
     tol, most = method.tol, method.max_iter
@@ -247,7 +258,7 @@ def _by_gradients(
     return replace(
         solution,
         coef=root * found.u,
-        intercept=mean - seen.lift,
+        intercept=mean - lift,
         outcome=outcome,
         residual_variance=power / weight,
         history=found.history,
@@ -271,34 +282,3 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
                 lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
             )
     return KernelOperator(kernel.evaluate, X, moved=of_differences(kernel))
-
-
-class _FitOperator:
-    """A: the kernel as the fit sees it, weighted, and without the direction of the intercept.
-
-    ``lift`` is the weighted mean of K c in the last exact product, which the intercept removes.
-    """
-
-    def __init__(self, operator: KernelOperator, w: Float[Array, " n"], centred: bool) -> None:
-        self.operator, self.w, self.centred = operator, w, centred
-        self.lift: Any = 0.0
-
-    def exact(self, V: Array) -> Array:
-        products = self._products(V, "float64")
-        if self.centred:
-            self.lift = np.sqrt(self.w) @ products / self.w.sum()
-        return self.project(products)
-
-    def rough(self, V: Array) -> Array:
-        return self.project(self._products(V, "float32"))
-
-    def project(self, V: Array) -> Array:
-        """Return V without its part along √w, where an intercept is fitted."""
-        if not self.centred:
-            return V
-        root = np.sqrt(self.w)
-        return V - np.outer(root, root @ V / self.w.sum())
-
-    def _products(self, V: Array, precision: Precision) -> Array:
-        root = np.sqrt(self.w)[:, None]
-        return root * self.operator.product(root * V, precision)
