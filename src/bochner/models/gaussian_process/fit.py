@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Float, Gradients
+from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -129,6 +129,12 @@ class ProcessFit(FitSummary):
     def target_shape(self) -> tuple[int, ...]:
         """Of one row of y: () or (t,)."""
         return self.law.representation.target_shape
+
+    def predictions(self, blocks: Blocks) -> Predictions:
+        """Yield the rows of each block and the mean of f there, (b, t)."""
+        means = self.law.means()
+        for block in blocks.with_rows(self.law.block_rows):
+            yield block.X, means(block.X)
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of the mean there."""

@@ -1,6 +1,6 @@
 """Gaussian process regression at any number of rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -260,13 +260,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
         self.fit_ = fitted(self._inputs, law)
         return self
 
-    def _blocks_like(self, X: Array, y: Array) -> Blocks:
-        """Return checked rows and targets."""
-        fit = self._fitted
-        blocks, _ = self._blocks_of(X, y, first=False)
-        require_alike(type(self).__name__, blocks, fit.target_shape)
-        return blocks
-
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
         """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
 
@@ -335,20 +328,17 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
             raise InvalidInput("predict: ask for return_std or return_cov, not both.")
         if require_switch("predict", include_noise, "include_noise") and not return_std:
             raise InvalidInput("predict: include_noise is of deviations; ask for return_std too.")
-        blocks = self._rows_to_predict(X)
+        blocks, law, parts = self._rows_to_predict(X), self._law, []
         if return_cov:
-            self._law.require("return_cov", type(self).__name__)
+            law.require("return_cov", type(self).__name__)
             return self._covariance(blocks)
-        if return_std:
-            noise = self._law.noise if include_noise else 0.0
-            return tuple(joined(list(p)) for p in zip(*self._moments(blocks, noise), strict=True))
-        return joined(list(self.predict_blocks(blocks)))
-
-    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the mean of each block of rows."""
-        means = self._law.means()
-        for block in self._sized(self._as_fitted(blocks)):
-            yield self._shaped(means(block.X), block.X)
+        if not return_std:
+            return joined(list(self.predict_blocks(blocks)))
+        for block in blocks.with_rows(law.block_rows):
+            mean, variance = law.moments(block.X)
+            deviation = np.sqrt(variance + law.noise if include_noise else variance)
+            parts.append([self._shaped(each, block.X) for each in (mean, deviation)])
+        return tuple(joined(list(part)) for part in zip(*parts, strict=True))
 
     def predict_grid(self, *, return_std: bool = False, **axes: Any) -> Any:
         """Return the mean of f at all places of a grid: a map, a profile or a volume.
@@ -453,9 +443,10 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
-        blocks = self._blocks_like(X, y)
-        parts = []
-        for block in self._sized(blocks):
+        fit, parts = self._fitted, []
+        blocks, _ = self._blocks_of(X, y, first=False)
+        require_alike(type(self).__name__, blocks, fit.target_shape)
+        for block in blocks.with_rows(self._law.block_rows):
             mean, variance = self._law.moments(block.X)
             error = to_numpy(block.y).reshape(mean.shape) - mean
             parts.append(log_normal(error, variance + self._law.noise))
@@ -474,14 +465,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
-
-    def _sized(self, blocks: Blocks) -> Blocks:
-        return blocks.with_rows(self._law.block_rows)
-
-    def _moments(self, blocks: Blocks, noise: Any = 0.0) -> Iterator[tuple[Array, Array]]:
-        for block in self._sized(blocks):
-            mean, variance = self._law.moments(block.X)
-            yield self._shaped(mean, block.X), self._shaped(np.sqrt(variance + noise), block.X)
 
     def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
         X = join([Piece(block.X) for block in blocks]).X

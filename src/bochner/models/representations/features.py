@@ -1,6 +1,6 @@
 """Rows as sums of their features: moments in one pass, in float32 or float64."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -126,13 +126,6 @@ class FeatureSums(Representation):
             )
         require_power(self.who, self.sample.y, power)
         return self
-
-    def solved(self, spec: RidgeSpec, eigen: Eigen, centred_rows: Rows | None) -> Solution:
-        """Solve from a decomposition, and the rows about the means if it was made of these."""
-        rows = self.centred(self.sample) if centred_rows is None else (centred_rows,)
-        means = self.seen.feature_mean, self.seen.target_mean
-        judged = rows if spec.alpha == "loo" else None
-        return solve_ridge(eigen, means, spec.alpha, judged, per_target=spec.per_target)
 
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
         sums = replace(self, fit_intercept=spec.fit_intercept)
@@ -306,9 +299,13 @@ def solve(
     double = sums.chosen.precision == "float64"
     by_triangle = double and least_alpha(spec.alpha) == 0
     if by_triangle and (blocks is not None or sums.keeps_all):
-        solution = sums.solved(spec, triangle(sums, blocks, where), None)
+        eigen, state = triangle(sums, blocks, where), None
     else:
-        solution = sums.solved(spec, *sums.decomposed())
+        eigen, state = sums.decomposed()
+    rows: Iterable[Rows] = sums.centred(sums.sample) if state is None else (state,)
+    means = sums.seen.feature_mean, sums.seen.target_mean
+    judged = rows if spec.alpha == "loo" else None
+    solution = solve_ridge(eigen, means, spec.alpha, judged, per_target=spec.per_target)
     if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import is_sparse, numpy_rows
+from bochner._core.arrays import is_sparse, numpy_rows, to_numpy
 from bochner._core.shapes import Array, Float, Gradients
+from bochner._core.sizes import KEPT_ROWS
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
@@ -22,7 +23,6 @@ from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, Coupling, LeftOutRows
-from bochner.models.representations.features import FeatureSums, add_up
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
@@ -42,14 +42,16 @@ from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import System, low_rank_inverse, solve_system
-from bochner.solvers.ridge.path import given_alpha
+from bochner.solvers.ridge.path import given_alpha, solve_ridge
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import SampleOf
+from bochner.sums.moments import Accumulator, Moments, Precision
 
+MOST_TRACE = 1e7  # Of the kernel matrix, in penalties, up to which float32 features are tried
 ROUNDED = 0.01  # Share of a penalty that features may be rounded by
 SAMPLE_ROWS = 4096  # If there are more rows than this, the kernel is tuned again at their density
 
@@ -146,9 +148,7 @@ def exact_rows(
         return _direct_rows(spec, method, blocks, shape)
     chosen = _chosen(spec, method, blocks, where)
     rows = gather(blocks, chosen.seed)
-    parts = add_up(chosen, blocks, "float64", LOCAL, SampleOf(chosen.seed))
-    sums = FeatureSums(spec.features.who, chosen, spec.fit_intercept, *parts, shape)
-    solution = _by_gradients(spec, method, sums, rows)
+    solution = _by_gradients(spec, method, chosen, rows)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -200,18 +200,48 @@ def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executo
     return replace(chosen, choice=Choice(chosen.map, method, (), reason))
 
 
+def _summed(
+    chosen: Chosen, rows: RowSample, precision: Precision, centred: bool
+) -> tuple[Array, Moments, Eigen]:
+    """Return φ of all rows, its moments, about zero if there is no intercept, and eigenvalues."""
+    features = replace(chosen, precision=precision).features
+    Z, sums = np.empty((len(rows), chosen.n_features), precision), Accumulator(precision)
+    for start in range(0, len(Z), chosen.block_rows):
+        here = slice(start, start + chosen.block_rows)
+        Z[here] = to_numpy(features(rows.X[here]))
+        sums.add(Z[here], rows.y[here], rows.w[here])
+    moments = sums.moments() if centred else sums.moments().about_zero()
+    return Z, moments, decompose(moments, centred)
+
+
 def _by_gradients(
-    spec: RidgeSpec, method: ExactKernel, sums: FeatureSums, rows: RowSample
+    spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample
 ) -> Solution:
     """Choose the penalty on the features, and solve for u by conjugate gradients.
 
-    The lift is the weighted mean of K c in the last exact product, which the intercept removes.
+    Features are of float32, in half of the time, where a given penalty is above their rounding. The
+    lift is the weighted mean of K c in the last exact product, which the intercept removes.
     """
-    kernel, weight, root = sums.chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
-    eigen, state = sums.decomposed()
-    solution = sums.solved(spec, eigen, state)
-    mean = sums.seen.target_mean
+    kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
+    alpha, peak, summed = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X)))), None
+    if not isinstance(alpha, str) and peak**2 * weight <= min(MOST_TRACE * np.min(alpha), 1e30):
+        summed = _summed(chosen, rows, "float32", spec.fit_intercept)
+        summed = summed if _serves(summed[2].values, alpha) else None
+    Z, moments, eigen = summed or _summed(chosen, rows, "float64", spec.fit_intercept)
+    mean = moments.target_mean
+    Z -= moments.feature_mean.astype(Z.dtype)
+    kept = chosen_rows(chosen.seed, len(rows), KEPT_ROWS)
+    judged = ((Z[i], rows.y[i] - mean, rows.w[i]) for i in np.array_split(kept, 8))
+    solution = solve_ridge(
+        eigen,
+        (moments.feature_mean, mean),
+        alpha,
+        judged if alpha == "loo" else (),
+        per_target=spec.per_target,
+    )
+    Z *= root.astype(Z.dtype)
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
+    Z = Z.astype(np.float32, copy=False) if _serves(eigen.values, alphas) else Z
     operator, centred = _operator(kernel, rows.X), spec.fit_intercept
     lift: Any = 0.0
 
@@ -232,21 +262,14 @@ def _by_gradients(
         rough if operator.single else exact,
         project(root * (rows.y - mean)),
         alphas,
-        (1 + centred) * float(np.sqrt(np.max(kernel.diag(rows.X)))),
+        (1 + centred) * peak,
         np.sqrt(eigen.power / eigen.weight),
     )
-    rounding = np.finfo(np.float32).eps * eigen.values.max(initial=0.0)
-    double = rounding > ROUNDED * np.min(alphas)
-    Z = np.empty((len(rows), sums.chosen.n_features), np.float64 if double else np.float32)
-    start = 0
-    for part, _, _ in sums.centred(rows):
-        here = slice(start, start + len(part))
-        Z[here], start = root[here] * part, here.stop
 
     def inverse(r: Array, alphas: Array) -> Array:
         return project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
-    ordered = bool(sums.chosen.map.below_kernel) and double
+    ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
     tol, most = method.tol, method.max_iter
     found = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
     outcome = solution.outcome
@@ -264,6 +287,12 @@ def _by_gradients(
         history=found.history,
         iterations=found.iterations,
     )
+
+
+def _serves(values: Array, alphas: Any) -> bool:
+    """Whether float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties."""
+    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
+    return bool(rounding <= ROUNDED * np.min(alphas))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
