@@ -116,7 +116,7 @@ class LeafRows(Representation):
             total = np.zeros((len(seen.X), len(solution.intercept)))
             for leaf, here in self._by_leaf(seen):
                 if leaf not in machines:
-                    machines[leaf] = self._machine(leaf, solution, *self._within)
+                    machines[leaf] = self.machine(leaf, solution, inner=True)
                 total[here] = machines[leaf].at(seen.X[here])
             return total
 
@@ -136,32 +136,25 @@ class LeafRows(Representation):
         for number in np.unique(leaf):
             yield int(number), np.flatnonzero(leaf == number)
 
-    def machine(self, leaf: int, solution: HasCoefficients) -> KernelSum:
-        """Return the kernel sum over the landmarks and the rows of a leaf."""
-        landmarks = _landmarks(self.chosen.map)
-        return self._machine(leaf, solution, self.chosen.kernel, landmarks, self.X)
+    def machine(self, leaf: int, solution: HasCoefficients, inner: bool = False) -> KernelSum:
+        """Return the kernel sum over the landmarks and the rows of a leaf.
+
+        ``inner``: of rows that are transformed already, where the kernel transforms rows.
+        """
+        index, kernel = self._rows_of[leaf], self.chosen.kernel
+        coef = np.concatenate([self.across[leaf], solution.coef[index]])
+        X = np.concatenate([_landmarks(self.chosen.map), self.X[index]])
+        seen = _within(kernel, X) if inner else _SeenRows(kernel, X)
+        return KernelSum(*seen, coef, solution.intercept)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
         return rows_of_leaves(self.leaf, self.tree.n_leaves)
 
     @cached_property
-    def _within(self) -> tuple[Kernel, Array, Array]:
-        """The kernel without transformations of rows, landmarks and rows transformed."""
-        kernel, X = _within(self.chosen.kernel, self.X)
-        return kernel, _within(self.chosen.kernel, _landmarks(self.chosen.map)).X, X
-
-    @cached_property
     def _machines(self) -> dict[int, KernelSum]:
         """Cache of the predictors of leaves; there is one solution."""
         return {}
-
-    def _machine(
-        self, leaf: int, solution: HasCoefficients, kernel: Kernel, landmarks: Array, X: Array
-    ) -> KernelSum:
-        index = self._rows_of[leaf]
-        coef = np.concatenate([self.across[leaf], solution.coef[index]])
-        return KernelSum(kernel, np.concatenate([landmarks, X[index]]), coef, solution.intercept)
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
