@@ -131,8 +131,6 @@ def cell_averages(
 #
 # (Gneiting and Raftery 2007, equation 21): the absolute error of a law of no width.
 
-COVERAGES = (0.5, 0.9, 0.95)  # Shares that intervals are to cover
-
 
 @dataclass(frozen=True)
 class NormalScores:
@@ -188,7 +186,7 @@ class NormalScores:
 
 
 def normal_scores(
-    y: Array, mean: Array, deviation: Array, coverages: Sequence[float] = COVERAGES
+    y: Array, mean: Array, deviation: Array, coverages: Sequence[float] = (0.5, 0.9, 0.95)
 ) -> NormalScores:
     """Score normal laws of new values.
 
@@ -303,9 +301,6 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
 
 WHO = "universal_kriging"
 
-#: Columns whose part that is not of the others is smaller, as a share, are of the others.
-DEPENDENT = 1e-8
-
 Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
 
 
@@ -330,7 +325,7 @@ class TrendColumns:
         mean, deviation = B.mean(axis=0), B.std(axis=0)
         varies = (deviation > 0).all()
         unit_columns = (B - mean) / np.where(deviation > 0, deviation, 1.0)
-        if not varies or eigvalsh(unit_columns.T @ unit_columns / len(B))[0] < DEPENDENT:
+        if not varies or eigvalsh(unit_columns.T @ unit_columns / len(B))[0] < 1e-8:
             raise InvalidInput(
                 f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
                 f"{B.shape[1]} of which some are. The constant is there already: leave it out."

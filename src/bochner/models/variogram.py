@@ -28,14 +28,7 @@ from bochner.kernels.sphere import OnSphere, named_on_sphere
 from bochner.selection.spec import NAMED, as_kernel
 from bochner.sums.rows import sampled
 
-ESTIMATORS = ("matheron", "cressie-hawkins")
-METRICS = ("euclidean", "great-circle")
-
 TOGETHER = 256  # Rows whose distances are taken together
-AT_RANGE = 0.05  # The kernel at its range, as a share of k(0): the "practical range"
-
-#: Starts of a fit: lengthscales as shares of the longest lag, nuggets as shares of the variance.
-LENGTHS, NUGGETS = (0.05, 0.15, 0.5), (0.02, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +81,7 @@ class VariogramModel(HtmlResult):
     def range(self) -> float:
         """Distance at which the correlation has come down to 5 %: the practical range."""
         along = self.kernel, self.direction
-        left = lambda h: float(_along(*along, np.array([h]))[0]) - AT_RANGE
+        left = lambda h: float(_along(*along, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
         far = 1.0
@@ -208,8 +201,8 @@ class Variogram:
 
         starts = [
             np.log([share * self.lags[-1], (1 - nugget) * top, nugget * top])
-            for share in LENGTHS
-            for nugget in NUGGETS
+            for share in (0.05, 0.15, 0.5)  # Lengthscales, of the longest lag
+            for nugget in (0.02, 0.5)  # Of the variance
         ]
         bounds = np.log(
             [
@@ -323,7 +316,7 @@ def variogram(
     """
     who = "variogram"
     n_lags = integer(n_lags, who, "n_lags", 1)
-    one_of(estimator, who, "estimator", ESTIMATORS)
+    one_of(estimator, who, "estimator", ("matheron", "cressie-hawkins"))
     n_sample = integer(n_sample, who, "n_sample", 2)
     tolerance = positive(tolerance, who, "tolerance")
     blocks = X if isinstance(X, Blocks) else Blocks.from_arrays(X, y)
@@ -334,7 +327,8 @@ def variogram(
             f"variogram: y must be one target that varies; got {rows.y.shape[1]} targets"
             f"{' of one value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
         )
-    globe = one_of(metric, who, "metric", METRICS) == "great-circle"
+    one_of(metric, who, "metric", ("euclidean", "great-circle"))
+    globe = metric == "great-circle"
     if globe and direction is not None:
         raise InvalidInput(
             "variogram: direction is a vector of the plane, and great circles turn; got "

@@ -25,6 +25,7 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import (
+    ENOUGH,
     GaussianProcessSpec,
     KeptRows,
     ProcessLaw,
@@ -46,11 +47,7 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 
 MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
 
-#: Intervals use errors of rows that did not choose the noise if there are at least this many, and
-#: at most this many.
-ENOUGH, MOST_SCORES = 1024, 2048
-
-COMPARED = 1024  # Rows that lengthscales by errors and by evidence are compared on
+MOST_SCORES = 2048  # Rows whose errors make intervals, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +285,7 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows
         return choose_lengthscale_exactly(name, sample, asked.seed, share, centred)
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
-        few, tuning = sample.lowest(COMPARED), Tuning(kernel)
+        few, tuning = sample.lowest(1024), Tuning(kernel)
         some = KeptRows(few.X, few.y, few.w, few.priority, len(few), few.y.shape[1:])
         chosen = Chosen(asked.seed, tuning, exact_choice(tuning, few.X))
         return solved_exactly(spec, chosen, some).loo_log_density

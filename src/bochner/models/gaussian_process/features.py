@@ -17,6 +17,7 @@ from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
+    ENOUGH,
     GaussianProcessSpec,
     ProcessLaw,
     Values,
@@ -169,8 +170,18 @@ def _adapted(
     return replace(first, noise=noise, exponents=power), best
 
 
-#: Rows beyond those that chose lengthscales, from which on their errors make intervals.
-ENOUGH = 1024
+@dataclass(frozen=True, eq=False)
+class FeatureMoments:
+    """Mean and variance of f through features: what is kept of a fit without some rows."""
+
+    chosen: Chosen
+    predictive: Predictive
+
+    noise = property(attrgetter("predictive.noise"))
+
+    def moments(self, X: Array) -> Both:
+        """Return the mean and variance of f at rows."""
+        return self.predictive.moments(X, self.chosen.double(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +221,10 @@ class FeatureProcess(ProcessLaw):
         return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        return self.predictive.covariance(X)
+        return self.predictive.covariance(X, self.chosen.double(X))
 
     def moments(self, X: Array) -> Both:
-        return self.predictive.moments(X)
+        return self.predictive.moments(X, self.chosen.double(X))
 
     def gradients(self, blocks: Blocks) -> Gradients:
         return self.chosen.gradients(self.coef, blocks)
@@ -233,8 +244,9 @@ class FeatureProcess(ProcessLaw):
         errors, deviation = left_out(self.representation, self.predictive, sample)
         return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
 
-    def again(self, blocks: Blocks) -> Predictive:
-        return self.fit(self.spec, blocks).predictive
+    def again(self, blocks: Blocks) -> FeatureMoments:
+        law = self.fit(self.spec, blocks)
+        return FeatureMoments(law.chosen, law.predictive)
 
     def solved(
         self, spec: GaussianProcessSpec, representation: FeatureSums | None = None
@@ -265,7 +277,7 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     eigen, _ = sums.decomposed()
     posterior = posterior_of(eigen, means, maximise_evidence(eigen, spec.noise, spec.amplitude))
     without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
-    law = Predictive(chosen, posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
+    law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
     rows, tells = _looked_at(sums, law, sums.judged)
     exponents = EXPONENTS if tells else EXPONENTS[:1]
     shares = SHARES if tells and spec.noise is None else SHARES[:1]

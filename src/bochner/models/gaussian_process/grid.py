@@ -74,25 +74,7 @@ from bochner.sums.executor import LOCAL, Executor
 #: error is 1/√(2 PATHS), 6 %, at most.
 PATHS = 128
 
-FEW_ROWS = 64  # Rows up to which deviations are found by solving for each, where waves are many
-SOLVED_DRAWS = 1e-3  # Relative error of draws
-SMALL_SLACK = 1e-3  # 1 − h of a row, at least
-
-#: Largest error of the kernel, as a share of k(x, x), at which its matrix may replace the modes',
-#: and waves per row above which it is cheaper.
-MOST_ERROR, WAVES = 1e-2, 4
-
-#: Condition number after preconditioning above which conjugate gradients take longer than nonempty
-#: factors of 2048 rows; and rows that tell about where the penalty is.
-HARD, LOOKED_AT = 2.0, 512
-
-#: Products n² b, of deviations of b places: beyond, draws of the posterior take less.
-MOST_PRODUCTS = 1e11
-
 PLACES = 1024  # Places whose kernel values are held at once
-SUMMED_ROWS = 1e-13  # Error of sums of waves over coefficients: rows of opposite signs cancel
-COARSE, ROUNDS = 3e-3, 4  # Tolerance at which lengthscales are chosen, and rounds of that
-MORE_STEPS = 10  # Steps of Lanczos for a draw, beyond those that a solution takes
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,9 +143,9 @@ class WaveProcess(ProcessLaw):
         return KernelPosterior.of(self.chosen.kernel, rows.X, problem, alphas)
 
     def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
-        """Return the variance of f by the rows of the fit; None if draws are faster."""
+        """Return the variance of f by the rows; None if draws are faster: n² b > 1e11."""
         law, X = self.by_rows, as_rows(X)
-        if law is None or len(X) * len(law.X) ** 2 > MOST_PRODUCTS:
+        if law is None or len(X) * len(law.X) ** 2 > 1e11:
             return None
         parts = [law.variance(X[i : i + PLACES]) for i in range(0, max(len(X), 1), PLACES)]
         return np.concatenate(parts) * self.evidence.amplitude
@@ -184,7 +166,7 @@ class WaveProcess(ProcessLaw):
 
     def _variance(self, X: Array) -> Float[Array, "b t"]:
         """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
-        if len(X) <= FEW_ROWS and self.representation.map.n_features > MOST_EXACT:
+        if len(X) <= 64 and self.representation.map.n_features > MOST_EXACT:
             return np.einsum("iit->it", self._covariance(X))
         variances = self.representation.of_waves(self._waves)(X)
         return np.maximum(variances, 0.0) + self._of_intercept
@@ -269,7 +251,7 @@ class WaveProcess(ProcessLaw):
         """
         mean, variance = self.resolved_moments(sample.X)
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
-        slack = np.clip(1 - sample.w[:, None] * variance / noise, SMALL_SLACK, 1.0)
+        slack = np.clip(1 - sample.w[:, None] * variance / noise, 1e-3, 1.0)
         errors = (sample.y - mean) / slack
         return errors, np.sqrt(variance / slack + self.noise + self.left_out_variance)
 
@@ -298,7 +280,8 @@ class WaveProcess(ProcessLaw):
 
 def _steps(low: WavePreconditioner, z: Array) -> int:
     """Return how many steps of Lanczos draws take."""
-    return conjugate_gradients(low, low.root(z[:1]), SOLVED_DRAWS).products + MORE_STEPS
+    solved = conjugate_gradients(low, low.root(z[:1]), 1e-3)  # The relative error of draws
+    return solved.products + 10
 
 
 # --- Fitting -------------------------------------------------------------------------------------
@@ -323,10 +306,11 @@ def solved_waves(
     sums = replace(sums, fit_intercept=spec.fit_intercept)
     rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
     if rows is not None and start is None:
-        some = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, LOOKED_AT)
+        some = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
         start = float(choose_penalty(some, *given, criterion="evidence")[0].min())
     low = None if start is None else gram.preconditioner(start + sums.unexplained)
-    if rows is not None and isinstance(low, DenseBlock) and low.left > HARD:
+    # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
+    if rows is not None and isinstance(low, DenseBlock) and low.left > 2.0:
         return _solved_by_rows(spec, sums, rows, start)
     problem, error = sums.problem, SOLVED * sums.tolerance
     evidence, states = maximise_wave_evidence(problem, *given, start, settled)
@@ -338,9 +322,13 @@ def solved_waves(
 
 
 def few_rows(sums: GridSums) -> RowSample | None:
-    """Return all rows in random order, where the sample holds all and waves are many more."""
+    """Return all rows in random order, where the sample holds all and waves are many more.
+
+    Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
+    hundredth of the kernel.
+    """
     sample, phi = sums.sample, sums.map
-    many = max(MOST_EXACT, WAVES * len(sample)) < phi.n_features and phi.error <= MOST_ERROR
+    many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
     held = isinstance(sums.chosen.choice.method, FourierGrid) and len(sample) == sums.sums.rows
     if not (many and held and np.all(sums.problem.power > 0)):
         return None
@@ -359,7 +347,8 @@ def _solved_by_rows(
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
     parts = (c[None] for c in exact.coef.T)
-    waves = [sums_of_waves(angles, c, phi.shape, SUMMED_ROWS) for c in parts]
+    # The error is over coefficients, and rows of opposite signs cancel.
+    waves = [sums_of_waves(angles, c, phi.shape, 1e-13) for c in parts]
     coef = gram.right(np.concatenate(waves)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
     law = WaveProcess(spec, sums, coef, evidence)
@@ -394,8 +383,8 @@ def refined(
     Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
     serve all, and are summed once.
     """
-    coarse, summed = max(surveyed.method.accuracy, COARSE), None
-    for _ in range(ROUNDS):
+    coarse, summed = max(surveyed.method.accuracy, 3e-3), None
+    for _ in range(4):
         phi = _about(surveyed, tuning.kernel, coarse)
         if summed is None or not isinstance(phi, SphericalMap):
             chosen = surveyed.chosen(tuning, phi)

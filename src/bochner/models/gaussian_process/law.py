@@ -24,6 +24,9 @@ from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.sums.executor import LOCAL, Executor
 
+#: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.
+ENOUGH = 1024
+
 
 @dataclass(frozen=True)
 class GaussianProcessSpec:

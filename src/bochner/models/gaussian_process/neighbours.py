@@ -37,6 +37,7 @@ from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_po
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
+    ENOUGH,
     GaussianProcessSpec,
     KeptRows,
     ProcessLaw,
@@ -56,7 +57,6 @@ from bochner.solvers.neighbours import LocalLaw, condition
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
-HELD = 1 << 20  # Numbers that are held at once, 8 MB
 JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at most
 
 
@@ -152,7 +152,7 @@ class Neighbourhoods:
 
     def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
         """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
-        size = max(1, HELD // (near.shape[1] ** 2 * (X.shape[1] + 4)))
+        size = max(1, (1 << 20) // (near.shape[1] ** 2 * (X.shape[1] + 4)))
         parts = [slice(start, start + size) for start in range(0, len(X), size)]
         at = self._places(X)
         laws = [self._law(at[part], near[part], noise) for part in parts]
@@ -180,21 +180,7 @@ class Neighbourhoods:
         return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
 
 
-#: Fewest rows that choose noise and lengthscales; number of neighbours above which fewer than
-#: ``JUDGED`` rows are used, because each takes longer.
-FEWEST, MANY = 64, 64
-
-#: Rows beyond those, from which on their errors make intervals, and how many do at most.
-ENOUGH, MOST_SCORES = 1024, 4096
-
-#: Noise as a share of a² k(x, x), and factors of the lengthscales: between these.
-LEAST, MOST, SHORTEST, LONGEST = 1e-8, 1e3, 1 / 128, 128.0
-
-NOISES, FACTORS = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)  # Where the descent may start
-
-#: The descent: steps of log noise and log factor at first, evaluations, where it ends.
-STEPS, EVALUATIONS, WITHIN, CHANGE = (1.5, 0.5), 40, 0.05, 1e-4
-
+LEAST = 1e-8  # Noise as a share of a² k(x, x), at least
 TINY = np.finfo(np.float64).tiny  # Variances of constant targets
 
 
@@ -323,7 +309,7 @@ class NeighbourProcess(ProcessLaw):
     def scores(self) -> ErrorLaw:
         order = self.representation.order
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
-        return ErrorLaw.of_process(*self.left_out(unseen[:MOST_SCORES]), "leave one out")
+        return ErrorLaw.of_process(*self.left_out(unseen[:4096]), "leave one out")
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
@@ -410,7 +396,8 @@ class Search:
     def of(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> "Search":
         """Find the neighbours of the rows that are judged."""
         around = _around(spec, start.kernel, rows)
-        order = rows.order[: max(FEWEST, int(JUDGED * min(1.0, MANY / around.count) ** 3))]
+        # Each of many neighbours takes longer: fewer rows judge, 64 at least.
+        order = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
         asked = spec.lengthscale == "evidence"
         named = isinstance(spec.features.kernel, str)
         has = "lengthscale" in start.kernel.get_params(deep=False)
@@ -469,11 +456,12 @@ class Search:
         free = 1 + self.scales
         noise, amplitude = self.spec.noise, self.spec.amplitude
         both = noise == 0 or (noise is not None and amplitude is not None)
-        bounds = np.log([(LEAST, MOST), (SHORTEST, LONGEST)])[:free]
-        starts = product(NOISES[:1] if both else NOISES, FACTORS[: 1 + 2 * self.scales])
+        bounds = np.log([(LEAST, 1e3), (1 / 128, 128.0)])[:free]
+        noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
+        starts = product(noises[:1] if both else noises, factors[: 1 + 2 * self.scales])
         begin = min((np.log(start)[:free] for start in starts), key=judged)
-        simplex = begin + np.vstack([np.zeros(free), np.diag(STEPS[:free])])
-        options = {"maxfev": EVALUATIONS, "xatol": WITHIN, "fatol": CHANGE}
+        simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
+        options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
         options["initial_simplex"] = np.clip(simplex, *bounds.T)
         return minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
 

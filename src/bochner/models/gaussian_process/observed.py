@@ -39,7 +39,6 @@ from bochner.models.representations.waves import as_rows
 
 MOST_PLACES = 8192  # Places of all quadratures together: their kernel matrix is 512 MB
 AT_ONCE = 16  # Columns of kernel values that are differentiated at once
-STEP = 1e-5  # Step of differences of closed-form derivatives, in lengthscales
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,12 +258,8 @@ def steps_of(kernel: Kernel, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "
         moved[:, j] += 1e-3 * s
         both = np.asarray(kernel(np.vstack([middle, moved])))
         change = float(both[0, 0] + both[1, 1] - 2 * both[0, 1]) / max(float(both[0, 0]), 1e-300)
-        steps[j] = STEP * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
+        steps[j] = 1e-5 * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
     return steps
-
-
-FEWER = 3071  # Kept values up to which calibrated intervals are made of fits without folds
-JITTER = 1e-10  # Share of the largest variance that is added where observations repeat each other
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +306,8 @@ class ObservedProcess(ProcessLaw):
         covariance = self._between(at, self._prior, (self._constant, self._constant))
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
-            S[np.diag_indices(len(S))] += noise + JITTER * S.diagonal().max()
+            # The share of the largest variance serves observations that repeat each other.
+            S[np.diag_indices(len(S))] += noise + 1e-10 * S.diagonal().max()
             factors.append(cho_factor(S, True, check_finite=False)[0])
         return factors
 
@@ -380,8 +376,8 @@ class ObservedProcess(ProcessLaw):
         return conditioned
 
     def scores(self) -> ErrorLaw | None:
-        few = len(self.representation.sample) <= FEWER
-        return None if few else self.base.scores()
+        # Of fewer values intervals are made of fits without folds.
+        return None if len(self.representation.sample) < 3072 else self.base.scores()
 
     def again(self, blocks: Blocks) -> "ObservedProcess":
         return ObservedProcess(self.base.fit(self.spec, blocks), self.observations)

@@ -24,7 +24,6 @@ from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.gaussian_process.law import Values
 from bochner.models.representations.features import FeatureSums
-from bochner.selection.chosen import Chosen
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
@@ -251,7 +250,6 @@ class LeftOut:
 class Predictive:
     """The law of f(x), and of y at x."""
 
-    chosen: Chosen
     posterior: Posterior
     left_out: LeftOut
     noise: Float[Array, " t"]  # Variance of y about f(x)
@@ -261,9 +259,9 @@ class Predictive:
         D, t = self.posterior.coef.shape
         return f"Predictive(D={D}, targets={t})"
 
-    def moments(self, X: Array) -> Both:
-        """Return the mean and variance of f at rows."""
-        Z, k = self.chosen.double(X), self.left_out.prior(X)
+    def moments(self, X: Array, Z: Float[Array, "b D"]) -> Both:
+        """Return the mean and variance of f at rows X with features Z."""
+        k = self.left_out.prior(X)
         variance = self.combined(self.posterior.leverage(Z), self.left_out.variance(X, Z), k)
         return self.posterior.mean(Z), variance
 
@@ -284,9 +282,8 @@ class Predictive:
         ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
         return np.sqrt(share), np.sqrt(ratio)
 
-    def covariance(self, X: Array) -> Float[Array, "b b t"]:
+    def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
         """Return Cov f(x), f(x') of each target."""
-        Z = self.chosen.double(X)
         left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
         parts, one = [], np.ones(len(Z))
         for i, scale in enumerate(self._amplitude):

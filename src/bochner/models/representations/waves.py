@@ -60,11 +60,6 @@ BLOCK_ROWS = 1 << 19
 #: transforms grow by up to W/alpha.
 TRANSFORMED, SOLVED = 1e-3, 0.01
 
-SUMMED = 1e-8  # The coarsest error of sums of rows: penalties below it are lost in their rounding
-
-#: Why there are no moments of features.
-NO_FEATURES = "a fit that sums waves makes no features; its sums are fit_.representation.sums."
-
 
 @dataclass(frozen=True, eq=False)
 class GridSums(Representation):
@@ -79,7 +74,8 @@ class GridSums(Representation):
     target_shape: tuple[int, ...]
 
     lacks: ClassVar[Mapping[str, str]] = {
-        "moments_": NO_FEATURES,
+        "moments_": "a fit that sums waves makes no features; its sums are "
+        "fit_.representation.sums.",
         "dual_coef_": KERNEL_ONLY,
         "X_fit_": KERNEL_ONLY,
     }
@@ -341,7 +337,7 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
     """Return the sums of the waves of a map, with an origin of the targets."""
     phi: WaveMap = chosen.map  # type: ignore[assignment]
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
-    error = min(TRANSFORMED * method.accuracy, SUMMED)
+    error = min(TRANSFORMED * method.accuracy, 1e-8)  # Its rounding hides penalties below it
     return WavesOf(phi.places, phi.shape, origin, error)
 
 
