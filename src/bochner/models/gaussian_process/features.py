@@ -58,9 +58,6 @@ EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # Exponents p tried for what th
 #: Shares of the fit's noise that are tried as noise of new rows.
 SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
 
-FEWEST_LEFT_OUT = 20  # Rows that features must leave something out of, for errors to tell of it
-ITSELF = 0.99  # Weight of the landmark that a row is, among those that it is made of
-
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
@@ -115,7 +112,7 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> tuple[_
     else:
         residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
     seen = _Rows(residual, slack, left, prior, w)
-    if np.maximum(w, 1.0)[~seen.explained].sum() < FEWEST_LEFT_OUT:
+    if np.maximum(w, 1.0)[~seen.explained].sum() < 20:  # Too few for their errors to tell
         return seen, False
     return _without_own_landmarks(sums, law, seen, sample), True
 
@@ -137,7 +134,7 @@ def _without_own_landmarks(
     dtype = sums.chosen.precision if landmarks is sums.chosen.map else "float64"
     roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
     shares = product(inside, roots.T)
-    nearest, alike = shares.argmax(axis=1), shares.max(axis=1) > ITSELF
+    nearest, alike = shares.argmax(axis=1), shares.max(axis=1) > 0.99  # Rows that are landmarks
     copies = np.bincount(nearest[alike], minlength=len(roots))
     alone = alike & (copies[nearest] == 1) & (rows.w[explained] <= 1)
     these, a = explained[alone], roots[nearest[alone]]

@@ -27,9 +27,8 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.frequencies import map_between
-from bochner.features.fourier.grid import FourierGrid, WaveMap
-from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
-from bochner.kernels.kernel import Kernel
+from bochner.features.fourier.grid import FourierGrid
+from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.exact import KernelPosterior, kernel_rows, solved_exactly
 from bochner.models.gaussian_process.law import (
@@ -101,7 +100,10 @@ class WaveProcess(ProcessLaw):
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         tuning = kernel_of_waves(surveyed, *asked)
         start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
-        if _asks_all_rows(spec, tuning) and not few:
+        kernel, by = spec.features.kernel, spec.lengthscale
+        named = isinstance(kernel, str) and kernel not in UNASKED
+        by_all = by == "evidence" or (by == "auto" and named)
+        if by_all and not few and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
         one = len(sums.sums.origin) == 1  # several share what a sample tells
@@ -356,13 +358,6 @@ def _solved_by_rows(
     return law
 
 
-def _asks_all_rows(spec: GaussianProcessSpec, tuning: Tuning) -> bool:
-    """Whether lengthscales maximise the evidence of all rows."""
-    named = isinstance(spec.features.kernel, str) and spec.features.kernel not in UNASKED
-    chosen = spec.lengthscale == "evidence" or (spec.lengthscale == "auto" and named)
-    return chosen and "lengthscale" in tuning.kernel.get_params(deep=False)
-
-
 def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
     """Return σ²/a² where a sample of the rows has told it."""
     if tuning.criterion != EVIDENCE.name or not np.isfinite(tuning.share):
@@ -384,9 +379,15 @@ def refined(
     serve all, and are summed once.
     """
     coarse, summed = max(surveyed.method.accuracy, 3e-3), None
+    globe = isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
-        phi = _about(surveyed, tuning.kernel, coarse)
-        if summed is None or not isinstance(phi, SphericalMap):
+        kernel = tuning.kernel
+        if globe:
+            phi = surveyed.map_of(kernel)
+        else:
+            ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
+            phi = map_between(kernel, ends, surveyed.lower, surveyed.upper, coarse)
+        if summed is None or not globe:
             chosen = surveyed.chosen(tuning, phi)
             summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
         best = lengthscales_on_waves(
@@ -396,11 +397,3 @@ def refined(
         if best.inside:
             break
     return tuning, alpha
-
-
-def _about(surveyed: Surveyed, kernel: Kernel, coarse: float) -> WaveMap:
-    """Return a map that also serves nearby lengthscales; spherical harmonics serve all of them."""
-    if isinstance(surveyed.method, SphericalHarmonics):
-        return surveyed.map_of(kernel)
-    ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
-    return map_between(kernel, ends, surveyed.lower, surveyed.upper, coarse)

@@ -203,9 +203,6 @@ def _centre(posterior: Posterior) -> Float[Array, " t"]:
 
 EXPLAINED = 1e-6  # A row is in the span of the features if a smaller share of k(x, x) is left out
 
-#: Landmarks that maps which do not lie below their kernel are compared with, at most.
-LANDMARKS = 1024
-
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
@@ -220,7 +217,7 @@ class LeftOut:
         """Choose landmarks among the rows X where the map needs them: O(n D²)."""
         if phi.below_kernel:
             return LeftOut(phi.kernel, None)
-        width = min(phi.n_features, LANDMARKS)
+        width = min(phi.n_features, 1024)
         ask = Request(X.shape[1], width, seed, ("left out",), X)
         inner = draw_map(Nystrom(), phi.kernel, ask)
         return LeftOut(phi.kernel, inner if isinstance(inner, NystromMap) else None)
@@ -320,7 +317,6 @@ class Predictive:
 # is exactly k. O(m D (d + n t)), and O(m F d) for each function.
 
 WIDTH = 1024  # F, features of each prior function
-LOOK_ROWS = 256  # Rows on which it is checked whether a map leaves part of the kernel out
 
 
 def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) -> Values:
@@ -376,7 +372,7 @@ def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
         return left_out.landmarks
     if isinstance(chosen.map, NystromMap):
         return chosen.map
-    X = summed.sample.lowest(LOOK_ROWS).X
+    X = summed.sample.lowest(256).X
     if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
         return None
     ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)

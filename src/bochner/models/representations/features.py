@@ -46,9 +46,6 @@ from bochner.sums.rows import SampleOf
 LEAST_WEIGHT = 1e-90
 
 
-LEAST_SLACK = 1e-6  # Below this the slack of a row, 1 − h, is rounding error
-
-
 @dataclass(frozen=True, eq=False)
 class FeatureSums(Representation):
     """Moments of the features of all rows, to which further rows are added."""
@@ -160,7 +157,7 @@ class FeatureSums(Representation):
             weights = np.ones(len(y)) if w is None else w
             mean = 1 / eigen.weight if eigen.centred else 0.0
             leverage = np.square(Z @ eigen.vectors) @ shrink + mean
-            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), LEAST_SLACK)
+            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), 1e-6)  # Of rounding
             residual = y - Z @ solution.coef
             values.append(y - left_out_errors(residual, slack) + self.seen.target_mean)
         return calibrate(np.concatenate(values), decided(sample.y), sample.w)

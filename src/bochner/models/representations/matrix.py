@@ -51,17 +51,11 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
-MOST_TRACE = 1e7  # Of the kernel matrix, in penalties, up to which float32 features are tried
-ROUNDED = 0.01  # Share of a penalty that features may be rounded by
-SAMPLE_ROWS = 4096  # If there are more rows than this, the kernel is tuned again at their density
-
 # --- Kernel ridge regression with the kernel itself: the n × n answer, without an n × n matrix ---
 #
 # With A = √w K √w, and without the direction √w where an intercept takes it up, the model is
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
 # Σ w_i (y_i − f(x_i))² + alpha |f|² over all functions of the kernel.
-
-WIDTH = 1024  # Width of the preconditioner where it is left open
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,14 +177,14 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
     share = given_share(spec, rows)
     tuning = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
     searched = tuning.compared and tuning.matrix is None and not is_sparse(sample.X)
-    if searched and share is None and len(rows) > SAMPLE_ROWS:
+    if searched and share is None and len(rows) > 4096:  # Then by the density of all rows
         tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
     return tuning, curves, sample
 
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
     """Choose the kernel, and draw the preconditioner's features."""
-    width = WIDTH if isinstance(spec.features.width, Tolerance) else spec.features.width
+    width = 1024 if isinstance(spec.features.width, Tolerance) else spec.features.width
     asked = replace(spec.features, width=width)
     chosen, _ = choose(asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where)
     reason = (
@@ -224,7 +218,7 @@ def _by_gradients(
     """
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     alpha, peak, summed = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X)))), None
-    if not isinstance(alpha, str) and peak**2 * weight <= min(MOST_TRACE * np.min(alpha), 1e30):
+    if not isinstance(alpha, str) and peak**2 * weight <= min(1e7 * np.min(alpha), 1e30):
         summed = _summed(chosen, rows, "float32", spec.fit_intercept)
         summed = summed if _serves(summed[2].values, alpha) else None
     Z, moments, eigen = summed or _summed(chosen, rows, "float64", spec.fit_intercept)
@@ -292,7 +286,7 @@ def _by_gradients(
 def _serves(values: Array, alphas: Any) -> bool:
     """Whether float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties."""
     rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
-    return bool(rounding <= ROUNDED * np.min(alphas))
+    return bool(rounding <= 0.01 * np.min(alphas))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:

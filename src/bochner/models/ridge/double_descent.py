@@ -30,8 +30,6 @@ from bochner.sums.rows import sampled
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)
 
-TASKS = ("auto", "regression", "classification")
-
 
 @dataclass(frozen=True, eq=False)
 class DoubleDescent(HtmlResult):
@@ -218,7 +216,8 @@ def double_descent(
     if not len(alphas) or (widths is not None and not len(widths)):
         name = "widths must name one D" if len(alphas) else "alpha must name one penalty"
         raise InvalidInput(f"{who}: {name} or more; got none.")
-    y, y_test, labels = _coded(y, y_test, one_of(task, who, "task", TASKS))
+    one_of(task, who, "task", ("auto", "regression", "classification"))
+    y, y_test, labels = _coded(y, y_test, task)
     (X, Y), (X_test, Y_test) = _checked(X, y), _checked(X_test, y_test)
     n, t = Y.shape
     if len(X) < 2 or X_test.shape[1] != X.shape[1] or Y_test.shape[1] != t:
