@@ -90,9 +90,9 @@ def tune_lengthscales(
         return Tuning(start, criterion=criterion.name)
     first, best = search.one(start)
     search.recorder.compare(1, best.kernel, best.value)
-    if search.has_columns(start):
+    d = search.rows.X.shape[1]
+    if d > 1 and not is_sparse(search.rows.X) and isinstance(start, Radial):
         many = search.each(start, first, best)
-        d = search.rows.X.shape[1]
         required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
         gain = best.value - many.value
         search.recorder.compare(d, many.kernel, many.value, gain, required)
@@ -188,11 +188,6 @@ class MatrixSearch:
         of = OnProcess(start, self.rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations, self.recorder.noting("scale"))
-
-    def has_columns(self, start: Kernel) -> bool:
-        """Whether lengthscales can be tuned per column."""
-        X = self.rows.X
-        return X.shape[1] > 1 and not is_sparse(X) and isinstance(start, Radial)
 
     def tuning(self, end: Evaluated) -> Tuning:
         """Return the record, with the kernel at the end."""

@@ -279,7 +279,9 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
         case "lengthscale" if not isinstance(leaf, Periodic):
             return _lengths(columns, rows)
         case "scale" if isinstance(leaf, Scaled):
-            return _weights(1 / max(_size(leaf.kernel, X), np.finfo(float).tiny))
+            numbers = {at: at.of(leaf.kernel).start or 1.0 for at in free_places(leaf.kernel)}
+            size = float(np.mean(with_numbers(leaf.kernel, numbers).diag(X)))
+            return _weights(1 / max(size, np.finfo(float).tiny))
         case "scale" | "offset":
             size = float(np.mean(np.einsum("ij,ij->i", X, X)))
             return _weights(1.0 if place.name == "offset" else 1 / max(size, 1e-300))
@@ -294,27 +296,15 @@ def _weights(unit: float) -> NumberRange:
     return NumberRange((near, far), (low, high))
 
 
-def _size(kernel: Kernel, X: Array) -> float:
-    """Return the mean of k(x, x), with free numbers at their start or one."""
-    places = free_places(kernel)
-    filled = with_numbers(kernel, {place: place.of(kernel).start or 1.0 for place in places})
-    return float(np.mean(filled.diag(X)))
-
-
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range about the median distance, down to the distance of neighbours."""
+    """Return the range about the median distance, down to that of neighbours along one column."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
-    least = min(SHORTEST * median, _gap(X))
+    gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
+    least = min(SHORTEST * median, float(np.median(gaps)) if len(gaps) else np.inf)
     near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
     low, high = float(np.log(least)), float(np.log(LONGEST * median))
     return NumberRange((max(near, low), far), (low, high))
-
-
-def _gap(X: Array) -> float:
-    """Return the median distance of neighbours along one column; infinite for more columns."""
-    gaps = np.diff(np.unique(X[:, 0]))
-    return float(np.median(gaps)) if X.shape[1] == 1 and len(gaps) else np.inf
 
 
 def _period(X: Array, rows: ProcessRows) -> NumberRange:

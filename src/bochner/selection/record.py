@@ -39,11 +39,6 @@ def _label(measure: str) -> str:
     return SCORES.get(measure, measure.replace("error ", "R² ", 1))
 
 
-def _score(measure: str, error: float) -> float:
-    """Return the score: 1 − the relative squared error, or the value of another measure."""
-    return 1 - error if measure.startswith("error ") else error
-
-
 @dataclass(frozen=True)
 class TuningStep:
     """One evaluation of a search.
@@ -126,7 +121,8 @@ class KernelComparison(HtmlResult):
     def score(self) -> str:
         """R², or the value of another measure, with two digits of the error at least."""
         digits = 1 - int(np.floor(np.log10(self.error))) if 0 < self.error < 1 else 3
-        return f"{_score(self.measure, self.error):.{min(max(digits, 3), 9)}f}"
+        score = 1 - self.error if self.measure.startswith("error ") else self.error
+        return f"{score:.{min(max(digits, 3), 9)}f}"
 
     def __str__(self) -> str:
         """Return a sentence."""
@@ -226,10 +222,10 @@ class Tuning(HtmlResult):
         what = f"Sum of {terms} kernels" if terms > 1 else _words().families_of(taken.kernel)
         others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
         base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
-        against = (
-            "" if base is None else f" ({_words().families_of(base.kernel)} baseline {base.score})"
-        )
-        return f"{what}, {_label(taken.measure)} {taken.score}{against}."
+        found = f"{what}, {_label(taken.measure)} {taken.score}"
+        if base is None:
+            return f"{found}."
+        return f"{found} ({_words().families_of(base.kernel)} baseline {base.score})."
 
     @property
     def reason(self) -> str:
@@ -395,23 +391,13 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Curves:
-    """Monotone transformations of columns, and the reduction of the error.
+    """Monotone transformations of columns, as in :class:`bochner.kernels.Monotone`."""
 
-    Attributes
-    ----------
-    name : {"logarithms", "quantiles", "clipped"}
-    columns : tuple of int
-    points, values : tuples of tuples of float
-        As in :class:`bochner.kernels.Monotone`.
-    gain : float
-        Relative reduction of the leave-one-out mean squared error.
-    """
-
-    name: str
+    name: str  # "logarithms", "quantiles" or "clipped"
     columns: tuple[int, ...]
     points: tuple[tuple[float, ...], ...]
     values: tuple[tuple[float, ...], ...]
-    gain: float = 0.0
+    gain: float = 0.0  # Relative reduction of the leave-one-out mean squared error
 
     def of(self, kernel: Kernel) -> Monotone:
         """Return the kernel of the transformed columns."""
