@@ -155,7 +155,10 @@ class _Folds(HeldOutLoss):
         pairs = zip(self._parts, starts, strict=True)
         ends = [part.minimum(alpha, at, self._max_iter) for part, at in pairs]
         self.ends[step] = ends
-        shares = [part.share_lost(at) for part, at in zip(self._parts, ends, strict=True)]
+        shares = []
+        for part, at in zip(self._parts, ends, strict=True):
+            lost = _lost(part.inner.loss, part.inner.y, part.held_out, at.fitted)
+            shares.append(np.maximum(lost, TINY) / part.unfitted)
         error = float(np.mean(np.concatenate(shares)))
         progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
         return error
@@ -174,7 +177,11 @@ class _Folds(HeldOutLoss):
         noise lie at the border of the tube, and the loss of rows between them falls with the
         penalty for ever, as far as rounding goes.
         """
-        return float(np.mean(np.concatenate([part.within_tube for part in self._parts])))
+        loss = self._parts[0].inner.loss
+        if loss.joint:
+            return 0.0
+        shares = [part.held_out.sum(axis=0) / part.unfitted for part in self._parts]
+        return float(np.mean(WITHIN_TUBE * loss.tube**loss.degree * np.concatenate(shares)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,19 +215,6 @@ class FoldProblem:
             start = replace(start, width=WIDTH * self.first.width)
         inner = replace(self.inner, alpha=self.share * alpha)
         return solve(inner, start, tol=TOL, max_iter=max_iter)
-
-    def share_lost(self, at: State) -> Float[Array, " t"]:
-        """Return the loss of the rows left out, as a share of the best constants' loss."""
-        lost = _lost(self.inner.loss, self.inner.y, self.held_out, at.fitted)
-        return np.maximum(lost, TINY) / self.unfitted
-
-    @property
-    def within_tube(self) -> Float[Array, " t"]:
-        """Share of the loss that counts as none."""
-        loss = self.inner.loss
-        if loss.joint:
-            return np.zeros(1)
-        return WITHIN_TUBE * self.held_out.sum(axis=0) * loss.tube**loss.degree / self.unfitted
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:

@@ -102,13 +102,17 @@ class OverRows:
     part: Callable[..., Any]  # part(Z, *numbers); the sum may change its arrays
     numbers: tuple[Array, ...] = ()  # each of all rows from ``first`` on
     first: int = 0
+    into: bool = False  # whether part(total, Z, *numbers) adds to the total, None at first
 
     def zero(self) -> None:
         return None
 
     def add(self, total: Any, block: RowBlock) -> Any:
         rows = places(block, self.first)
-        return added(total, self.part(block.Z, *(a[rows] for a in self.numbers)))
+        numbers = (a[rows] for a in self.numbers)
+        if self.into:
+            return self.part(total, block.Z, *numbers)
+        return added(total, self.part(block.Z, *numbers))
 
     def merge(self, a: Any, b: Any) -> Any:
         return added(a, b)

@@ -17,7 +17,7 @@ With a active rows in memory, fewer than half of the features, a step is made by
 whose preconditioner is exact: a system of a rows, in O(a² D + a³) instead of O(a D² + D³).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +37,8 @@ from bochner.solvers.convex.optimum import Algorithm, ConjugateGradients, Conver
 from bochner.solvers.convex.problem import (
     TINY,
     LineSearch,
+    OverRows,
     Problem,
-    RowBlock,
     State,
     active_features,
     backward,
@@ -46,7 +46,6 @@ from bochner.solvers.convex.problem import (
     gradients,
     hessian_factor,
     images,
-    places,
     solved,
 )
 
@@ -199,39 +198,26 @@ def _sums(
     problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
     """Return the gradients and the Hessians; those of the same curvatures as before are kept."""
-    D, kept = problem.rows.n_features, at.hessians
+    kept = at.hessians
     if kept is not None and np.array_equal(kept[0], curvatures):
         return gradients(problem.rows, slopes), kept[1]
-    return problem.rows.sum(GradientsAndHessians(slopes, curvatures, D))
+    part = OverRows(_gradients_and_hessians, (slopes, curvatures), into=True)
+    gradient, hessians = problem.rows.sum(part)
+    return gradient, list(hessians)
 
 
-@dataclass(frozen=True, eq=False)
-class GradientsAndHessians:
-    """Σ sᵢ [zᵢ 1] and the upper triangles of Σ cᵢ [zᵢ 1]ᵀ [zᵢ 1], for each column of s and c."""
-
-    slopes: Float[Array, "n t"]
-    curvatures: Float[Array, "n t"]
-    n_features: int
-    first: int = 0  # the row that they begin with
-
-    def zero(self) -> tuple[Float[Array, "t p"], list[Float[Array, "p p"]]]:
-        t, p = self.slopes.shape[1], self.n_features + 1
-        return np.zeros((t, p)), [np.zeros((p, p), order="F") for _ in range(t)]
-
-    def add(self, total: tuple[Array, list[Array]], block: RowBlock) -> tuple[Array, list[Array]]:
-        gradient, hessians = total
-        rows = places(block, self.first)
-        gradient += backward(block.Z, self.slopes[rows])
-        for H, c in zip(hessians, self.curvatures[rows].T, strict=True):
-            _add_active(H, block.Z, c)
-        return gradient, hessians
-
-    def merge(self, a: tuple[Array, list[Array]], b: tuple[Array, list[Array]]) -> tuple:
-        return a[0] + b[0], [mine + other for mine, other in zip(a[1], b[1], strict=True)]
-
-    def within(self, rows: slice) -> "GradientsAndHessians":
-        slopes, curvatures = self.slopes[rows], self.curvatures[rows]
-        return replace(self, slopes=slopes, curvatures=curvatures, first=rows.start)
+def _gradients_and_hessians(
+    total: Any, Z: Float[Array, "b D"], slopes: Float[Array, "b t"], curvatures: Float[Array, "b t"]
+) -> tuple[Float[Array, "t p"], tuple[Float[Array, "p p"], ...]]:
+    """Add Σ sᵢ [zᵢ 1] and upper triangles of Σ cᵢ [zᵢ 1]ᵀ [zᵢ 1], for each column of s and c."""
+    t, p = slopes.shape[1], Z.shape[1] + 1
+    if total is None:
+        total = np.zeros((t, p)), tuple(np.zeros((p, p), order="F") for _ in range(t))
+    gradient, hessians = total
+    gradient += backward(Z, slopes)
+    for H, c in zip(hessians, curvatures.T, strict=True):
+        _add_active(H, Z, c)
+    return gradient, hessians
 
 
 def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
