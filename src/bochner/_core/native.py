@@ -102,7 +102,6 @@ def waves(
     frequencies: Float[Array, "d m"] | Chains,
     scale: float,
     b: Float[Array, " m"] | None = None,
-    out: Float[Array, "n D"] | None = None,
 ) -> Float[Array, "n D"]:
     """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]``, cosines first, of the turns T of rows.
 
@@ -113,7 +112,7 @@ def waves(
     """
     chains = frequencies if isinstance(frequencies, Chains) else None
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
-    out = _room(out, X, 2 * m if b is None else m)
+    out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
     if (compiled := loops()) is None:
         for rows in _row_blocks(X, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size):
             out[rows] = waves_twin(X[rows], frequencies, scale, b)
@@ -148,7 +147,6 @@ def radial(
     Y: Float[Array, "m d"],
     profile: str,
     parameter: float = 1.0,
-    out: Float[Array, "n m"] | None = None,
 ) -> Float[Array, "n m"]:
     """Compute kernel values of the distances between the rows of X and of Y.
 
@@ -167,7 +165,7 @@ def radial(
     Differences are taken before they are squared, so nothing cancels: equal rows give 1 exactly.
     Values below the smallest normal number may come out as 0. Costs 2 n d m operations.
     """
-    out, compiled = _room(out, X, Y.shape[0]), loops()
+    out, compiled = np.empty((X.shape[0], Y.shape[0]), X.dtype), loops()
     assert compiled is not None, "kernels have formulas where there are no loops"
     compiled.radial(X, Y, profile, parameter, out, get_num_threads())
     return out
