@@ -97,7 +97,8 @@ class Fourier(Method):
             )
 
     def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return n_features * (1 + (n_columns if self.placement.formed else 2))
+        chained = isinstance(self.placement, placements.Chained)  # never held as a matrix
+        return n_features * (1 + (2 if chained else n_columns))
 
     @property
     def granularity(self) -> int:

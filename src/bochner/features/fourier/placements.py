@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -30,9 +30,6 @@ from bochner.kernels.spectral import Components, GaussianMixture, Independent, M
 
 class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d."""
-
-    #: Whether a map holds the frequencies as a matrix.
-    formed: ClassVar[bool] = True
 
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
@@ -370,8 +367,6 @@ class Transforms:
 
 class Chained(Placement):
     """Frequencies that are products of Hadamard matrices and diagonals."""
-
-    formed: ClassVar[bool] = False
 
     @abstractmethod
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
