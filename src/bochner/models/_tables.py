@@ -14,9 +14,8 @@ from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
-from bochner.data.columns import CellsOf, SeenCells, columns_from
+from bochner.data.columns import CellsOf, columns_from
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
-from bochner.data.encoders import Encoder
 from bochner.data.frames import (
     arrow_table,
     batches,
@@ -229,20 +228,33 @@ def encoded(
     ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at. ``beside``
     are targets and weights that are not in the table.
     """
-    cells = blocks.cells()
-    if cells is None or _is_learned(blocks):
+    tables, cells = blocks.source, blocks.cells()
+    if not isinstance(tables, Tables) or cells is None or _is_learned(tables):
         return blocks
-    summand = CellsOf(_tables(blocks).drafts or (), 0, n_classes, with_targets)
-    if not summand.drafts:
-        return _encoded(who, blocks, (), summand.zero())
-    if beside is None:
+    drafts = tables.drafts or ()
+    summand = CellsOf(drafts, 0, n_classes, with_targets)
+    if not drafts:
+        seen = summand.zero()
+    elif beside is None:
         many = (1 << 18) // max(cells.n_columns, 1)  # each block costs some time
-        cells = cells.with_rows(max(many, cells.block_rows))
-        return _encoded(who, blocks, summand.drafts, where.sum(summand, cells))
-    rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
-    check_consistent_length(rows, *(a for a in beside if a is not None))
-    seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
-    return _encoded(who, blocks, summand.drafts, seen)
+        seen = where.sum(summand, cells.with_rows(max(many, cells.block_rows)))
+    else:
+        rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
+        check_consistent_length(rows, *(a for a in beside if a is not None))
+        seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
+    columns = columns_from(drafts, seen, tables.schema.dropped)
+    if not columns.encoders and not columns.dropped:
+        return blocks
+    dropped = sorted(columns.dropped, key=lambda pair: tables.schema.columns.index(pair[0]))
+    out = reasons(dropped)
+    words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
+    if not columns.encoders:
+        raise InvalidInput(
+            f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
+        )
+    if out:
+        warn_user(f"{who}: columns are left out: {words}.", DataWarning)
+    return blocks.encoded(columns.encoders, dropped, columns.fold_tables)
 
 
 def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
@@ -254,38 +266,15 @@ def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
 
 def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
     """Return blocks of a table as the fit with this schema reads them."""
-    if schema is None or blocks.schema is None or _is_learned(blocks):
+    tables = blocks.source
+    if schema is None or not isinstance(tables, Tables) or _is_learned(tables):
         return blocks
     return blocks.read_as(schema)
 
 
-def _tables(blocks: Blocks) -> Tables:
-    source = blocks.source
-    if not isinstance(source, Tables):
-        raise TypeError("blocks must be of a table")
-    return source
-
-
-def _is_learned(blocks: Blocks) -> bool:
+def _is_learned(tables: Tables) -> bool:
     """Whether the encoders of the columns are given or learned."""
-    return bool(blocks.schema and blocks.schema.encoders) or _tables(blocks).drafts is None
-
-
-def _encoded(who: str, blocks: Blocks, drafts: tuple[Encoder, ...], seen: SeenCells) -> Blocks:
-    schema = _tables(blocks).schema
-    columns = columns_from(drafts, seen, schema.dropped)
-    if not columns.encoders and not columns.dropped:
-        return blocks
-    dropped = sorted(columns.dropped, key=lambda pair: schema.columns.index(pair[0]))
-    out = reasons(dropped)
-    words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
-    if not columns.encoders:
-        raise InvalidInput(
-            f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
-        )
-    if out:
-        warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    return blocks.encoded(columns.encoders, dropped, columns.fold_tables)
+    return bool(tables.schema.encoders) or tables.drafts is None
 
 
 def _numbers(array: Any) -> Array | None:

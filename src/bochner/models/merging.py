@@ -60,23 +60,19 @@ def merge(*models: Any) -> Any:
         raise InvalidInput("merge: at least one fitted model is required; got none.")
     for model in models:
         check_is_fitted(model)
-        _check_moments(model)
+        fit = model.fit_ if isinstance(model, KernelEstimator) else None
+        rows = getattr(fit, "representation", getattr(fit, "law", None))
+        if type(fit) not in MERGES or "merge" in getattr(rows, "lacks", ()):
+            raise InvalidType(
+                "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
+                "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
+                f'method="exact" or "local"); got {type(model).__name__}. Fit it on all rows, with '
+                "fit_blocks."
+            )
         _check_alike(models[0], model)
     merged = copy(models[0])
     merged.fit_ = MERGES[type(merged.fit_)]([model.fit_ for model in models])
     return merged
-
-
-def _check_moments(model: object) -> None:
-    fit = model.fit_ if isinstance(model, KernelEstimator) else None
-    rows = getattr(fit, "representation", getattr(fit, "law", None))
-    if type(fit) not in MERGES or "merge" in getattr(rows, "lacks", ()):
-        raise InvalidType(
-            "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
-            "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
-            f'method="exact" or "local"); got {type(model).__name__}. Fit it on all rows, with '
-            "fit_blocks."
-        )
 
 
 def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
