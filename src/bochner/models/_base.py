@@ -76,23 +76,6 @@ from bochner.sums.rows import sampled
 _WRITTEN = "bochner version"
 
 
-class OfOneVersion:
-    """An object whose pickle is refused by other versions: they may mean other things by it."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {_WRITTEN: __version__}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        written = state.get(_WRITTEN, "one that says no version")
-        if written != __version__:
-            raise ModelFileError(
-                f"{type(self).__name__}: a pickle opens in the version of bochner that wrote it; "
-                f"this is {__version__}, and the pickle is by {written}. Fit again, and keep "
-                "models with bochner.save, whose files later versions open."
-            )
-        vars(self).update({name: value for name, value in state.items() if name != _WRITTEN})
-
-
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
     """Return a property that reads this part of the fitted value.
 
@@ -116,7 +99,7 @@ def changed(fit: Any, **fields: Any) -> Any:
     return copied
 
 
-class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVersion, BaseEstimator):
+class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
     kernel: Any
@@ -226,6 +209,19 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, OfOneVers
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Any:
         """Return the fit to the rows before and to these."""
         raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {_WRITTEN: __version__}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        written = state.get(_WRITTEN, "one that says no version")
+        if written != __version__:  # its parameters may mean other things
+            raise ModelFileError(
+                f"{type(self).__name__}: a pickle opens in the version of bochner that wrote it; "
+                f"this is {__version__}, and the pickle is by {written}. Fit again, and keep "
+                "models with bochner.save, whose files later versions open."
+            )
+        self.__dict__.update({n: value for n, value in state.items() if n != _WRITTEN})
 
     @property
     def _fitted(self) -> Any:

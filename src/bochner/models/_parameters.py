@@ -12,15 +12,12 @@ from bochner._core.threads import jobs
 from bochner.features.method import Method
 from bochner.selection.spec import Tolerance
 
-#: Entries of :class:`SharedParameters`, in the docstring of every estimator after its own.
-SHARED = """\
-verbose : bool, default False
-    Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
-    logger ``bochner``."""
-
 #: Entries of docstrings by their placeholder, e.g. ``%(method)s``.
 TEXTS = {
-    "shared": SHARED,
+    "shared": """\
+verbose : bool, default False
+    Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
+    logger ``bochner``.""",
     "kernel": """\
 kernel : Kernel or str, default "gaussian"
     A value is used as it is; a name means: of this family, with the lengthscale chosen from a
@@ -160,7 +157,7 @@ def shared(cls: type[Made]) -> type[Made]:
 
 @shared
 class SharedParameters:
-    """Parameters of every estimator, keyword only; their texts are :data:`SHARED`."""
+    """Parameters of every estimator, keyword only."""
 
     verbose: bool = False
 

@@ -40,10 +40,7 @@ class Kept(NamedTuple):
     """Rows of features in memory, as solvers read them."""
 
     block: FeatureBlock
-
-    @property
-    def cached(self) -> bool:
-        return True
+    cached: bool = True
 
     @property
     def n_features(self) -> int:
