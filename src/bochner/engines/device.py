@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import islice
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,6 @@ AHEAD = 2
 
 #: Rows of a block, and its numbers at most: each block costs a device some tenths of a millisecond.
 ROWS, CELLS = 8192, 1 << 25
-
-
-@runtime_checkable
-class MakesFeatures(Protocol):
-    """A summand that computes features: enough work to pay for moving rows to a device."""
-
-    features: Callable[[Array], Array]
 
 
 def as_devices(asked: Any) -> tuple[str, ...]:
@@ -126,9 +119,10 @@ class DevicePasses:
 
 
 def _makes_features(summand: Any) -> bool:
+    """Whether a summand computes features: enough work to pay for moving rows to a device."""
     if isinstance(summand, Together):
         return any(map(_makes_features, summand.summands))
-    return isinstance(summand, MakesFeatures)
+    return hasattr(summand, "features")
 
 
 def _parts(blocks: Blocks) -> Iterator[list[Block]]:
