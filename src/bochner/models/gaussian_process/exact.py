@@ -203,10 +203,8 @@ class ExactProcess(ProcessLaw):
             errors, np.sqrt(self.evidence.amplitude * alpha / slack), "leave one out"
         )
 
-    def solved(
-        self, spec: GaussianProcessSpec, representation: KeptRows | None = None
-    ) -> "ExactProcess":
-        return solved_exactly(spec, self.chosen, representation or self.representation)
+    def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
+        return solved_exactly(spec, self.chosen, rows)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> ProcessLaw:
         features = replace(self.spec.features, kernel=self.chosen.kernel, learns_metric=False)

@@ -245,10 +245,8 @@ class FeatureProcess(ProcessLaw):
         law = self.fit(self.spec, blocks)
         return FeatureMoments(law.chosen, law.predictive)
 
-    def solved(
-        self, spec: GaussianProcessSpec, representation: FeatureSums | None = None
-    ) -> "FeatureProcess":
-        return solved(spec, representation or self.representation)
+    def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
+        return solved(spec, rows)
 
 
 def chosen_features(

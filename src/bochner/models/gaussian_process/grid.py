@@ -240,10 +240,8 @@ class WaveProcess(ProcessLaw):
     def scores(self) -> ErrorLaw:
         return ErrorLaw.of_process(*self.left_out(self.representation.sample), "leave one out")
 
-    def solved(
-        self, spec: GaussianProcessSpec, representation: GridSums | None = None
-    ) -> "WaveProcess":
-        return solved_waves(spec, representation or self.representation)
+    def solved(self, spec: GaussianProcessSpec, rows: GridSums) -> "WaveProcess":
+        return solved_waves(spec, rows)
 
     def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.

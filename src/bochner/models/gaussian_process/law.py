@@ -208,8 +208,8 @@ class ProcessLaw(Lacking, ABC):
         return self.again(Blocks.from_arrays(rows.X, y, rows.w))
 
     @abstractmethod
-    def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> "ProcessLaw":
-        """Find noise and amplitude again, of these rows or of others in the same form."""
+    def solved(self, spec: GaussianProcessSpec, rows: Any) -> "ProcessLaw":
+        """Return the law of rows in the same form, with noise and amplitude found again."""
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the rows before and these."""

@@ -318,10 +318,8 @@ class NeighbourProcess(ProcessLaw):
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])
 
-    def solved(
-        self, spec: GaussianProcessSpec, representation: KeptRows | None = None
-    ) -> "NeighbourProcess":
-        return near_rows(spec, representation or self.representation)
+    def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+        return near_rows(spec, rows)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation

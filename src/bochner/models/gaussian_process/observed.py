@@ -382,8 +382,8 @@ class ObservedProcess(ProcessLaw):
     def again(self, blocks: Blocks) -> "ObservedProcess":
         return ObservedProcess(self.base.fit(self.spec, blocks), self.observations)
 
-    def solved(self, spec: GaussianProcessSpec, representation: Any = None) -> ProcessLaw:
-        return self.base.solved(spec, representation)
+    def solved(self, spec: GaussianProcessSpec, rows: Any) -> ProcessLaw:
+        return self.base.solved(spec, rows)
 
     # --- Covariances with the functionals, given the values. With the kernel itself a functional L
     # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.

@@ -256,8 +256,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlph
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current noise and amplitude."""
-        law = self._law.of_values.solved(self._again(self._spec()))
-        self.fit_ = fitted(self._inputs, law)
+        law, spec = self._law.of_values, self._again(self._spec())
+        self.fit_ = fitted(self._inputs, law.solved(spec, law.representation))
         return self
 
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
