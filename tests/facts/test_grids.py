@@ -27,7 +27,7 @@ from bochner.kernels import (
     SpectralMixture,
 )
 from bochner.models.gaussian_process import grid as process_grid
-from bochner.selection.grids import most_waves, waves_for
+from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import toeplitz, waves
 from bochner.solvers.gram import conjugate_gradients
 from bochner.solvers.ridge.eigen import decompose
@@ -384,7 +384,7 @@ def few(monkeypatch):
     """More than 250 rows are many."""
     for where in ("ridge.fit", "gaussian_process.regressor"):
         monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.selection.grids.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
 
 
 def test_few_columns_and_many_rows_have_a_grid():
@@ -435,7 +435,7 @@ def test_what_has_features(kernel, X, n):
 
 
 def test_without_finufft_there_are_features(monkeypatch):
-    monkeypatch.setattr("bochner.selection.grids.is_fast", lambda: False)
+    monkeypatch.setattr("bochner.selection.waves.is_fast", lambda: False)
     assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
 
 
@@ -517,7 +517,7 @@ def test_gradients_are_those_of_differences(kernel, method, rows, h, error):
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
     """Root mean squares of 256 rows have a deviation of 1/√512; 3.4 of them, 1 in 1,500."""
-    monkeypatch.setattr("bochner.selection.grids.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
     X, y = table(600, noise=0.3)
     plan = bo.plan(X, y, KERNEL_GRIDDED, widths=[16, 64], random_state=0)
     (waves,) = (fit for fit in plan.fits if fit.solver == "waves")

@@ -40,7 +40,7 @@ from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.representations.wide import needs_passes, wide_problem
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
-from bochner.selection.grids import waves_for
+from bochner.selection.waves import waves_for
 from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
 from bochner.solvers.ridge.krylov import MOST_BYTES

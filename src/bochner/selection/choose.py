@@ -26,7 +26,6 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.candidates import choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
-from bochner.selection.grids import waves_for
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
@@ -37,6 +36,7 @@ from bochner.selection.walk import (
     median_scales,
     require_served,
 )
+from bochner.selection.waves import waves_for
 from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import nonempty, sampled, total_weight

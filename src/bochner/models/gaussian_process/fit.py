@@ -33,7 +33,7 @@ from bochner.models.gaussian_process.neighbours import (
 )
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.grids import FEWEST_ROWS
+from bochner.selection.waves import FEWEST_ROWS
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision

@@ -388,10 +388,10 @@ def refined(
         if summed is None or not globe:
             chosen = surveyed.chosen(tuning, phi)
             summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
-        best = lengthscales_on_waves(
+        kernel, alpha, inside = lengthscales_on_waves(
             tuning.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
         )
-        tuning, alpha = replace(tuning, kernel=best.kernel), best.alpha
-        if best.inside:
+        tuning = replace(tuning, kernel=kernel)
+        if inside:
             break
     return tuning, alpha

@@ -43,11 +43,11 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.grids import waves_for
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
+from bochner.selection.waves import waves_for
 from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
