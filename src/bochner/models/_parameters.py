@@ -80,8 +80,7 @@ columns : {"auto", "as_given"}, default "auto"
     "C": """\
 C : "auto" or float, default "auto"
     Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
-    rows that were left out of a sample of some thousand lose the least, and where the kernel
-    is a name, its lengthscale is compared with those an octave away by the same loss.""",
+    rows that were left out of a sample of some thousand lose the least.""",
     "class_weight": """\
 class_weight : dict, "balanced" or None, default None
     Factors of the weights.""",

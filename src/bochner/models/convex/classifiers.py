@@ -27,7 +27,13 @@ from bochner.models.convex.classification import (
     fit_to_support,
     rows_on_kernel,
 )
-from bochner.models.convex.fit import ClassPairs, ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.models.convex.fit import (
+    ClassPairs,
+    ConvexEstimator,
+    ConvexFit,
+    ConvexSpec,
+    number_or_auto,
+)
 from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.losses import Loss
 from bochner.sums.executor import LOCAL, Executor
@@ -54,17 +60,20 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        sampled = n <= kept_rows(blocks.n_columns)
+        sampled, probability = (
+            n <= kept_rows(blocks.n_columns),
+            vars(self).get("probability", False),
+        )
         few = local and sampled and self._on_kernel(blocks, EXACT_ROWS)
         spec = self._spec_for(n_classes, n if few else 0)
         if few and self._on_kernel(blocks, rows_on_kernel(spec.loss, spec.fit_intercept)):
-            return fit_classifier_exactly(spec, blocks, inputs, self._calibrates)
+            return fit_classifier_exactly(spec, blocks, inputs, probability)
         if local and not few and self._on_kernel(blocks, sys.maxsize):
             on_kernel = self._spec_for(n_classes, n)
-            support = fit_to_support(on_kernel, blocks, inputs, self._calibrates)
+            support = fit_to_support(on_kernel, blocks, inputs, probability)
             if support is not None:
                 return support
-        return fit_classifier(spec, blocks, inputs, self._calibrates, where)
+        return fit_classifier(spec, blocks, inputs, probability, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
         """Return the spec; ``rows`` is the number of rows with the kernel itself, 0 on features."""
@@ -79,20 +88,12 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
         """Return the pairs of classes, if each is separated from each other."""
         return None
 
-    @property
-    def _calibrates(self) -> bool:
-        return False
-
     def _penalty(self) -> float | str:
         """Return alpha = 1/C, or "auto" where C is chosen; an infinite C is no penalty."""
-        who = type(self).__name__
-        if isinstance(self.C, str):
-            if self.C == "auto":
-                return "auto"
-            raise InvalidInput(f'{who}: C must be "auto" or a positive number; got {self.C!r}.')
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
-        return 1 / positive(self.C, who, "C")
+        C = number_or_auto(self.C, type(self).__name__, "C", positive)
+        return C if isinstance(C, str) else 1 / C
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return self._fitted.decisions(self._rows_to_predict(X))
@@ -223,10 +224,6 @@ class SVC(ConvexClassifier):
         return (
             ClassPairs(n_classes) if n_classes > 2 and (auto or self.multi_class == "ovo") else None
         )
-
-    @property
-    def _calibrates(self) -> bool:
-        return self.probability
 
     predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)

@@ -15,6 +15,7 @@ from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
+from bochner.errors import InvalidInput
 from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._calibration import Calibration
@@ -222,6 +223,17 @@ def warned(fit: ConvexFit) -> ConvexFit:
     if not fit.solution.outcome.good:
         warn_user(str(fit.solution.outcome))
     return fit
+
+
+def number_or_auto(
+    given: Any, who: str, name: str, check: Callable[[object, str, str], float]
+) -> float | str:
+    """Return a checked number, or "auto"."""
+    if not isinstance(given, str):
+        return check(given, who, name)
+    if given == "auto":
+        return given
+    raise InvalidInput(f'{who}: {name} must be "auto" or a positive number; got {given!r}.')
 
 
 @shared

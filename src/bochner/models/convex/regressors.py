@@ -18,7 +18,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, PenalisedByAlpha, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_auto
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
@@ -143,10 +143,9 @@ class SVR(KernelParameters, ConvexRegressor):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
-        C, epsilon = _number(self.C, "C"), _number(self.epsilon, "epsilon")
-        alpha = C if isinstance(C, str) else 1 / positive(C, "SVR", "C")
-        if not isinstance(epsilon, str):
-            epsilon = nonnegative(epsilon, "SVR", "epsilon")
+        C = number_or_auto(self.C, "SVR", "C", positive)
+        alpha = C if isinstance(C, str) else 1 / C
+        epsilon = number_or_auto(self.epsilon, "SVR", "epsilon", nonnegative)
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
         if served and self._on_kernel(blocks, REGRESSION_ROWS):
@@ -165,13 +164,6 @@ class SVR(KernelParameters, ConvexRegressor):
     def epsilon_(self) -> Any:
         """The errors that cost nothing, in the units of y; (t,) where targets differ."""
         return one_or_each(self._fitted.loss.epsilon)
-
-
-def _number(given: Any, name: str) -> Any:
-    """Return a parameter that is a number, or "auto"."""
-    if isinstance(given, str) and given != "auto":
-        raise InvalidInput(f'SVR: {name} must be "auto" or a number; got {given!r}.')
-    return given
 
 
 @estimator
