@@ -118,24 +118,39 @@ class ClassSample:
 
 
 class ClassesLeftOut(HeldOutLoss):
-    """Loss of the rows left out of a sample of classes."""
+    """Loss of the rows left out of a sample of classes.
 
-    def __init__(self, rows: ClassSample, spec: ConvexSpec, largest: float) -> None:
+    With ``calibrates`` it is the log loss of calibrated values, which a hinge has not itself.
+    """
+
+    def __init__(
+        self, rows: ClassSample, spec: ConvexSpec, largest: float, calibrates: bool = False
+    ) -> None:
         super().__init__(largest)
-        self.rows, self.spec = rows, spec
+        self.rows, self.spec, self.calibrates = rows, spec, calibrates
         self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
 
     @abstractmethod
-    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
-        """Return decision values of the rows of a fold by the minimum without them."""
+    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
+        """Return decision values of a fold by the minimum without it; whether it was reached."""
 
     def lost(self, step: int) -> float:
-        rows, spec, total = self.rows, self.spec, 0.0
+        """Return the loss; infinite where a minimum is not reached and another penalty was judged.
+
+        This penalty is then too small.
+        """
+        rows, spec, parts = self.rows, self.spec, list[tuple[Array, Array, Array]]()
         for fold, fold_rows in enumerate(rows.folds):
-            y = spec.targets(rows.codes[fold_rows])
-            loss = spec.loss.value(y, self.values(step, fold, fold_rows))
-            total += float((rows.w[fold_rows, None] * loss).sum())
-        return total
+            f, reached = self.values(step, fold, fold_rows)
+            if not reached and self.tried:
+                return np.inf
+            parts.append((f, rows.codes[fold_rows], rows.w[fold_rows]))
+        f, codes, w = map(np.concatenate, zip(*parts, strict=True))
+        if not self.calibrates:
+            return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
+        largest = float(rows.w.max())
+        copies = w if largest >= 1 else w / (2 * unit_of(largest))
+        return calibrate(spec.values(f), codes, copies).log_loss
 
     def end(self, step: int) -> Any:
         """Return the minimum without the first fold."""
@@ -334,7 +349,7 @@ class FeaturesLeftOut(ClassesLeftOut):
         squares = (Z.astype(np.float64) ** 2).sum(axis=1)
         super().__init__(rows, spec, float(rows.w @ squares) or 1.0)
 
-    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
+    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         rows, spec, ends = self.rows, self.spec, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
         ends[step] = end = minimise(
@@ -348,7 +363,7 @@ class FeaturesLeftOut(ClassesLeftOut):
             tol=TOL,
         )
         progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
-        return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta)
+        return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta), True
 
 
 # --- With the kernel itself -----------------------------------------------------------------------
@@ -504,7 +519,8 @@ class OnRows(ClassesLeftOut):
         largest: float = 1.0,
         near: DualPoint | None = None,
     ) -> None:
-        super().__init__(rows, spec, largest)
+        calibrates = isinstance(spec.loss, Hinge) or spec.pairs is not None
+        super().__init__(rows, spec, largest, calibrates)
         self.K, self.near = K, near
 
     def minimised(
@@ -572,40 +588,20 @@ class OnRows(ClassesLeftOut):
         coef[numbers] = at.coef
         return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
-    def lost(self, step: int) -> float:
-        """Return the loss, or the log loss of calibrated values of a hinge, which is not its own.
-
-        Infinite where LIBSVM does not end and another penalty was judged: this one is too small.
-        """
-        rows, spec, w, values = self.rows, self.spec, self.rows.w, []
-        if not isinstance(spec.loss, Hinge) and spec.pairs is None:
-            return super().lost(step)
-        if (largest := float(w.max())) < 1:  # as numbers of copies of rows
-            w = w / (2 * unit_of(largest))
-        for fold, fold_rows in enumerate(rows.folds):
-            f, ended = self._minimum(step, fold, fold_rows)
-            if not ended and self.tried:
-                return np.inf
-            values.append((spec.values(f), rows.codes[fold_rows], w[fold_rows]))
-        return calibrate(*map(np.concatenate, zip(*values, strict=True))).log_loss
-
-    def values(self, step: int, fold: int, fold_rows: Array) -> Float[Array, "m t"]:
-        if step != CONSTANT:
-            return self._minimum(step, fold, fold_rows)[0]
+    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         rows, spec = self.rows, self.spec
-        y = spec.targets(rows.codes[~fold_rows])
-        b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
-        return np.tile(b, (int(fold_rows.sum()), 1))
-
-    def _minimum(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
-        """Return decision values by the minimum without the fold, and whether it was reached."""
+        if step == CONSTANT and not self.calibrates:
+            y = spec.targets(rows.codes[~fold_rows])
+            b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
+            return np.tile(b, (int(fold_rows.sum()), 1)), True
         start, near = _nearest(self.ends[fold], step), self.near
         for ends in self.ends:
             near = _nearest(ends, step) or near
         alpha, moves = self.alpha(step), MOVES_COMPARED
         optimum = self.minimised(alpha, start, fold_rows, near=near, moves=moves)
         self.ends[fold][step] = optimum.at
-        return optimum.at.fitted[fold_rows], optimum.solution.outcome is not Convergence.MOST_STEPS
+        reached = optimum.solution.outcome is not Convergence.MOST_STEPS
+        return optimum.at.fitted[fold_rows], reached or not self.calibrates
 
 
 def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:

@@ -48,6 +48,7 @@ from bochner.sums.executor import LOCAL, Executor, Together, require_order
 from bochner.sums.rows import SampleOf, nonempty, sampled
 
 COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
+CONFIDENCE = 0.95  # That bounds from some of the rows hold
 
 
 @dataclass(frozen=True)
@@ -107,26 +108,19 @@ def kernel_cost(
         rows = rows.lowest(COMPARED_ROWS)
         roots = np.sqrt(rows.w)
         E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
-        error, confidence = matrix_error(E, n)
+        m, squares = len(E), row_sums(E, n)
+        mean = float(squares.mean())
+        error = float(np.sqrt(n * mean))  # ‖E‖_F, certain of all rows
+        if m < n and mean > 0:  # else a U-statistic and its one-sided normal bound
+            spread = float(np.std(squares, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
+            confidence = CONFIDENCE
+            error *= float(np.exp(norm.ppf(confidence) * spread))
         gap, middle = k**0.5 * error, cost + left_out
         low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
     weight = float(clusters.sizes.sum())
     return KernelCost(
         cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
     )
-
-
-def matrix_error(E: Float[Array, "m m"], n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return a bound of ‖E‖_F over n rows from m random ones, and its confidence.
-
-    A U-statistic and its one-sided normal bound, as in the certificate; certain for m = n.
-    """
-    m, rows = len(E), row_sums(E, n)
-    mean = float(rows.mean())
-    if m >= n or mean == 0:
-        return float(np.sqrt(n * mean)), 1.0
-    spread = float(np.std(rows, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
-    return float(np.sqrt(n * mean)) * float(np.exp(norm.ppf(confidence) * spread)), confidence
 
 
 #: Rows that starts are found on, at least; or this many for each cluster.
