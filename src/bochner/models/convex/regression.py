@@ -6,6 +6,7 @@ falls as α rises, and takes all values up to the norm at the least loss. So the
 for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 2001, theorem 1).
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,9 +121,9 @@ class ScaledRows:
         return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
 
     def repeated(self, times: int) -> "ScaledRows":
-        """Return the same for each target repeated in ``times`` columns."""
+        """Return the same with each target repeated in ``times`` columns."""
         units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
-        return replace(self, units=units, spread=spread)
+        return replace(self, y=np.repeat(self.y, times, axis=1), units=units, spread=spread)
 
 
 def one_or_each(numbers: Any) -> Any:
@@ -136,10 +137,10 @@ def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> Sc
     required_targets(who, blocks.target_shape)
     y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
-    there = w[:, 0] > 0
-    y = np.where(w > 0, y, y[there][0])
-    median = best_constant(Absolute(), y[there], np.broadcast_to(w[there], y[there].shape))
-    spread = (w * np.abs(y - median)).sum(axis=0) / w.sum()
+    there, v = y[w[:, 0] > 0], w[w > 0, None]
+    y = np.where(w > 0, y, there[0])
+    median = best_constant(Absolute(), there, np.broadcast_to(v, there.shape))
+    spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
     if not degree:
         return ScaledRows(blocks, y, w, np.ones(len(spread)), spread, 0)
     units = np.array([unit_of(m) for m in np.maximum(spread, NARROW * np.abs(y).max(axis=0))])
@@ -353,11 +354,12 @@ def fit_regressor(
     chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
-    y, w, shape = rows.y, rows.w, required_targets(spec.who, blocks.target_shape)
+    shape = required_targets(spec.who, blocks.target_shape)
     if isinstance(asked, MultinomialShares):
-        check_shares(y, w)
-    y, shape = _columns(spec.who, asked, y, shape, one_level)
-    rows = rows.repeated(y.shape[1] // len(rows.units))
+        check_shares(rows.y, rows.w)
+    times, shape = _columns(spec.who, asked, shape, one_level)
+    rows = rows.repeated(times)
+    y, w = rows.y, rows.w
     _check_targets(asked, y, w)
     loss = asked.in_units(rows.units)
     problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.units**rows.degree)
@@ -419,20 +421,21 @@ def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
 
 
 def _columns(
-    who: str, loss: Loss, y: Float[Array, "n t"], shape: tuple[int, ...], one_level: bool
-) -> tuple[Float[Array, "n t"], tuple[int, ...]]:
-    """Return y with a column for each quantile, and the shape of a row of predictions."""
+    who: str, loss: Loss, shape: tuple[int, ...], one_level: bool
+) -> tuple[int, tuple[int, ...]]:
+    """Return the columns of each target, one for each quantile, and the shape of a prediction."""
     levels = loss.level if isinstance(loss, Quantile) else 0.5
     if not isinstance(levels, tuple):
-        return y, shape
-    if y.shape[1] > 1 and len(levels) > 1:
+        return 1, shape
+    t = math.prod(shape)
+    if t > 1 and len(levels) > 1:
         raise InvalidInput(
             f"{who}: several quantiles need one target; got {len(levels)} quantiles "
-            f"and {y.shape[1]} targets. Fit the targets one by one, or ask for one quantile."
+            f"and {t} targets. Fit the targets one by one, or ask for one quantile."
         )
-    if y.shape[1] > 1 or (len(levels) == 1 and one_level):
-        return y, shape
-    return np.repeat(y, len(levels), axis=1), (len(levels),)
+    if t > 1 or (len(levels) == 1 and one_level):
+        return 1, shape
+    return len(levels), (len(levels),)
 
 
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
