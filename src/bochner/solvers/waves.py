@@ -205,13 +205,11 @@ def maximise_wave_evidence(
 
     ``start`` is a penalty near which the best one is; ``settled``: whether that is the best one.
     """
+    parts = [problem.target(i) for i in range(len(problem.power))]
     if settled and start is not None and np.all(problem.power > 0):
-        parts = (problem.target(i) for i in range(len(problem.power)))
         ends = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
     else:
-        ends = [
-            _best(problem.target(i), noise, amplitude, start) for i in range(len(problem.power))
-        ]
+        ends = [_best(part, noise, amplitude, start) for part in parts]
     states, outcomes = zip(*ends, strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude

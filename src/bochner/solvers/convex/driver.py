@@ -67,32 +67,13 @@ def minimise(
     y = y.astype(np.float64)
     problem = Problem(rows, y, w, loss, alpha, fit_intercept, encode=targets)
     if algorithm is None:
-        algorithm = algorithm_for(
-            loss,
-            rows.n_features,
-            problem.n_columns,
-            penalised=alpha > 0,
-            cached=rows.cached and moments is None,
-        )
+        # Factors where features are in memory and not too many: more pay where rows are inactive.
+        D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
+        few = (MOST_ACTIVE if local else MOST_ALL) >= D and problem.n_columns * D**2 <= MOST_CELLS
+        suits = few and rows.cached and moments is None and alpha > 0 and not loss.joint
+        algorithm = Cholesky() if suits else ConjugateGradients()
     state = solve(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter, moments=moments)
     return optimum(problem, state)
-
-
-def algorithm_for(
-    loss: Loss, n_features: int, n_columns: int, *, penalised: bool, cached: bool
-) -> Algorithm:
-    """Return the algorithm that is likely to be the fastest.
-
-    Cholesky factors where features are in memory and not too many, and each column is a problem of
-    its own with a penalty; more features pay where inactive rows are left out of the Hessian. Else
-    conjugate gradients.
-    """
-    few_active = loss.has_inactive_rows or loss.nonsmooth
-    few = n_features <= (MOST_ACTIVE if few_active else MOST_ALL)
-    fits = n_columns * n_features**2 <= MOST_CELLS
-    if few and fits and cached and penalised and not loss.joint:
-        return Cholesky()
-    return ConjugateGradients()
 
 
 def solve(
