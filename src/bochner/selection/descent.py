@@ -17,9 +17,11 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 
 from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Stationary
+from bochner.selection.held_out import FEWEST
 from bochner.selection.rows import deviations, median_distance, screened_lengthscales
 from bochner.solvers.ridge.criteria import Criterion
 
@@ -59,6 +61,21 @@ class ProcessRows:
     centred: bool
     noise: float | None = None
     amplitude: float | None = None
+
+    @staticmethod
+    def of(
+        sample: RowSample, centred: bool, noise: float | None, amplitude: float | None, share: Any
+    ) -> "ProcessRows | None":
+        """Return the rows with the targets that vary; None if none does, or rows are too few.
+
+        A given penalty per row, ``share``, is the noise of a process with amplitude one.
+        """
+        y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
+        if len(sample) < FEWEST or not y.shape[1]:
+            return None
+        if share is not None:
+            noise, amplitude = share * float(sample.w.sum()), 1.0
+        return ProcessRows(sample.X, y, sample.w, centred, noise, amplitude)
 
     @property
     def count(self) -> float:

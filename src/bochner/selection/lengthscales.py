@@ -40,7 +40,6 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: Rows of the last descents, of those before, and of the trials of starts.
 ROWS, FEW, FEWER = 1024, 256, 128
-FEWEST = 8  # Fewer rows than this do not determine lengthscales
 #: Evaluations of a descent with one factor for all columns, with one lengthscale per column, and
 #: of each start of the latter before the best is continued.
 ONE, MANY, TRY = 12, 40, 6
@@ -138,17 +137,11 @@ class MatrixSearch:
         share: float | None = None,
         most: int = ROWS,
     ) -> "MatrixSearch | None":
-        """Return the search; None if rows are too few, or no target varies.
-
-        A given penalty per row is the noise of a process with amplitude one.
-        """
-        sample = sample.lowest(most)
-        if share is not None:
-            noise, amplitude = share * float(sample.w.sum()), 1.0
-        y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
-        if len(sample) < FEWEST or not y.shape[1]:
+        """Return the search; None if rows are too few, or no target varies."""
+        rows = ProcessRows.of(sample.lowest(most), centred, noise, amplitude, share)
+        if rows is None:
             return None
-        rows = ProcessRows(_doubles(sample.X), y, sample.w, centred, noise, amplitude)
+        rows = replace(rows, X=_doubles(rows.X))
         return MatrixSearch(rows, criterion, Recorder(criterion))
 
     def one(

@@ -38,7 +38,8 @@ from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import windows_of
 from bochner.selection.descent import Evaluated, Objective, ProcessRows, descend, go_on, least
-from bochner.selection.lengthscales import EVIDENCE, FEW, FEWEST, ROWS, tune_lengthscales
+from bochner.selection.held_out import FEWEST
+from bochner.selection.lengthscales import EVIDENCE, FEW, ROWS, tune_lengthscales
 from bochner.selection.record import Recorder, Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import LOO, Criterion
@@ -136,18 +137,19 @@ def tune_numbers(
     open_kernel = weighted(opened(lifted(kernel)))
     windows = windows_of(kernel, sample.X.shape[1])
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, WINDOWS // windows)))
-    y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
-    if share is not None:
-        noise, amplitude = share * float(sample.w.sum()), 1.0
-    rows = ProcessRows(_dense(sample.X), y, sample.w, centred, noise, amplitude)
+    if is_sparse(sample.X):
+        raise InvalidInput(
+            "A kernel with free numbers requires dense rows; got sparse ones. Pass "
+            "X.toarray(), or give all numbers."
+        )
+    sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))
+    rows = ProcessRows.of(sample, centred, noise, amplitude, share)
     recorder = Recorder(criterion, logs=True)
-    if len(sample) < FEWEST or not y.shape[1]:
+    if rows is None:
         at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
         return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
     end = _search(OnNumbers(open_kernel, rows, criterion), seed, recorder)
-    fixed = noise is not None and amplitude is not None
-    tuned = end.kernel
-    tuned = tuned if fixed or amplitude is not None else _shared(tuned, open_kernel)
+    tuned = end.kernel if rows.amplitude is not None else _shared(end.kernel, open_kernel)
     tuned = _rounded(tuned, free_places(open_kernel))
     return recorder.tuning(tuned, float(np.exp(end.at[-1])))
 
@@ -188,15 +190,6 @@ def is_composite(kernel: Kernel) -> bool:
     """Whether a kernel has numbers to tune other than the lengthscales of one family."""
     simple = isinstance(kernel, Stationary) and not has_free(kernel)
     return bool(places_of(kernel)) and not (simple and kernel.tunable[-1:] == ("lengthscale",))
-
-
-def _dense(X: Array) -> Float[Array, "m d"]:
-    if is_sparse(X):
-        raise InvalidInput(
-            "A kernel with free numbers requires dense rows; got sparse ones. Pass "
-            "X.toarray(), or give all numbers."
-        )
-    return np.ascontiguousarray(X, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
