@@ -79,7 +79,7 @@ class CopiedRows:
 def _hessian_product(
     Z: Float[Array, "b D"],
     state: Float[Array, "b u"],
-    w: Float[Array, "b 1"],
+    w: Float[Array, "b v"],
     loss: Loss,
     V: Float[Array, "u p"],
 ) -> Float[Array, "u p"]:
@@ -93,7 +93,7 @@ class Hessian:
 
     rows: SolverRows
     state: Float[Array, "m u"]  # what ``Loss.curvature`` says of the rows
-    w: Float[Array, "m 1"]
+    w: Float[Array, "m v"]  # one column for all, or one each
     share: float  # of active rows
     loss: Loss
     alpha: Any  # one for all columns or one each

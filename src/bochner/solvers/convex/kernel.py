@@ -41,9 +41,9 @@ STEPS = 6  # Steps with the first factors; twice as many with each that follow
 #: column; and steps that a factor for each column may take the time of.
 ONCE, EACH, CHEAP = 70, 10, 4.0
 
-#: Increase of a factor's least eigenvalue by the rows left out, as a share of it, at most;
-#: the share of the rows from which none are left out; and the least curvature then, of the mean.
-REST, MOST, LEAST_CURVATURE = 2.0, 0.7, 1e-3
+#: Increase of a factor's least eigenvalue by the rows left out, as a share of it, at most; share
+#: and number of the rows from which none are left out; and the least curvature then, of the mean.
+REST, MOST, FEW, LEAST_CURVATURE = 2.0, 0.7, 64, 1e-3
 
 FARTHER = 3  # A step is made at most two times longer, and again, this often
 TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
@@ -369,9 +369,10 @@ def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
     order = np.argsort(size)
     few = int(np.searchsorted(np.cumsum(size[order]), REST))
     rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
-    if len(rows) <= MOST * len(every):
+    if len(rows) <= MOST * len(every) and len(every) > FEW:
         return rows
-    h[every] = np.maximum(h[every], LEAST_CURVATURE * h[every].mean())
+    w = problem.w[every]
+    h[every] = np.maximum(h[every], LEAST_CURVATURE * w * h[every].sum() / w.sum())
     return every
 
 
