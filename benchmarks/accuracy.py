@@ -16,12 +16,12 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_friedman1
 from sklearn.decomposition import KernelPCA
-from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.gaussian_process import kernels
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import adjusted_rand_score, log_loss
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from threadpoolctl import threadpool_limits
 
 import bochner as bo
@@ -49,15 +49,12 @@ def fitted(make: Callable[[], Any], data: Split) -> Row:
         (model, error), taken = used(fit)
     except Exception as raised:  # noqa: BLE001  a rival that fails has no error
         return {"error": float("nan"), "failed": str(raised)[:200]}
-    return {"error": error, "log loss": _log_loss(model, data)} | taken
-
-
-def _log_loss(model: Any, data: Split) -> float | None:
+    row: Row = {"error": error}
     if data.y.dtype.kind in "iu" and hasattr(model, "predict_proba"):
         with suppress(AttributeError, NotImplementedError):
             probabilities = model.predict_proba(data.X_test)
-            return float(log_loss(data.y_test, probabilities, labels=model.classes_))
-    return None
+            row["log loss"] = log_loss(data.y_test, probabilities, labels=model.classes_)
+    return row | taken
 
 
 # --- standings -----------------------------------------------------------------------------------
@@ -153,13 +150,9 @@ def tables(options: Options) -> Iterator[Row]:
 
     def rows_of(name: str) -> Iterator[Row]:
         case = name if rows == ROWS or options.quick else f"{name}, {rows} rows"
-        fitted_ones = [
-            learner
-            for learner in learners(name in CLASSES)
-            if not (options.quick and "tuned" in learner.name)
-        ]
+        found = learners(name in CLASSES, tuned=not options.quick)
         split = lambda _, seed: source.table_split(name, options.data, rows, seed)
-        yield from measured(options, case, fitted_ones, split)
+        yield from measured(options, case, found, split)
 
     yield from each(filter(options.selects, names), rows_of)
 
@@ -202,18 +195,8 @@ def raw(options: Options) -> Iterator[Row]:
 LENGTHSCALE, ALPHA, C, NU, FEATURES = 1.0, 0.1, 1.0, 0.1, 512
 
 
-class Few(NamedTuple):
-    """Our learner beside scikit-learn's, its rows, and the score of its answers on new rows."""
-
-    data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
-    ours: Any  # class
-    given: dict[str, Any]  # parameters of ours beside the kernel
-    theirs: Callable[[int, float | None], Any]  # from the number of rows and gamma, if given
-    score: Callable[[Any, Split], float]
-
-
 def few_split(data: str, n: int, seed: int) -> Split:
-    """Draw rows of one kind to fit, and as many new ones."""
+    """Return drawn rows to fit, and as many new ones; ``data`` is the first field of a case."""
     if data == "groups":
         X, y = make_blobs(2 * n, 10, centers=8, cluster_std=2.0, random_state=seed)
         X = X / X.std(axis=0) / 3
@@ -243,57 +226,51 @@ def _disagreement(model: Any, rows: Split) -> float:
     return 1 - float(adjusted_rand_score(rows.y_test, model.predict(rows.X_test)))
 
 
-def _linear(last: Any) -> Callable[[int, float | None], Any]:
-    """Return a maker of a linear learner on Nyström features of up to 512 rows."""
+class Few(NamedTuple):
+    """Our learner beside scikit-learn's, its rows, and the score of its answers on new rows."""
 
-    def make(n: int, gamma: float | None) -> Any:
-        width = min(n, FEATURES)
-        return make_pipeline(Nystroem(gamma=gamma, n_components=width, random_state=0), clone(last))
-
-    return make
-
-
-def _process(_: int, gamma: float | None) -> Any:
-    if gamma is None:
-        return process()
-    return GaussianProcessRegressor(kernels.RBF(LENGTHSCALE), alpha=ALPHA, optimizer=None)
+    data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
+    score: Callable[[Any, Split], float]
+    ours: Any
+    theirs: Any
+    given: Mapping[str, Any] = {}  # of ours in "given", beside the kernel
+    also: Mapping[str, Any] = {}  # of theirs in "given", beside gamma
 
 
-def _machine(learner: Any, **given: Any) -> Callable[[int, float | None], Any]:
-    """Return a maker of an exact learner of scikit-learn, by default or with given parameters."""
-    return lambda _, gamma: learner() if gamma is None else learner(gamma=gamma, **given)
+def _linear(last: Any) -> Any:
+    """Return a linear learner on Nyström features."""
+    return make_pipeline(Nystroem(random_state=0), last)
 
 
-RIDGE, SAME = {"alpha": ALPHA}, {"C": C, "epsilon": 0.1}
-SK_RIDGE = _machine(partial(KernelRidge, kernel="rbf"), **RIDGE)
-HUBER = _linear(linear_model.HuberRegressor(alpha=ALPHA, max_iter=1000))
-MEDIAN = _machine(partial(svm.SVR, epsilon=0.0), C=1 / ALPHA)
-PROCESS = {"noise": ALPHA, "amplitude": 1.0}
-LOGISTIC = _linear(linear_model.LogisticRegression())
-PLAIN_SVC = {"C": C, "probability": False}
-SK_PCA, SK_MEANS = _machine(partial(KernelPCA, 8, kernel="rbf")), _linear(KMeans(8, n_init=3))
-ONE_CLASS = _machine(partial(svm.OneClassSVM, nu=NU))
-CLASSIFIER = _linear(linear_model.RidgeClassifier(ALPHA))
-HUBER_LOSS = partial(bo.KernelRegressor, loss="huber")
-MEDIAN_LOSS = partial(bo.KernelRegressor, loss="absolute")
-EIGHT_MEANS = partial(bo.KernelKMeans, 8, n_init=3)
+RIDGE, MEDIAN = {"alpha": ALPHA}, svm.SVR(epsilon=0.0)
+HUBER = linear_model.HuberRegressor(alpha=ALPHA, max_iter=1000)
+RBF = {"kernel": kernels.RBF(LENGTHSCALE), "alpha": ALPHA, "optimizer": None, "normalize_y": False}
+PROCESS = (process(), {"noise": ALPHA, "amplitude": 1.0}, RBF)
+LOGISTIC, SIGNS = linear_model.LogisticRegression(), linear_model.RidgeClassifier(ALPHA)
+MEANS = KMeans(8, n_init=3)
 
 FEW = {
-    "KernelRidge": Few("numbers", bo.KernelRidge, RIDGE, SK_RIDGE, _error),
-    "GaussianProcessRegressor": Few(
-        "numbers", bo.GaussianProcessRegressor, PROCESS, _process, _error
+    "KernelRidge": Few(
+        "numbers", _error, bo.KernelRidge(), KernelRidge(kernel="rbf"), RIDGE, RIDGE
     ),
-    "SVR": Few("numbers", bo.SVR, SAME, _machine(svm.SVR, **SAME), _error),
-    "KernelRegressor, Huber": Few("numbers", HUBER_LOSS, RIDGE, HUBER, _error),
-    "KernelRegressor, median": Few("numbers", MEDIAN_LOSS, RIDGE, MEDIAN, _error),
-    "SVC": Few("three classes", bo.SVC, PLAIN_SVC, _machine(svm.SVC, C=C), _error),
-    "LogisticRegression": Few("two classes", bo.LogisticRegression, {"C": C}, LOGISTIC, _error),
+    "GaussianProcessRegressor": Few("numbers", _error, bo.GaussianProcessRegressor(), *PROCESS),
+    "SVR": Few("numbers", _error, bo.SVR(), svm.SVR(), {"C": C, "epsilon": 0.1}),
+    "KernelRegressor, Huber": Few(
+        "numbers", _error, bo.KernelRegressor(loss="huber"), _linear(HUBER), RIDGE
+    ),
+    "KernelRegressor, median": Few(
+        "numbers", _error, bo.KernelRegressor(loss="absolute"), MEDIAN, RIDGE, {"C": 1 / ALPHA}
+    ),
+    "SVC": Few("three classes", _error, bo.SVC(), svm.SVC(), {"C": C, "probability": False}),
+    "LogisticRegression": Few(
+        "two classes", _error, bo.LogisticRegression(), _linear(LOGISTIC), {"C": C}
+    ),
     "KernelRidgeClassifier": Few(
-        "two classes", bo.KernelRidgeClassifier, RIDGE, CLASSIFIER, _error
+        "two classes", _error, bo.KernelRidgeClassifier(), _linear(SIGNS), RIDGE
     ),
-    "OneClassSVM": Few("rows", partial(bo.OneClassSVM, nu=NU), {}, ONE_CLASS, _off_nu),
-    "KernelPCA": Few("rows", partial(bo.KernelPCA, 8), {}, SK_PCA, _unexplained),
-    "KernelKMeans": Few("groups", EIGHT_MEANS, {}, SK_MEANS, _disagreement),
+    "OneClassSVM": Few("rows", _off_nu, bo.OneClassSVM(nu=NU), svm.OneClassSVM(nu=NU)),
+    "KernelPCA": Few("rows", _unexplained, bo.KernelPCA(8), KernelPCA(8, kernel="rbf")),
+    "KernelKMeans": Few("groups", _disagreement, bo.KernelKMeans(8, n_init=3), _linear(MEANS)),
 }
 
 
@@ -313,17 +290,21 @@ def few(options: Options) -> Iterator[Row]:
 
 
 def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
-    given, gamma = {}, None
+    models = {"ours": clone(case.ours), "scikit-learn": clone(case.theirs)}
+    models["ours"].set_params(random_state=0)
+    prefix = "nystroem__" if isinstance(case.theirs, Pipeline) else ""
+    if prefix:
+        models["scikit-learn"].set_params(nystroem__n_components=min(n, FEATURES))
     if how == "given":
-        given, gamma = {"kernel": Gaussian(LENGTHSCALE), **case.given}, 0.5 / LENGTHSCALE**2
-    makers = {"ours": lambda: case.ours(random_state=0, **given)}
-    makers["scikit-learn"] = lambda: case.theirs(n, gamma)
-    found: dict[str, list[tuple[float, float]]] = {who: [] for who in makers}
+        models["ours"].set_params(kernel=Gaussian(LENGTHSCALE), **case.given)
+        gamma = {} if "optimizer" in case.also else {f"{prefix}gamma": 0.5 / LENGTHSCALE**2}
+        models["scikit-learn"].set_params(**gamma, **case.also)
+    found: dict[str, list[tuple[float, float]]] = {who: [] for who in models}
     for seed in (0, *seeds):  # libraries import modules in a first call, which does not count
         rows = few_split(case.data, n, seed)
-        for who, make in makers.items():
+        for who, model in models.items():
             with threadpool_limits(1):
-                model, taken = used(partial(_answered, make, rows))
+                _, taken = used(partial(_answered, model, rows))
             found[who].append((taken["core seconds"], case.score(model, rows)))
     seconds = {who: median(s for s, _ in values[1:]) for who, values in found.items()}
     for who, values in found.items():
@@ -335,29 +316,28 @@ def _few(name: str, case: Few, how: str, n: int, seeds: range) -> Iterator[Row]:
         yield row
 
 
-def _answered(make: Callable[[], Any], rows: Split) -> Any:
-    """Return the fitted learner after its predictions."""
-    model = make().fit(rows.X, rows.y)
+def _answered(model: Any, rows: Split) -> None:
+    """Fit a learner and use its answers."""
+    model.fit(rows.X, rows.y)
     (model.predict if hasattr(model, "predict") else model.transform)(rows.X_test)
-    return model
 
 
 # --- many rows -----------------------------------------------------------------------------------
 
-Maker = Callable[[int], Any]
-Makers = dict[str, Maker]
 Limits = Mapping[str, float] | float | None
 
 
 def raced(
-    case: str, data: Split, makers: Makers, least: Limits = None, repeats: int = 1
+    case: str, data: Split, models: Mapping[str, Any], least: Limits = None, repeats: int = 1
 ) -> Iterator[Row]:
     """Yield error and seconds of fit and predictions of each learner, in turns; seeds differ."""
 
-    def race(make: Maker) -> Callable[[int], float]:
-        return lambda seed: data.error(make(seed).fit(data.X, data.y).predict(data.X_test))
+    def race(model: Any, seed: int) -> float:
+        seeded = [name for name in model.get_params() if name.endswith("random_state")]
+        model = clone(model).set_params(**dict.fromkeys(seeded, seed)).fit(data.X, data.y)
+        return data.error(model.predict(data.X_test))
 
-    times = turns({who: race(make) for who, make in makers.items()}, repeats, warm_up=False)
+    times = turns({who: partial(race, m) for who, m in models.items()}, repeats, warm_up=False)
     errors = {who: fmean(timing.values) for who, timing in times.items()}
     spread = {who: float(np.std(t.values, ddof=1)) for who, t in times.items() if repeats > 1}
     for row in against(case, times, least, error=errors, std_of_errors=spread):
@@ -378,18 +358,13 @@ def fourier(options: Options) -> Iterator[Row]:
     def rows_of(case: str) -> Iterator[Row]:
         table, method = case.split(", ")
         data, rival = source.scaled(table, options, width), rivals[method]
-        given: dict[str, Any] = {"method": method, "n_features": width}
-        makers: Makers = {
-            "ours": lambda seed: bo.KernelRidge(Gaussian(1.0), random_state=seed, **given)
-        }
-        makers[f"{rival.__name__} + RidgeCV"] = lambda seed: make_pipeline(
-            rival(gamma=0.5, n_components=width, random_state=seed),
-            linear_model.RidgeCV(np.logspace(-6, 2, 9)),
+        models = {"ours": bo.KernelRidge(Gaussian(1.0), method=method, n_features=width)}
+        models[f"{rival.__name__} + RidgeCV"] = make_pipeline(
+            rival(gamma=0.5, n_components=width), linear_model.RidgeCV(np.logspace(-6, 2, 9))
         )
         if method == "auto" and find_spec("falkon"):
-            penalty = max(data.penalty / len(data.y), 1e-8)
-            makers["Falkon"] = lambda seed: Falkon(width, penalty, seed)
-        yield from raced(f"{case}, D={width}", data, makers, least, options.pick(3, 2))
+            models["Falkon"] = Falkon(width, max(data.penalty / len(data.y), 1e-8))
+        yield from raced(f"{case}, D={width}", data, models, least, options.pick(3, 2))
 
     yield from each([f"{table}, {method}" for table in source.SCALED for method in rivals], rows_of)
     yield from missing("falkon")
@@ -417,21 +392,17 @@ def classifiers(options: Options) -> Iterator[Row]:
         data = _one_lengthscale(name, options.pick(options.rows or most, 1000), options)
         width, kernel, uniform = options.pick(1024, 64), Gaussian(1.0), bo.Nystrom("uniform")
         given: dict[str, Any] = {"kernel": kernel, "n_features": width, "C": C}
-        makers: Makers = {
-            "ours": lambda seed: bo.SVC(method=uniform, random_state=seed, **given),
-            "ours, auto": lambda seed: bo.SVC(method="auto", random_state=seed, **given),
-            "SVC": lambda _: svm.SVC(C=C, gamma=0.5, cache_size=1000),
-            "Nystroem + LinearSVC": lambda seed: make_pipeline(
-                Nystroem(gamma=0.5, n_components=width, random_state=seed),
-                svm.LinearSVC(C=C, random_state=seed),
-            ),
+        landmarks = Nystroem(gamma=0.5, n_components=width)
+        models = {
+            "ours": bo.SVC(method=uniform, **given),
+            "ours, auto": bo.SVC(method="auto", **given),
+            "SVC": svm.SVC(C=C, gamma=0.5, cache_size=1000),
+            "Nystroem + LinearSVC": make_pipeline(landmarks, svm.LinearSVC(C=C)),
         }
         if name == "mnist":
-            wide = options.pick(4096, 256)
-            makers["LogisticRegression"] = lambda seed: bo.LogisticRegression(
-                kernel, method=uniform, n_features=wide, C=100.0, random_state=seed
-            )
-        yield from raced(name, data, makers, {"SVC": 10.0, "Nystroem + LinearSVC": 3.0})
+            given = {"method": uniform, "n_features": options.pick(4096, 256), "C": 100.0}
+            models["LogisticRegression"] = bo.LogisticRegression(kernel, **given)
+        yield from raced(name, data, models, {"SVC": 10.0, "Nystroem + LinearSVC": 3.0})
 
     yield from each(filter(options.selects, MACHINES), rows_of)
 
@@ -463,15 +434,12 @@ def intervals(options: Options) -> Iterator[Row]:
     Quantiles of CatBoost as they are; of CatBoost and LightGBM conformalised on a quarter of the
     rows. Width in deviations of the target; a smaller interval score is better.
     """
-    quantiles = {}
-    if find_spec("catboost"):
-        quantiles["CatBoost"] = _catboost
-    if find_spec("lightgbm"):
-        quantiles["LightGBM"] = _lightgbm
     makers: dict[str, Callable[..., Bounds]] = {"KernelRidge": _interval}
-    if "CatBoost" in quantiles:
+    if find_spec("catboost"):
         makers["CatBoost, quantiles"] = lambda X, y, T, seed: _between(_catboost(X, y, seed)(T))
-    makers |= {f"{n}, conformalised": partial(_conformalised, f) for n, f in quantiles.items()}
+        makers["CatBoost, conformalised"] = partial(_conformalised, _catboost)
+    if find_spec("lightgbm"):
+        makers["LightGBM, conformalised"] = partial(_conformalised, _lightgbm)
     rows = options.rows or options.pick(ROWS, 300)
 
     def rows_of(name: str) -> Iterator[Row]:
@@ -511,9 +479,8 @@ def _lightgbm(X: Array, y: Array, seed: int) -> Callable[[Array], Array]:
 
 
 def _between(quantiles: Array) -> Bounds:
-    columns = dict(zip(LEVELS, quantiles.T, strict=True))
-    ends = {c: (round(0.5 - c / 2, 6), round(0.5 + c / 2, 6)) for c in COVERAGES}
-    return {c: (columns[low], columns[high]) for c, (low, high) in ends.items()}
+    """Return bounds by coverage from the columns of LEVELS."""
+    return {c: (quantiles[:, 1 - i], quantiles[:, 2 + i]) for i, c in enumerate(COVERAGES)}
 
 
 def _conformalised(
@@ -546,19 +513,14 @@ def one_class(options: Options) -> Iterator[Row]:
     X = (centres[rng.integers(8, size=n + few)] + rng.standard_normal((n + few, 20))).astype("f4")
     inside = np.where(rng.random(few) < 0.05, -1, 1)
     X[n:][inside < 0] = 2.2 * rng.standard_normal((int(np.sum(inside < 0)), 20))
-    given: dict[str, Any] = {"method": "orthogonal", "n_features": width}
-    approximate: Makers = {
-        "ours": lambda seed: bo.OneClassSVM(Gaussian(4.0), nu=nu, random_state=seed, **given),
-        "RBFSampler + SGDOneClassSVM": lambda seed: make_pipeline(
-            RBFSampler(gamma=gamma, n_components=width, random_state=seed),
-            linear_model.SGDOneClassSVM(nu=nu, random_state=seed),
-        ),
-    }
-    exact: Makers = {"ours": approximate["ours"]}
-    exact["OneClassSVM"] = lambda _: svm.OneClassSVM(gamma=gamma, nu=nu)
-    for rows, makers in ((n, approximate), (few, exact)):
+    ours = bo.OneClassSVM(Gaussian(4.0), nu=nu, method="orthogonal", n_features=width)
+    sampler = RBFSampler(gamma=gamma, n_components=width)
+    linear = make_pipeline(sampler, linear_model.SGDOneClassSVM(nu=nu))
+    approximate = {"ours": ours, "RBFSampler + SGDOneClassSVM": linear}
+    exact = {"ours": ours, "OneClassSVM": svm.OneClassSVM(gamma=gamma, nu=nu)}
+    for rows, models in ((n, approximate), (few, exact)):
         data = Split(X[:rows], np.ones(rows, int), X[n:], inside)
-        yield from raced(f"n={rows:,}, nu={nu}", data, makers)
+        yield from raced(f"n={rows:,}, nu={nu}", data, models)
 
 
 #: Tables with 50,000 rows to fit and some more, and their clusters.
@@ -636,12 +598,9 @@ def sgd(options: Options) -> Iterator[Row]:
     width, epochs = options.pick((1024, 5), (64, 1))
     common: dict[str, Any] = {"alpha": 1e-5, "max_iter": epochs, "tol": None}
     given = {"strategy": "approximate_cached", "method": "iid", "n_features": width}
-    makers: Makers = {
-        "ours": lambda s: bo.KernelSGDClassifier(Gaussian(6.0), random_state=s, **given, **common),
-        "RBFSampler + SGDClassifier": lambda seed: make_pipeline(
-            RBFSampler(gamma=1 / 72, n_components=width, random_state=seed),
-            linear_model.SGDClassifier(random_state=seed, **common),
-        ),
-    }
+    models = {"ours": bo.KernelSGDClassifier(Gaussian(6.0), **given, **common)}
+    models["RBFSampler + SGDClassifier"] = make_pipeline(
+        RBFSampler(gamma=1 / 72, n_components=width), linear_model.SGDClassifier(**common)
+    )
     data = source.digits(options, 20_000)
-    yield from raced(f"MNIST, D={width}, {epochs} epochs", data, makers)
+    yield from raced(f"MNIST, D={width}, {epochs} epochs", data, models)

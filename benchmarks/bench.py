@@ -243,7 +243,7 @@ def recorded(name: str, row: Row, made: Row) -> list[Row]:
     found = [
         keys | {"metric": metric, "value": value, "unit": _unit(metric)} | made
         for metric, value in row.items()
-        if metric not in KEYS and value is not None
+        if metric not in KEYS and value not in {None, ""}
     ]
     return [{key: v for key, v in record.items() if v not in (None, "")} for record in found]
 

@@ -101,13 +101,13 @@ class Learner:
 PACKAGES = {"LightGBM": "lightgbm", "CatBoost": "catboost", "xRFM": "xrfm", "RealMLP": "pytabkit"}
 
 
-def learners(classes: bool) -> list[Learner]:
+def learners(classes: bool, tuned: bool = True) -> list[Learner]:
     """Return the installed learners of classes or of quantities, ours first."""
     named = (_classifiers() if classes else _regressors()) | _shared(classes)
     named = {n: m for n, m in named.items() if n not in PACKAGES or find_spec(PACKAGES[n])}
     found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]
-    tuned = [name for name in SPACES if name in named]
-    return found + [Learner(f"{name}, tuned", named[name], SPACES[name]) for name in tuned]
+    spaces = {name: space for name, space in SPACES.items() if tuned and name in named}
+    return found + [Learner(f"{name}, tuned", named[name], s) for name, s in spaces.items()]
 
 
 def missing(*packages: str) -> list[dict[str, str]]:
@@ -215,22 +215,22 @@ class RecursiveFeatures(BaseEstimator):
         return self.labels_.inverse_transform(predicted.astype(int))
 
 
-class Falkon:
+class Falkon(BaseEstimator):
     """Falkon on the processor, Gaussian kernel of lengthscale 1, with NumPy arrays."""
 
-    def __init__(self, width: int, penalty: float, seed: int) -> None:
-        falkon, kernels = import_module("falkon"), import_module("falkon.kernels")
-        options = falkon.FalkonOptions(use_cpu=True, keops_active="no")
-        self._model = falkon.Falkon(
-            kernel=kernels.GaussianKernel(1.0), penalty=penalty, M=width, seed=seed, options=options
-        )
+    def __init__(self, width: int, penalty: float, random_state: int = 0) -> None:
+        self.width, self.penalty, self.random_state = width, penalty, random_state
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to float32 rows."""
-        torch = import_module("torch")
-        self._model.fit(torch.from_numpy(X), torch.from_numpy(y)[:, None])
+        falkon, torch = import_module("falkon"), import_module("torch")
+        given = {"M": self.width, "penalty": self.penalty, "seed": self.random_state}
+        given["options"] = falkon.FalkonOptions(use_cpu=True, keops_active="no")
+        kernel = import_module("falkon.kernels").GaussianKernel(1.0)
+        self.model_ = falkon.Falkon(kernel=kernel, **given)
+        self.model_.fit(torch.from_numpy(X), torch.from_numpy(y)[:, None])
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Return predictions, (n, 1)."""
-        return self._model.predict(import_module("torch").from_numpy(X)).numpy()
+        return self.model_.predict(import_module("torch").from_numpy(X)).numpy()
