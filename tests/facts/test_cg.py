@@ -120,27 +120,17 @@ def test_rough_products_that_mislead_or_are_too_rough_for_the_penalty_are_given_
     assert small.converged
 
 
-def test_a_preconditioner_is_the_inverse_of_its_matrix():
-    Z = features("nystrom", 30)
-    values, vectors = np.linalg.eigh(Z.T @ Z)
-    r = RNG.normal(size=(301, 2))
-    found = low_rank_inverse(Z, values, vectors, r, np.array([0.1, 3.0]))
-    for j, alpha in enumerate((0.1, 3.0)):
-        assert_close(
-            found[:, j], np.linalg.solve(Z @ Z.T + alpha * np.eye(301), r[:, j]), factor=1e5
-        )
-
-
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
-def test_a_preconditioner_in_float32_errs_by_its_rounding_over_the_penalty(size):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_preconditioner_is_the_inverse_of_its_matrix_but_for_rounding(size, dtype):
+    """Over the penalty."""
     Z = features("nystrom", 30)
     values, vectors = np.linalg.eigh(Z.T @ Z)
-    r = size * RNG.normal(size=(301, 2)) * [1.0, 0.0]
+    r = RNG.normal(size=(301, 2)) * [1.0, 0.0]
     for alpha in (0.1, 3.0):
-        alphas = np.full(2, alpha)
-        exact = low_rank_inverse(Z, values, vectors, r, alphas) / size
-        found = low_rank_inverse(Z.astype(np.float32), values, vectors, r, alphas) / size
-        rounding = np.finfo(np.float32).eps * values.max() / alpha
+        exact = np.linalg.solve(Z @ Z.T + alpha * np.eye(301), r)
+        found = low_rank_inverse(Z.astype(dtype), values, vectors, size * r, np.full(2, alpha))
+        found, rounding = found / size, 5 * np.finfo(dtype).eps * values.max() / alpha
         assert np.abs(found - exact).max() <= rounding * np.abs(exact).max()
         assert (found[:, 1] == 0).all()
 
@@ -190,19 +180,6 @@ def test_products_are_those_with_the_matrix(kernel, dtype, n, d, t, level):
     assert found.dtype == np.float64
     scale = (K @ np.abs(V)).max()
     assert_close(found / scale, K @ V / scale, np.dtype(dtype).name)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_planted_fault_a_value_that_serves_once_is_seen(dtype, level):
-    X, V = rows(300, 2, 1, dtype)
-    K = Gaussian()(X.astype(float))
-    K[3, 280] = 0.0
-    scale = (K @ np.abs(V)).max()
-    assert np.abs(product(Gaussian(), X, V, dtype) - K @ V).max() > 1e-5 * scale
-    far = np.repeat(np.array([[0.0], [1e10]]), 300, axis=0).astype(dtype)
-    for kernel in (Gaussian(), Matern(2.5)):  # equal rows are ones, far rows nothing
-        found = product(kernel, far, np.ones((600, 1)), dtype)
-        assert_close(found / 300, np.ones((600, 1)), np.dtype(dtype).name)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -17,8 +17,6 @@ from bochner.features.method import Request
 from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,
-    Columns,
-    Constant,
     Gaussian,
     Laplace,
     Linear,
@@ -30,31 +28,6 @@ from bochner.kernels import (
 from bochner.selection.width import least_exact_error
 
 X = rows(50)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "method", "width"),
-    [
-        (Gaussian(), "fourier", 64),
-        (Gaussian() * Matern(1.5), "fourier", 64),
-        (2.0 * Gaussian() + Matern(1.5), "fourier", 64),
-        (Linear(), "fourier", 3),
-        (Constant(2.0), "fourier", 1),
-        (Linear() + 1.0, "fourier", 4),
-        (Linear() * Linear(), "fourier", 9),
-        (Gaussian() + Linear(), "fourier", 63),
-        (Gaussian() + 1.0, "fourier", 63),
-        (Linear() * Gaussian(), "fourier", 60),
-        (Gaussian() * Constant(2.0), "fourier", 64),
-        (Columns(Linear(), (0, 2)), "fourier", 2),
-        (Gaussian(), "nystrom", 50),
-        (Gaussian(), "uniform", 50),
-    ],
-    ids=repr,
-)
-def test_width_is_the_one_asked_for_or_the_most_that_is_of_use(kernel, method, width):
-    data = rows(51)[:50]
-    assert draw(kernel, method, n_features=64, X=data, random_state=0).n_features == width
 
 
 def kinds(d, kernel):

@@ -84,21 +84,6 @@ def test_predictions_are_those_of_exact_features(weights, centred):
     assert_close(found.residuals, problem.y - expected, factor=1e6)
 
 
-@both
-@weighted
-def test_errors_of_rows_left_out_are_those_of_refits(weights, centred):
-    problem = rows(weights, centred)
-    w, alone = problem.w, 0.0
-    for i in range(N):
-        left = w.copy()
-        left[i] -= min(w[i], 1.0)
-        kept = left > 0
-        Z, model = refit(KernelRows(problem.K, problem.y, left, centred), kept, 0.3)
-        alone = alone + w[i] * (problem.y[i] - model.predict(Z[i : i + 1])[0]) ** 2
-    found = problem.at(0.3)
-    assert_close(found.loo()[0], alone / w.sum(), factor=1e6)
-
-
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])
 @both
 @weighted
@@ -157,20 +142,6 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     each = solve_kernel(problem, "gcv", per_target=True)
     assert each.alpha.shape == (2,)
     assert each.criterion == "gcv"
-
-
-@both
-@weighted
-@pytest.mark.parametrize("single", [False, True])
-def test_the_last_block_of_the_inverse_is_that_of_all(weights, centred, single, monkeypatch):
-    problem = rows(weights, centred)
-    whole = problem.at(0.3)
-    monkeypatch.setattr("bochner.solvers.ridge.dual.SINGLE_FROM", 10 if single else N)
-    found = problem.factored(0.3)
-    u, block = found.u, found.inverse_of_last(12)
-    assert block.dtype == (np.float32 if single else np.float64)
-    assert_close(u, whole.u, factor=1e4)
-    np.testing.assert_allclose(block, whole.inverse[-12:, -12:], atol=1e-5 if single else 1e-12)
 
 
 def test_a_target_that_does_not_vary_costs_no_digit_of_others_and_warns_of_nothing(monkeypatch):

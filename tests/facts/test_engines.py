@@ -24,7 +24,6 @@ from sklearn.base import clone
 
 import bochner as bo
 from bochner.cli.running import run
-from bochner.data.columns import CellsOf, columns_from
 from bochner.errors import (
     BochnerError,
     DataFileError,
@@ -34,7 +33,6 @@ from bochner.errors import (
     InvalidType,
 )
 from bochner.kernels import Gaussian
-from bochner.sums.executor import LOCAL
 from bochner.sums.rows import SampleOf
 
 rng = np.random.default_rng(0)
@@ -150,24 +148,6 @@ def raw_table():
         }
     )
     return table.assign(y=Y + many / 100)
-
-
-def test_columns_are_learned_by_workers_and_are_those_of_one_process(dask, tmp_path):
-    """Means of 200 levels have the same bits."""
-    table, file = raw_table(), tmp_path / "rows.parquet"
-    table.to_parquet(file, row_group_size=33_333)
-    for source in (bo.Blocks.from_table(table, target="y"), bo.Blocks.from_files(file, target="y")):
-        read = []
-        drafts, cells = source.source.drafts, source.cells()
-        here = columns_from(drafts, LOCAL.sum(CellsOf(drafts), cells))
-        with dask.passes("", source) as executor:
-            there = columns_from(drafts, executor.sum(CellsOf(drafts), cells.watch(read.append)))
-        assert there.encoders == here.encoders
-        kinds = {type(e).__name__ for e in here.encoders}
-        assert kinds == {"Numbers", "Levels", "Times"}
-        one, other = here.fold_tables["many"], there.fold_tables["many"]
-        np.testing.assert_array_equal(other, one)
-        assert sum(read) == N
 
 
 @pytest.mark.main_cases(1)

@@ -9,7 +9,7 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge.criteria import CRITERIA, kernel_evidence
+from bochner.solvers.ridge.criteria import kernel_evidence
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import decompose, floor
 from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
@@ -188,17 +188,3 @@ def test_its_gradient_is_that_of_differences(centred, given):
         by_alpha = difference(lambda h: (K, 0.1 * np.exp(h)))
         assert abs(score.by_log_alpha / by_alpha - 1) < 1e-5
     assert_close(score.by_kernel, score.by_kernel.T, factor=1e3)
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
-def test_criteria_read_a_kernel_matrix_on_and_below_its_diagonal_alone(criterion, weights):
-    X, y = rows(t=2)
-    K = Gaussian(0.8)(X)
-    below = np.where(np.tri(25), K, np.nan)
-    whole = criterion.of_kernel(KernelRows(K, y, WEIGHTS[weights]), 0.1)
-    half = criterion.of_kernel(KernelRows(below, y, WEIGHTS[weights]), 0.1, overwrite=True)
-    assert half.value == whole.value
-    assert half.by_log_alpha == whole.by_log_alpha
-    assert (half.by_kernel == whole.by_kernel).all()
-    assert (K == Gaussian(0.8)(X)).all()  # only what may be overwritten is

@@ -30,12 +30,10 @@ from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import toeplitz, waves
 from bochner.solvers.gram import conjugate_gradients
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.problem import evidence, evidence_slope
+from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
-from bochner.sums.moments import Moments
 
 pytest.importorskip("finufft")
 
@@ -457,17 +455,6 @@ def test_defaults_are_those_of_the_kernel_itself(few, d):
     np.testing.assert_allclose(found[1], std, rtol=0.05 if d < 3 else 0.5)
 
 
-def test_a_process_of_a_name_and_of_the_globe(few):
-    X, y = table()
-    model = bo.GaussianProcessRegressor("gaussian", random_state=0).fit(X, y)
-    assert sums_waves(model)
-    assert model.noise_variance_ == pytest.approx(0.01, rel=0.5)
-    X, y = globe()
-    model = bo.KernelRidge(OnSphere("matern52", 40.0), random_state=0).fit(X, y)
-    assert isinstance(model.choice_.method, bo.SphericalHarmonics)
-    assert np.mean((model.predict(X) - np.cos(np.deg2rad(X[:, 0]))) ** 2) < 0.002
-
-
 @pytest.mark.parametrize(
     "asked",
     [{"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, {"kernel": Linear()}],
@@ -491,28 +478,6 @@ def test_blocks_choose_as_arrays_do(few):
         found.append(Learner(KERNEL_GRIDDED, random_state=0).fit_blocks(blocks))
         assert found[0].choice_.reason == found[1].choice_.reason
         np.testing.assert_allclose(found[0].predict(X), found[1].predict(X), rtol=1e-8, atol=1e-8)
-
-
-GRADIENTS = [  # Kernel, method, rows, step and error
-    (Gaussian(0.6), bo.FourierGrid(1e-4), table(200, 1), 1e-5, 1e-3),
-    (OnSphere("gaussian", 40.0), bo.SphericalHarmonics(12), globe(300), 1e-3, 1e-6),
-    (Gaussian(0.6), bo.FourierGrid(1e-4), table(200, 2), 1e-5, 1e-3),
-    (Gaussian(1.2), bo.FourierGrid(1e-4), table(200, 3), 1e-5, 1e-3),
-]
-
-
-@pytest.mark.main_cases(3)
-@pytest.mark.parametrize(("kernel", "method", "rows", "h", "error"), GRADIENTS, ids=range(4))
-def test_gradients_are_those_of_differences(kernel, method, rows, h, error):
-    (X, y), d = rows, rows[0].shape[1]
-    inside = X[:20] if d == 2 and X.max() > 1 else 0.1 + 0.8 * X[:20]
-    for Learner in (bo.KernelRidge, bo.GaussianProcessRegressor):
-        model = Learner(kernel, method=method).fit(X, np.stack([y, y**2], axis=1))
-        found = model.gradient(inside)
-        assert found.shape == (20, d, 2)
-        for a, e in enumerate(h * np.eye(d)):
-            slope = (model.predict(inside + e) - model.predict(inside - e)) / (2 * h)
-            np.testing.assert_allclose(found[:, a], slope, atol=error)
 
 
 def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
@@ -667,20 +632,6 @@ def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
         np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-7)
 
 
-@pytest.mark.parametrize("centred", [True, False])
-def test_evidence_is_that_of_the_moments(centred):
-    problem, Z, y, w = problem_of((4, 3), centred)
-    moments = Moments.of(Z, y, w)
-    eigen = decompose(moments if centred else moments.about_zero(), centred)
-    exact = problem.at(0.7, 1e-10)  # the preconditioner holds all waves
-    of_moments = eigen, eigen.at([0.7])
-    values, slopes = evidence(*of_moments)[0], evidence_slope(*of_moments)[0]
-    assert problem.count == eigen.count
-    np.testing.assert_allclose(evidence(exact.problem, exact), values, rtol=1e-8)
-    np.testing.assert_allclose(exact.slope(None, None), slopes, rtol=1e-6)
-    assert exact.effective_dimension == pytest.approx((eigen.values / (eigen.values + 0.7)).sum())
-
-
 @pytest.mark.parametrize("given", [(None, None), (0.3, None), (None, 2.5)], ids=str)
 def test_slopes_of_the_evidence_are_its_differences(given):
     """Central differences in log α err by h²/6 of a third derivative that is about the slope."""
@@ -709,16 +660,6 @@ def test_tapered_kernels_keep_their_weights_for_other_lengthscales():
     np.testing.assert_allclose(found, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
     far = np.array([[9.0], [-7.0]])
     np.testing.assert_allclose(phi(far) @ phi(X).T, 0, atol=1e-6)
-
-
-def test_coefficients_are_those_of_the_features():
-    X, y = places(300, 2)
-    grid = ridge(Gaussian(0.4), 1e-6, X, y)
-    Z = grid.map_(X)
-    Zc = Z - Z.mean(axis=0)
-    coef = np.linalg.solve(Zc.T @ Zc + 0.1 * np.eye(Z.shape[1]), Zc.T @ (y - y.mean()))
-    np.testing.assert_allclose(grid.coef_, coef, atol=1e-4)
-    np.testing.assert_allclose(grid.predict(X), Z @ grid.coef_ + grid.intercept_, atol=1e-6)
 
 
 @pytest.mark.statistical

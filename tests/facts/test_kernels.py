@@ -22,7 +22,6 @@ from bochner.kernels import (
     Cauchy,
     Columns,
     Exponential,
-    ExponentialPower,
     Gaussian,
     Intersection,
     JensenShannon,
@@ -36,7 +35,7 @@ from bochner.kernels import (
     SpectralMixture,
 )
 from bochner.kernels.algebra import kernel_matrix as in_bands
-from bochner.kernels.stationary_families import harmonic_law, stable
+from bochner.kernels.stationary_families import harmonic_law
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
 EXPONENTIALS = [Gaussian(), Exponential(), *map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0))]
@@ -227,18 +226,6 @@ def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
     with mpmath.workdps(60):
         expected = [[float(naive.value(kernel, x, y)) for y in Y.tolist()] for x in X.tolist()]
     assert_close(kernel(X, Y), expected)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("power", [0.4, 1.0, 1.5, 1.9])
-def test_mixtures_of_gaussians_by_stable_factors_are_the_kernel(power):
-    """E exp(−s²r²/2) of 40,000 factors; six standard errors of values between 0 and 1."""
-    factors = stable(power).sample(np.random.default_rng(0), 40_000)
-    for r in (0.1, 1.0, 3.0):
-        values = np.exp(-0.5 * factors * r * r)
-        error = 6 * values.std() / 200
-        assert abs(values.mean() - at(ExponentialPower(power), r)) < error
-        assert abs(values.mean() - at(ExponentialPower(power), 1.2 * r)) > error
 
 
 @pytest.mark.parametrize("r", [0.0, 0.7, 2.0])

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.optimize import linprog, minimize, minimize_scalar
+from scipy.optimize import minimize
 from scipy.special import softmax
 from tolerance import assert_close
 
@@ -31,7 +31,7 @@ from bochner.solvers.convex.losses import (
 )
 from bochner.solvers.convex.penalty_path import held_out_path
 from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
-from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES, as_loss
+from bochner.solvers.sgd import as_loss
 from bochner.sums.tree import summed
 
 # ==== Each loss against its printed formula, and its derivatives against those of the formula.
@@ -134,27 +134,6 @@ def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
     )
 
 
-@pytest.mark.parametrize("name", [*CLASS_LOSSES, *NUMBER_LOSSES])
-def test_a_loss_by_name_has_the_numbers_it_is_given(name):
-    """ε and the level: by the value far above and far below the target."""
-    loss, y = as_loss(name, epsilon=0.25, quantile=0.2), np.ones((1, 1))
-    far = 7.0
-    above, below = (float(loss.value(y, y + s * far)[0, 0]) for s in (1, -1))
-    expected = {
-        "squared_error": (24.5, 24.5),
-        "huber": (0.25 * 7 - 0.25**2 / 2,) * 2,
-        "epsilon_insensitive": (6.75, 6.75),
-        "squared_epsilon_insensitive": (6.75**2,) * 2,
-        "quantile": (0.8 * 7, 0.2 * 7),
-        "hinge": (0.0, 7.0),
-        "squared_hinge": (0.0, 49.0),
-        "log_loss": (np.log1p(np.exp(-8.0)), np.log1p(np.exp(6.0))),
-        "modified_huber": (0.0, 24.0),
-        "perceptron": (0.0, 6.0),
-    }[name]
-    assert (above, below) == pytest.approx(expected)
-
-
 # ==== Nonsmooth losses and others: against brute force, and against each other.
 
 
@@ -239,35 +218,6 @@ def test_the_minimum_is_that_of_a_general_purpose_minimiser(loss, alpha, interce
     rough = minimize(lambda theta: objective(p, theta * [*np.ones(D), intercept]), 0.9 * at + 0.01)
     assert found.objective <= rough.fun * (1 + 1e-10)
     assert_close(found.objective, objective(p, at), factor=100)
-
-
-def test_quantiles_without_penalty_are_a_linear_programme():
-    p = problem(Quantile(0.3), 1e-9)
-    Z = np.column_stack([p.rows.Z, np.ones(N)])
-    w = p.w[:, 0]
-    cost = np.concatenate([np.zeros(D + 1), 0.3 * w, 0.7 * w])
-    equal = np.hstack([Z, np.eye(N), -np.eye(N)])
-    free = [(None, None)] * (D + 1) + [(0, None)] * (2 * N)
-    exact = linprog(cost, A_eq=equal, b_eq=p.y[:, 0], bounds=free)
-    found = minimise(p, tol=1e-12)
-    assert_close(np.append(found.coef[:, 0], found.intercept), exact.x[: D + 1], factor=1e6)
-
-
-@pytest.mark.parametrize("loss", NONSMOOTH, ids=repr)
-def test_the_smoothed_loss_is_the_least_of_loss_and_square(loss):
-    """The Moreau envelope, by brute force."""
-    y = np.array([[0.4]])
-    for width in (0.3, 2.0):
-        for c in (-3.0, -0.1, 0.2, 0.45, 1.0, 5.0):
-            smooth = loss.smooth(width).value(y, np.array([[c]])).item()
-            best = minimize_scalar(
-                lambda v, c=c, width=width: (
-                    loss.value(y, np.array([[v]])).item() + (v - c) ** 2 / (2 * width)
-                ),
-                bounds=(c - 4, c + 4),
-                options={"xatol": 1e-9},
-            )
-            assert abs(smooth - best.fun) < 1e-7
 
 
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)

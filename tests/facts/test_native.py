@@ -175,15 +175,6 @@ def test_bits_do_not_depend_on_the_rows_beside(d, m, dtype, level):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bits_do_not_depend_on_the_columns_beside(dtype, level):
-    (X, T, Y), some = data(9, 10, 600, dtype), slice(300, 317)
-    waves = native.waves(X, np.ascontiguousarray(T[:, some]), 1.0)
-    assert np.array_equal(waves[:, :17], native.waves(X, T, 1.0)[:, some])
-    values = native.radial(X, Y, "matern32")[:, some]
-    assert np.array_equal(native.radial(X, Y[some], "matern32"), values)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_the_number_of_threads(dtype, threads):
     X = data(2500, 10, 600, dtype)[0]
     for call in calls(dtype, 10, 600):

@@ -390,11 +390,7 @@ CASES = [
     (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
-    (
-        lambda: drawn(STABLE, bo.Fourier(bo.QMC())),
-        UnsupportedKernel,
-        "Quantiles and densities of freq",
-    ),
+    (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
     (lambda: GreenFunction(PLATE, power=1), InvalidInput, "power must be above half the 2 col"),
     (lambda: GreenFunction(PLATE)([[1.0]], [[1.0]]), InvalidInput, "must have the 2 columns of"),
@@ -429,11 +425,7 @@ CASES = [
     (lambda: bo.Tolerance(1.5), InvalidInput, "epsilon must be above 0 and below 1; got 1.5"),
     # maps that cannot be drawn
     (lambda: drawn(Matern(), bo.PolySketch()), UnsupportedKernel, "PolySketch requires .* Nystrom"),
-    (
-        lambda: blind(DotExponential(), bo.Maclaurin()),
-        InvalidInput,
-        "no rows. Pass X=..., or the m",
-    ),
+    (lambda: blind(DotExponential(), bo.Maclaurin()), InvalidInput, "no rows. Pass X=..."),
     (lambda: blind(Polynomial(2), bo.Positive()), UnsupportedKernel, "DotExponential or Gaussian"),
     (lambda: blind(Gaussian(), bo.Positive()), InvalidInput, "requires an even number of features"),
     (lambda: blind(DIVERGENT, bo.Maclaurin(radius=1.5)), InvalidInput, "must converge"),
@@ -524,11 +516,7 @@ CASES = [
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),
-    (
-        lambda: directions(Linear(), X, bo.TensorSketch()),
-        UnsupportedKernel,
-        "Polynomial with Tensor",
-    ),
+    (lambda: directions(Linear(), X, bo.TensorSketch()), UnsupportedKernel, "with Tensor"),
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
     (lambda: bo.compare_bounds(Linear() * NNGP(), X, alpha=1.0), UnsupportedKernel, "or a rot"),
     (lambda: bo.compare_bounds("gaussian", X, alpha=1.0), InvalidType, "must be a Kernel"),
@@ -553,19 +541,11 @@ CASES = [
     (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
     (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
-    (
-        lambda: globe_fit(OnSphere() + Linear()),
-        UnsupportedKernel,
-        "a kernel of places on the globe",
-    ),
+    (lambda: globe_fit(OnSphere() + Linear()), UnsupportedKernel, "kernel of places on the globe"),
     (lambda: globe_fit(Columns(Gaussian(), (0,))), UnsupportedKernel, "of places on the globe"),
     (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "places on the globe"),
     (lambda: near(GLOBE * Matern()).fit(X, Y), UnsupportedKernel, "stationary kernel, for which"),
-    (
-        lambda: near(GLOBE * Columns(Matern(), (0, 1))).fit(X, Y),
-        UnsupportedKernel,
-        "for which rows",
-    ),
+    (lambda: near(GLOBE * Columns(Matern(), (0, 1))).fit(X, Y), UnsupportedKernel, "for which"),
     (lambda: near(GLOBE).fit(X + 95.0, Y), InvalidInput, "latitude, the first column, must lie"),
     # sequences
     (lambda: EQUAL(X[:, :2]), InvalidInput, "rows must have 2 for each of 3 steps or more; got 2"),
@@ -644,11 +624,7 @@ CASES = [
     # processes
     (lambda: PROCESS.predict(X, return_std=True, return_cov=True), InvalidInput, "return_std or"),
     (lambda: process().calibrate(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot"),
-    (
-        lambda: process().calibrate(X, np.stack([Y, Y], axis=1)),
-        InvalidInput,
-        "y must have the 1 targets of the fit",
-    ),
+    (lambda: process().calibrate(X, X), InvalidInput, "y must have the 1 targets of the fit"),
     (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
     (lambda: process(method=bo.ExactKernel("nystrom")), InvalidInput, "takes no preconditioner"),
     (lambda: process(X=LONG, y=LONG[:, 0], method="exact"), InvalidInput, "at most; got 20,001"),

@@ -7,32 +7,15 @@ from sklearn.base import clone
 import bochner as bo
 from bochner import Blocks, tune
 from bochner.kernels import Gaussian, Laplace, Matern
-from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
-from bochner.selection.lengthscales import OnProcess, tune_lengthscales
+from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
-from bochner.solvers.ridge.criteria import CRITERIA, LOO
+from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 
 
 def sample_of(X, y, w=None, seed=0):
     return sampled(Blocks.from_arrays(X, y, w), seed)
-
-
-def rows_of_waves(n=80, d=3):
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((n, d))
-    y = np.sin(X[:, :1] + X[:, 1:2]) + 0.1 * rng.standard_normal((n, 1))
-    return ProcessRows(X, y, rng.uniform(0.5, 2.0, n), True)
-
-
-def test_a_descent_never_ends_above_its_start_and_has_as_many_evaluations_as_asked():
-    values = []
-    of = OnProcess(Matern(1.5, (1.0,) * 3), rows_of_waves(), LOO, 3)
-    at = np.array([0.7, 0.7, 0.7, np.log(1e-2)])
-    point = descend(of, at, 5, lambda found: values.append(found.value))
-    assert len(values) == 5
-    assert point.value == min(values) <= values[0]
 
 
 # --- the judge -----------------------------------------------------------------------------------
@@ -141,17 +124,6 @@ def test_frequencies_screen_columns_that_one_lengthscale_cannot_see():
 
 
 # --- estimators ----------------------------------------------------------------------------------
-
-
-def test_auto_is_a_kernel_of_every_learner_and_beats_one_lengthscale(two_columns):
-    X, y = two_columns
-    models = [
-        bo.KernelRidge(kernel, n_features=64, random_state=0).fit(X[:400], y[:400])
-        for kernel in ("auto", "gaussian")
-    ]
-    errors = [np.mean((model.predict(X[400:]) - y[400:]) ** 2) for model in models]
-    assert errors[0] < 0.5 * errors[1]
-    assert models[0].search_.path
 
 
 @pytest.mark.parametrize("kernel", ["auto", "laplace"])

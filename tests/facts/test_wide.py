@@ -80,22 +80,6 @@ def test_one_pass_makes_the_sums_of_all_rows():
     np.testing.assert_allclose(found.draws, Z.T @ (np.sqrt(w)[:, None] * signs), atol=1e-8)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_a_pass_multiplies_by_the_gram_matrix(precision):
-    X, y, w = table()
-    Z = PHI(X)
-    mean = w @ Z / w.sum()
-    V = np.random.default_rng(2).standard_normal((D, 3)) * [1e-9, 1.0, 1e9]
-    blocks, _ = summed(X, y, w)
-    products = ProductsOf(PHI.features, V, mean, precision)
-    found = products.result(LOCAL.sum(products, blocks))
-    expected = (Z - mean).T @ (w[:, None] * ((Z - mean) @ V))
-    # a sum of N products rounded to float32 at each of two multiplications
-    unit = np.finfo(precision).eps * np.sqrt(D)
-    error = np.linalg.norm(found - expected, axis=0) / np.linalg.norm(expected, axis=0)
-    assert error.max() < 10 * unit
-
-
 @pytest.mark.parametrize("alpha", [3.0, 0.1])
 def test_a_given_penalty_is_solved_within_what_the_history_says(alpha):
     """By a preconditioner of some rows; a constant target is that constant."""
