@@ -72,25 +72,17 @@ class Options:
         return self.names(who) and self.selects(case) and (case, who, seed) not in self.done
 
 
-Summary = Callable[[Sequence[Row]], list[Row]]
+Run, Summary = Callable[[Options], Iterable[Row]], Callable[[Sequence[Row]], list[Row]]
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """A registered experiment: rows from options, and a summary of its rows if it has one."""
-
-    run: Callable[[Options], Iterable[Row]]
-    summary: Summary | None = None
-
-
-EXPERIMENTS: dict[str, Experiment] = {}
+#: Functions from options to rows, and of rows to a summary if there is one.
+EXPERIMENTS: dict[str, tuple[Run, Summary | None]] = {}
 
 
 def bench(summary: Summary | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register an experiment under the name of its function."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        EXPERIMENTS[function.__name__] = Experiment(function, summary)
+        EXPERIMENTS[function.__name__] = function, summary
         return function
 
     return register
@@ -196,16 +188,11 @@ with open("/proc/self/status") as file:
 """
 
 
-@dataclass(frozen=True)
-class Child:
-    """Last line printed by a process, as JSON, and the peak of its resident memory in MB."""
+def child(code: str, *arguments: object, limit: float | None = None) -> Row:
+    """Run code in its own process; return its last line, a JSON row, with "peak MB" of memory.
 
-    output: Any
-    peak_mb: float
-
-
-def child(code: str, *arguments: object, limit: float | None = None) -> Child:
-    """Run Python code in its own process, ``limit`` seconds at most; its last line must be JSON."""
+    It has ``limit`` seconds at most.
+    """
     command = [sys.executable, "-c", code + _PEAK, *map(str, arguments)]
     try:
         done = subprocess.run(
@@ -216,7 +203,7 @@ def child(code: str, *arguments: object, limit: float | None = None) -> Child:
     if done.returncode:
         raise RuntimeError(f"the process of a benchmark ended with code {done.returncode}")
     *_, output, peak = done.stdout.splitlines()
-    return Child(json.loads(output), int(peak) / 1e6)
+    return {"peak MB": int(peak) / 1e6} | json.loads(output)
 
 
 # --- records -------------------------------------------------------------------------------------
@@ -228,10 +215,10 @@ def circumstances() -> Row:
     commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False)
     info = Path("/proc/cpuinfo")
     name = re.search(r"model name\s*: (.*)", info.read_text("utf-8") if info.exists() else "")
-    machine = f"{name[1] if name else platform.machine()}, {os.cpu_count()} cores; "
     installed = {d.name: d.version for d in metadata.distributions()}
     shown = ("numpy", "scikit-learn", "lightgbm", "catboost")
-    machine += ", ".join(f"{name} {installed[name]}" for name in shown if name in installed)
+    versions = ", ".join(f"{name} {installed[name]}" for name in shown if name in installed)
+    machine = f"{name[1] if name else platform.machine()}, {os.cpu_count()} cores; {versions}"
     load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
     today = dt.datetime.now(dt.UTC).date().isoformat()
     return dict(zip(MADE, (commit.stdout.strip() or "unknown", machine, load, today), strict=True))
@@ -240,16 +227,13 @@ def circumstances() -> Row:
 def recorded(name: str, row: Row, made: Row) -> list[Row]:
     """Return the records of a row: one for each metric, without empty fields."""
     keys = {"bench": name} | {key: row.get(key) for key in KEYS[1:]}
+    units = {"seconds": "s", "MB": "MB"}
     found = [
-        keys | {"metric": metric, "value": value, "unit": _unit(metric)} | made
+        keys | {"metric": metric, "value": value, "unit": units.get(metric.split(" ")[-1])} | made
         for metric, value in row.items()
         if metric not in KEYS and value not in {None, ""}
     ]
     return [{key: v for key, v in record.items() if v not in (None, "")} for record in found]
-
-
-def _unit(metric: str) -> str:
-    return "s" if metric.endswith("seconds") else "MB" if metric.endswith("MB") else ""
 
 
 def read(*paths: Path) -> list[Row]:
@@ -272,22 +256,23 @@ def pivot(records: Iterable[Row], made: bool = False) -> list[Row]:
 
 def measure(name: str, options: Options, results: Path | None = None) -> list[Row]:
     """Run an experiment here, print its rows, append their records to a file, and return all."""
-    experiment, made = EXPERIMENTS[name], circumstances()
-    say(f"\n## {name}: {str(experiment.run.__doc__).splitlines()[0]}\n")
+    (run, summary), made = EXPERIMENTS[name], circumstances()
+    say(f"\n## {name}: {str(run.__doc__).splitlines()[0]}\n")
     before = [row for row in pivot(read(results) if results else []) if row["bench"] == name]
     start, rows = time.perf_counter(), []
-    for row in each([name], lambda _: experiment.run(options)):
+    for row in each([name], lambda _: run(options)):
         rows.append(row)
-        if results and set(row) != {"note"}:
+        if set(row) == {"note"}:
+            continue
+        if results:
             with results.open("a", encoding="utf-8") as file:
                 lines = (json.dumps(record, default=float) for record in recorded(name, row, made))
                 file.write("\n".join(lines) + "\n")
-        if set(row) != {"note"}:
-            say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
+        say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
     notes = [row for row in rows if set(row) == {"note"}]
     known, shown = [*before, *(row for row in rows if row not in notes)], rows
-    if experiment.summary and known:
-        shown = experiment.summary(known) + notes
+    if summary and known:
+        shown = summary(known) + notes
     say("\n" + table(shown) + f"\n({time.perf_counter() - start:.0f} s)")
     return shown
 
@@ -302,8 +287,8 @@ def table(rows: Iterable[Row]) -> str:
     notes = [str(row["note"]) for row in rows if set(row) == {"note"}]
     if not cells:
         return "\n".join(notes)
-    names = dict.fromkeys(name for row in cells for name in row)
-    columns = [name for name in names if any(row.get(name) not in {None, ""} for row in cells)]
+    full = (name for row in cells for name, value in row.items() if value not in {None, ""})
+    columns = list(dict.fromkeys(full))
     lines = [columns, *([_shown(row.get(name)) for name in columns] for row in cells)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
     padded = [[c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines]
@@ -371,11 +356,8 @@ def _parser() -> argparse.ArgumentParser:
     folders = "folder of data sets (default: $BOCHNER_DATA)"
     add("--data", type=Path, default=Path(folder) if folder else None, help=folders)
     add("--results", type=Path, help="file of records (default: results.jsonl; of --quick: none)")
-    add(
-        "--quick",
-        action="store_true",
-        help="small sizes, 3 minutes of one core: only show that all runs",
-    )
+    small = "small sizes, 3 minutes of one core: only show that all runs"
+    add("--quick", action="store_true", help=small)
     add("--cases", nargs="+", default=[], help="only these cases; wildcards are allowed")
     add("--who", nargs="+", default=[], help="only these learners; wildcards are allowed")
     add("--rows", type=int, help="rows of a data set at most")

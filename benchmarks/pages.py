@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,7 @@ from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES
 from benchmarks.rivals import OURS
 
 DOCS = ROOT / "docs"
-KEPT, PICTURES = DOCS / "measured" / "results.jsonl", DOCS / "pictures"
-PICTURE = PICTURES / "compare-accuracy.svg"
+KEPT, PICTURE = DOCS / "measured" / "results.jsonl", DOCS / "pictures" / "compare-accuracy.svg"
 PAGE, README, PAPER = DOCS / "compare.md", ROOT / "README.md", DOCS / "paper.md"
 CLASS_PAGE = DOCS / "guide" / "classification.md"
 
@@ -71,13 +70,14 @@ def _means(rows: Sequence[Row], learners: Sequence[str]) -> list[Row]:
     for row in sorted(rows, key=lambda row: row["case"]):
         if row["who"] in learners and np.isfinite(row["error"]):
             found.setdefault((row["case"], row["who"]), []).append(row)
-    digits, made = lambda value: float(f"{value:.4g}"), []
+    made = []
     for (case, who), fits in found.items():
         row = {"bench": "tables", "case": case, "who": who, "seed": None}
         row |= {"rows": fits[0]["rows"], "splits": len(fits)}
-        for metric in ("error", "log loss") if case in CLASSES else ("error",):
-            row[metric] = digits(fmean(fit[metric] for fit in fits))
-        row["core seconds"] = digits(median(fit["core seconds"] for fit in fits))
+        shown = {"error": fmean, "log loss": fmean, "core seconds": median}
+        for metric, mean in shown.items():
+            if metric != "log loss" or case in CLASSES:
+                row[metric] = float(f"{mean(fit[metric] for fit in fits):.4g}")
         made.append(row | {name: fits[-1].get(name) for name in MADE})
     return made
 
@@ -98,9 +98,8 @@ def ranked(rows: Sequence[Row], task: str) -> list[Row]:
 def records(parts: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
     """Yield the records of all parts."""
     for row in (row for rows in parts.values() for row in rows):
-        made = {name: row.get(name) for name in MADE}
         metrics = {key: value for key, value in row.items() if key not in MADE}
-        yield from recorded(row["bench"], metrics, made)
+        yield from recorded(row["bench"], metrics, {name: row.get(name) for name in MADE})
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -272,7 +271,10 @@ def headline(rows: Sequence[Row]) -> str:
     """Return the first claim of the README."""
     cases = _by_case(rows, QUANTITY[0])
     most = max(of[QUANTITY[0]]["rows"] for of in cases.values())
-    ours, light = (_median_seconds(cases, who) for who in ("KernelRidge", "LightGBM"))
+    ours, light = (
+        median(of[who]["core seconds"] for of in cases.values() if who in of)
+        for who in ("KernelRidge", "LightGBM")
+    )
     return (
         f"Default against default, on {len(cases)} tables of up to {most:,} rows: **bochner has "
         f"the lowest error on {_wins(cases)} of {len(cases)}**,\ncompared with LightGBM, CatBoost, "
@@ -285,10 +287,6 @@ def headline(rows: Sequence[Row]) -> str:
 
 def _wins(cases: Cases) -> int:
     return sum(min(of, key=lambda w: of[w]["error"]) == QUANTITY[0] for of in cases.values())
-
-
-def _median_seconds(cases: Cases, who: str) -> float:
-    return median(of[who]["core seconds"] for of in cases.values() if who in of)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -316,17 +314,20 @@ def filled(text: str, rows: Sequence[Row]) -> str:
     columns = {"largest error at degree": "{series}: {who}"}
     columns |= {str(q): f"{{q={q}:.2g}}" for q in (3, 7, 15)}
     made = {"figure 1": listed(series, columns) if series else ""}
-    made |= {"table 2: published": _published(rows), "table 2: own": _own(rows)}
-    made |= {f"table 3: {D}": _clusters(rows, D) for D in (1024, 512)}
+    made["table 2: published"] = _by_method(rows, ["table 2, published"], "", _published)
+    own = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
+    made["table 2: own"] = _by_method(rows, own, "", _own)
+    for D in (1024, 512):
+        made[f"table 3: {D}"] = _by_method(rows, [f"table 3, D={D}"], f"D = {D:,}", _clusters)
     for name, body in made.items():
         text = replaced(text, name, f"\n{body}\n") if body else text
     return text
 
 
 def _by_method(
-    rows: Iterable[Row], parts: Sequence[str], first: str, cell: Callable[[str, list[Row]], str]
+    rows: Iterable[Row], parts: Sequence[str], first: str, cell: Callable[[str, Any], str]
 ) -> str:
-    """Return a table of methods and data sets; cells are of the seeds' rows."""
+    """Return a table of methods and data sets; cells are of the frame of the seeds."""
     fits: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for part in parts:
         for row in rows:
@@ -334,57 +335,39 @@ def _by_method(
             if ", ".join([table, *rest]) == part:
                 fits.setdefault((row["who"],), {}).setdefault(name, []).append(row)
     titles = {name: "CO₂" if name == "CO2" else name for of in fits.values() for name in of}
-    return crossed([first], fits, titles, lambda name, of: cell(name, of[name])) if fits else ""
+    of_seeds = lambda name, of: cell(name, pd.DataFrame(of[name]))
+    return crossed([first], fits, titles, of_seeds) if fits else ""
 
 
-def number(values: Sequence[float]) -> str:
+def number(values: pd.Series) -> str:
     """Write a mean with two digits of its standard error, if there are two values or more."""
-    error = standard_error(values)
+    mean, error = values.mean(), values.sem()
     if not error > 0:
-        return f"{fmean(values):.4g}"
+        return f"{mean:.4g}"
     digits = max(0, 1 - math.floor(math.log10(float(f"{error:.1e}"))))
-    return f"{fmean(values):.{digits}f} ± {error:.{digits}f}"
+    return f"{mean:.{digits}f} ± {error:.{digits}f}"
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """Return the standard error of the mean; of one value NaN."""
-    return stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-
-
-def _of(fits: Sequence[Row], metric: str) -> list[float]:
-    return [row[metric] for row in fits]
-
-
-def _theirs(table: Mapping[str, Sequence[float]], name: str, fits: Sequence[Row], form: str) -> str:
+def _theirs(numbers: Sequence[float], fits: pd.DataFrame, form: str) -> str:
     """Return the published number of a method, if there is one."""
-    found = dict(zip(PUBLISHED, table[name], strict=True)).get(fits[0]["who"])
+    found = dict(zip(PUBLISHED, numbers, strict=True)).get(fits["who"][0])
     return "" if found is None else form.format(found)
 
 
-def _published(rows: Sequence[Row]) -> str:
-    def cell(name: str, fits: list[Row]) -> str:
-        return number(_of(fits, "MSE")) + _theirs(PUBLISHED_ERRORS, name, fits, " ({:g})")
-
-    return _by_method(rows, ["table 2, published"], "", cell)
+def _published(name: str, fits: pd.DataFrame) -> str:
+    return number(fits["MSE"]) + _theirs(PUBLISHED_ERRORS[name], fits, " ({:g})")
 
 
-def _own(rows: Sequence[Row]) -> str:
-    def cell(_: str, fits: list[Row]) -> str:
-        scale = f", ℓ = {fits[0]['lengthscale']:.2g}" if "lengthscale" in fits[0] else ""
-        return f"{number(_of(fits, 'MSE'))}{scale}, {fmean(_of(fits, 'core seconds')):.2g} s"
-
-    parts = [f"table 2, {part}" for part in ("own", "ours", "leaves", "learner")]
-    return _by_method(rows, parts, "", cell)
+def _own(_: str, fits: pd.DataFrame) -> str:
+    scale = f", ℓ = {fits['lengthscale'][0]:.2g}" if "lengthscale" in fits else ""
+    return f"{number(fits['MSE'])}{scale}, {fits['core seconds'].mean():.2g} s"
 
 
-def _clusters(rows: Sequence[Row], width: int) -> str:
-    def cell(name: str, fits: list[Row]) -> str:
-        exact, error = fmean(_of(fits, "exact")), standard_error(_of(fits, "exact"))
-        spread = f" ± {error:.4f}" if error >= 0 else ""
-        beside = _theirs(PUBLISHED_OBJECTIVES, name, fits, ", {:.2f}")
-        return f"{exact:.4f}{spread} ({fmean(_of(fits, 'in features')):.2f}{beside})"
-
-    return _by_method(rows, [f"table 3, D={width}"], f"D = {width:,}", cell)
+def _clusters(name: str, fits: pd.DataFrame) -> str:
+    error = fits["exact"].sem()
+    spread = f" ± {error:.4f}" if error >= 0 else ""
+    beside = _theirs(PUBLISHED_OBJECTIVES[name], fits, ", {:.2f}")
+    return f"{fits['exact'].mean():.4f}{spread} ({fits['in features'].mean():.2f}{beside})"
 
 
 # --- the picture ---------------------------------------------------------------------------------

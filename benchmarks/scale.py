@@ -82,17 +82,15 @@ def memory(options: Options) -> Iterator[Row]:
             for n in options.pick(sizes, (20_000,)):
                 write_parquet(table, pieces(n, d, 0))
                 done = child(_FIT, kind, n, table, test)
-                row = {"case": f"{kind}, n={n:,}", "peak MB": done.peak_mb, **done.output}
-                yield goal(row, "peak MB", most=limit)
-                limit = min(limit, 1.1 * done.peak_mb)
+                yield goal({"case": f"{kind}, n={n:,}"} | done, "peak MB", most=limit)
+                limit = min(limit, 1.1 * done["peak MB"])
 
 
 @bench()
 def scale(options: Options) -> Iterator[Row]:
     """Core seconds, peak memory and error of fits in one pass over a stream, by rows."""
     for n in options.pick((10_000, 40_000, 160_000), (2000,)):
-        done = child(_FIT, "scale", n, "", "")
-        yield {"case": f"n={n:,}", "rows": n, "peak MB": done.peak_mb, **done.output}
+        yield {"case": f"n={n:,}", "rows": n} | child(_FIT, "scale", n, "", "")
 
 
 # --- the kernel itself, and very many features ---------------------------------------------------
@@ -214,13 +212,11 @@ def _in_process(
     kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
     """Fit in a new process, rivals for at most ten minutes; return a row and predictions."""
-    code = _DATA[kind] + _LEARNERS[kind, who] + _TAIL
+    code, limit = _DATA[kind] + _LEARNERS[kind, who] + _TAIL, None if who == "ours" else 600.0
     try:
-        limit = None if who == "ours" else 600.0
-        done = child(code, rows, width, out, alpha, tol, limit=limit)
+        return child(code, rows, width, out, alpha, tol, limit=limit), np.load(out)
     except RuntimeError as error:
         return {"failed": str(error)}, None
-    return {"peak MB": done.peak_mb, **done.output}, np.load(out)
 
 
 @bench()
@@ -359,7 +355,7 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         table, most = Path(folder) / "rows.npz", options.pick(60.0, 5.0)
         np.savez(table, X=data.X, y=data.y)
-        found = child(_PLAN, table).output
+        found = child(_PLAN, table)
         for fit in found["fits"]:
             named = fit["n_features"] in {512, 2048} or fit["solver"] == "exact"
             if fit["solver"] == "local" or fit["seconds"] > most:
@@ -367,16 +363,12 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
             if not named and fit != found["choice"]:
                 continue
             done = child(_PLANNED, table, json.dumps(fit), found["kernel"])
-            megabytes = done.output["before MB"] + fit["bytes"] / 1e6
-            row: Row = {
-                "case": name,
-                "who": f"{fit['method']}, D={fit['n_features']}, {fit['solver']}",
-            }
-            row |= {"predicted seconds": fit["seconds"], "seconds": done.output["seconds"]}
-            row["seconds over predicted"] = done.output["seconds"] / fit["seconds"]
-            row |= {"predicted MB": megabytes, "peak MB": done.peak_mb}
-            row["MB over predicted"] = done.peak_mb / megabytes
-            row |= {"predicted error": fit["error"], "error": done.output["error"]}
+            megabytes = done.pop("before MB") + fit["bytes"] / 1e6
+            who = f"{fit['method']}, D={fit['n_features']}, {fit['solver']}"
+            row: Row = {"case": name, "who": who, "predicted seconds": fit["seconds"]}
+            row |= done | {"predicted MB": megabytes, "predicted error": fit["error"]}
+            row["seconds over predicted"] = done["seconds"] / fit["seconds"]
+            row["MB over predicted"] = done["peak MB"] / megabytes
             for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
                 row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
             yield row

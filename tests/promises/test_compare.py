@@ -152,7 +152,7 @@ def test_an_experiment_is_recorded_and_goes_on_where_its_file_ends(
                 yield {"case": "c", "who": "ours", "seed": seed, "error": 1.5, "seconds": 2.0}
         raise bench.MissingDataSet("toy.npz: it is not there.")
 
-    monkeypatch.setitem(bench.EXPERIMENTS, "toy", bench.Experiment(toy))
+    monkeypatch.setitem(bench.EXPERIMENTS, "toy", (toy, None))
     results = tmp_path / "results.jsonl"
     given = ["toy", "--here", "--quick", "--results", str(results)]
     assert bench.main(given) == 0
