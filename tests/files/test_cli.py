@@ -164,22 +164,6 @@ def test_alpha_is_a_criterion_or_a_number(alpha, words):
     assert words in cli(f"{FIT} --alpha {alpha}")[0]
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_every_kernel_name_fits(name):
-    method = "nystrom" if name in ("laplace", "cauchy", "auto") else "orthogonal"
-    line = f"fit in/train.parquet --target y --out m --features 12 --kernel {name}"
-    cli(f"{line} --method {method}")
-    if name != "auto":  # any of the others
-        assert type(bo.load("m").kernel_) is type(NAMED[name](1.0))
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_name_fits(name):
-    line = "fit in/train.parquet --target y --out m --features 12 --lengthscale 1"
-    cli(f"{line} --method {name} {'--columns a,b' * (name == 'grid')}")
-    assert bo.load("m").method == name
-
-
 def test_the_names_in_help_are_those_of_the_estimators():
     assert tuple(NAMED) == KERNELS
     assert tuple(NAMED_METHODS) == METHODS

@@ -1,7 +1,6 @@
 """Files of data: which a path means, their formats, URLs; damage is named, and writing is all or nothing."""
 
 import csv
-import errno
 import gzip
 import os
 import re
@@ -837,16 +836,6 @@ def test_two_writers_do_not_disturb_each_other(tmp_path):
         assert len(list(tmp_path.iterdir())) == 2
         file.write(b"all")
     assert path.read_text() == "all"
-
-
-def test_a_disk_that_fills_at_the_end_is_named(tmp_path, monkeypatch):
-    def full(*_arguments):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataFileError, match=r"'.*x.csv' cannot be written: the disk is full. Noth"):
-        write_table(tmp_path / "x.csv", {"a": [1]})
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

@@ -22,7 +22,7 @@ from bochner.errors import (
 )
 from bochner.features import draw
 from bochner.features.mercer.radial import RadialFunctions
-from bochner.kernels import Exponential, Gaussian, Laplace, Matern, Polynomial
+from bochner.kernels import Exponential, Gaussian, Matern
 from bochner.models.representations.features import FeatureSums, triangle
 from bochner.sums.executor import LOCAL
 
@@ -90,23 +90,6 @@ def test_the_graph_of_a_map_gives_its_features_or_is_refused(cases):
             bo.export.to_onnx(phi)
     assert found[True] > len(cases) / 2
     assert found[False] > len(cases) / 40
-
-
-FEW = [
-    (Gaussian(lengthscale=(0.5, 1.0, 3.0)), "fourier"),
-    (Laplace(lengthscale=2.0), "nystrom"),
-    (Matern(smoothness=2.5), "nystrom"),
-    (Gaussian(), "hermite"),
-    (Polynomial(degree=2), "nystrom"),
-]
-
-
-@pytest.mark.parametrize(("kernel", "method"), FEW, ids=repr)
-def test_in_float64_the_graph_has_the_digits_of_the_map(kernel, method):
-    phi = draw(kernel, method, n_features=24, X=X, random_state=0)
-    got = run(phi, X, precision="float64")["features"]
-    assert got.dtype == np.float64
-    assert alike(got, phi(X), DOUBLE)
 
 
 def test_structured_frequencies_have_a_graph():

@@ -210,17 +210,6 @@ def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     assert came_out >= MOMENTS // 2
 
 
-@pytest.mark.main_cases(8)
-@every_learner
-@closing
-def test_a_first_fit_that_is_stopped_leaves_nothing(name):
-    args = rows(name, 40)
-    for stop in moments(call_of(clone(LEARNERS[name]), "fit", *args), 2, seed=1):
-        model = clone(LEARNERS[name])
-        if stopped(call_of(model, "fit", *args), Stop(*stop)):
-            assert vars(model) == vars(clone(LEARNERS[name]))
-
-
 @pytest.mark.main_cases(6)
 @takes_blocks
 def test_a_reader_that_dies_in_any_pass_changes_nothing(name):

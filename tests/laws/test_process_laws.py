@@ -245,18 +245,6 @@ def test_intervals_cover_new_rows_though_those_of_the_fit_are_there_twice():
     assert covered(ours, X[40:], y[40:]) < 0.5
 
 
-def test_nominal_intervals_cover_targets_drawn_from_the_process():
-    """Noise of a tenth: 4000 new rows, 94 to 96 in 100; a model without its noise has far less."""
-    ours = model(n_features=60).fit(*table(2000))
-    X, y = table(4000, seed=11)
-    mean, spread = ours.predict(X, return_std=True, include_noise=True)
-    assert 0.94 < np.mean(np.abs(y - mean) < 1.96 * spread) < 0.97
-    std = ours.predict(X, return_std=True)[1]
-    assert np.mean(np.abs(y - mean) < 1.96 * std) < 0.6
-    _, lower, upper = ours.predict_interval(X, 0.95)
-    assert 0.935 < np.mean((lower <= y) & (y <= upper)) < 0.965
-
-
 @pytest.mark.parametrize("options", [{}, {"method": "exact", "n_features": "auto"}], ids=str)
 def test_a_constant_target_is_predicted_without_doubt_and_one_row_is_enough(options):
     X = table(50)[0]

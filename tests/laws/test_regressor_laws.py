@@ -275,7 +275,7 @@ def test_constant_targets_are_predicted(loss):
 
 
 @pytest.mark.parametrize("given", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
-def test_the_kernel_is_chosen_among_candidates_in_any_unit(given):
+def test_the_kernel_is_chosen_among_candidates(given):
     """Of ten columns one matters: lengthscales of its own find it, one for all does not."""
     rng = np.random.default_rng(4)
     A = rng.uniform(-2, 2, (700, 10))
@@ -285,9 +285,6 @@ def test_the_kernel_is_chosen_among_candidates_in_any_unit(given):
     errors = [np.abs(m.predict(A[300:]) - y[300:]).mean() for m in (auto, one)]
     assert errors[0] < 0.5 * errors[1]
     assert sum(each.taken for each in auto.search_.compared) == 1 < len(auto.search_.compared)
-    large = bo.SVR(random_state=0, **given).fit(A[:300], 1024 * y[:300])
-    assert large.kernel_ == auto.kernel_
-    np.testing.assert_allclose(large.predict(A), 1024 * auto.predict(A), rtol=1e-6, atol=1e-3)
 
 
 # ---- exact one class: One-class machines with the kernel itself: scikit-learn's answer, and what bounds it
@@ -348,16 +345,6 @@ def test_a_large_penalty_leaves_the_best_constant(loss):
     below = WEIGHTS[constant + 1e-6 >= TARGET].sum() / WEIGHTS.sum()
     without = WEIGHTS[constant - 1e-6 >= TARGET].sum() / WEIGHTS.sum()
     assert without <= {"absolute": 0.5, "quantile": 0.8}[loss] <= below
-
-
-@pytest.mark.parametrize("loss", ["squared", "absolute", "huber"])
-def test_penalties_are_walked_to_a_valley(loss):
-    model = bo.KernelRegressor(KERNEL, loss=loss, n_features=64, random_state=0).fit(ROWS, TARGET)
-    path = model.path_
-    assert np.all(np.diff(path.alphas) < 0)
-    assert 0 < path.best < len(path.alphas) - 1
-    assert path.errors[path.best] < 1
-    assert "that was tried" not in path.reason
 
 
 # ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force

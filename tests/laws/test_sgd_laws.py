@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier, SGDRe
 from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor
 from bochner.engines import Local
 from bochner.errors import SolutionWarning
-from bochner.kernels import Gaussian, Laplace, Linear, Polynomial
+from bochner.kernels import Gaussian, Linear, Polynomial
 from bochner.models.sgd.strategies import (
     DUAL,
     EXACT,
@@ -37,10 +37,6 @@ def rows():
     return X, two, two + (X[:, 3] > 0.5), 3 * X[:, 0] + X[:, 1] ** 2
 
 
-def walked(estimator, X, y, **fit):
-    return clone(estimator).fit(X, y, **fit)
-
-
 @pytest.mark.parametrize("loss", [*CLASS_LOSSES, *NUMBER_LOSSES])
 def test_the_first_four_strategies_give_one_model(rows, loss):
     X, _, y, number = rows
@@ -55,19 +51,6 @@ def test_the_first_four_strategies_give_one_model(rows, loss):
     )
     for other in others:
         np.testing.assert_allclose(other, exact, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("kernel", [Gaussian(0.8), Laplace(2.0)])
-def test_a_strategy_gives_the_same_model_on_the_fly_and_cached(rows, kernel, average):
-    X, _, y, _ = rows
-    for pair in (STRATEGIES[2:4], STRATEGIES[4:]):
-        options = {"n_features": 50, "method": "iid", "average": average, **FIXED}
-        fly, cached = (
-            KernelSGDClassifier(kernel, strategy=s, **options).fit(X, y).decision_function(X)
-            for s in pair
-        )
-        np.testing.assert_allclose(fly, cached, rtol=1e-9, atol=1e-9)
 
 
 def test_approximate_features_of_all_rows_are_the_kernel(rows):
@@ -150,7 +133,7 @@ def test_the_order_of_rows_is_that_of_the_seed_and_not_of_blocks(rows):
     model = KernelSGDClassifier(
         Gaussian(0.7), strategy="approximate_cached", method="iid", n_features=32, **FIXED
     )
-    whole = walked(model, X, y)
+    whole = clone(model).fit(X, y)
     for size in (7, 50, 120):
         blocks = Blocks.from_arrays(X, y, block_rows=size)
         streamed = clone(model).fit_blocks(blocks, STREAM)
