@@ -397,9 +397,6 @@ def test_what_is_no_engine_is_refused():
             ridge().fit_blocks(blocks(), where=where)
 
 
-# ---- sums in files
-
-
 # ---- the command
 
 

@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from scipy.stats import norm
-from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner._core.progress import FitStep
@@ -746,11 +745,6 @@ def test_labels_come_back_as_words_and_are_counted(name, learner, rows):
     told, X = facts(f"check {file} in/rows.parquet")["errors"]["label"], rows[["a", "c"]]
     assert told["accuracy"] == pytest.approx(np.mean(model.predict(X) == rows.label))
     assert told["accuracy"] > 0.5
-    f = model.decision_function(X)
-    areas = [roc_auc_score(rows.label == c, f[:, k]) for k, c in enumerate(model.classes_)]
-    assert told["auc"] == pytest.approx(np.mean(areas))
-    if hasattr(model, "predict_proba"):
-        assert told["log_loss"] == pytest.approx(log_loss(rows.label, model.predict_proba(X)))
     out, _ = cli(f"check {file} in/rows.parquet")
     assert f"AUC {number(told['auc'])}".rstrip("0") in out
     assert ("log loss" in out) == hasattr(model, "predict_proba")

@@ -15,7 +15,7 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import InvalidType
 from bochner.features import IID, QMC, Auto, Fourier, Method, draw
-from bochner.features.composed import Concatenate, LinearMap, sketched
+from bochner.features.composed import Concatenate
 from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
@@ -116,17 +116,6 @@ def test_exact_parts_need_no_method():
     assert phi.below_kernel
     X = rows(20)
     assert_close(phi(X) @ phi(X).T, kernel(X))
-
-
-def squares(seed, width=32):
-    """Sketches of ⟨x, y⟩², whose maps are exact: all randomness is the sketch's."""
-    phi = LinearMap(Linear(), 3)
-    return sketched(Linear() ** 2, phi, phi, width, np.random.default_rng(seed))
-
-
-@pytest.mark.statistical
-def test_sketches_of_exact_products_are_unbiased():
-    assert bias(Linear() ** 2, [squares(s) for s in range(SEEDS)]) < 1
 
 
 def test_the_width_is_the_one_asked_for_however_wide_the_product():

@@ -22,7 +22,6 @@ from bochner.kernels import (
     Additive,
     Basis,
     Box,
-    Cauchy,
     Coefficients,
     Columns,
     Constant,
@@ -142,19 +141,6 @@ def test_numbers_stand_on_either_side():
     assert k + 1.0 == Sum(k, Constant(1.0))
     assert np.float32(1.0) + k == 1 + k == Sum(Constant(1.0), k)
     assert sum([k, Linear()]) == Sum(Sum(Constant(0.0), k), Linear())
-
-
-def test_columns_and_metrics_are_transforms_of_the_data():
-    X, Y = rows(8), rows(5, seed=1)
-    A = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.1]])
-    L, cauchy = np.linalg.cholesky(A), Cauchy((1.0, 2.0))
-    assert_close(Columns(cauchy, [2, 0])(X, Y), cauchy(X[:, [2, 0]], Y[:, [2, 0]]))
-    assert_close(Mahalanobis(Matern(2.5), A)(X, Y), Matern(2.5)(X @ L, Y @ L))
-    assert_close(Mahalanobis(Linear(), A)(X, Y), X @ A @ Y.T)
-    columns = Mahalanobis(Laplace(), np.diag([4.0, 1.0, 0.25]))
-    assert_close(columns(X, Y), Laplace((0.5, 1, 2))(X, Y))
-    root = Mahalanobis(Gaussian(), A).root
-    assert_close(root @ root.T, A)
 
 
 N_FREQUENCIES = 20_000

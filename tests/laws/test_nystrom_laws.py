@@ -68,17 +68,6 @@ def test_features_are_exact_on_landmarks(kernel, method):
     assert phi.residual(S).max() <= ROUNDED * max(1.0, kernel.diag(S).max())
 
 
-@every_method
-def test_features_are_the_projection_by_brute_force(method):
-    """ZZᵀ = K_XS K_SS⁺ K_SX, by a pseudo-inverse."""
-    X, kernel = rows(50, seed=8), Laplace(lengthscale=2.0)
-    phi = drawn(kernel, method)
-    S, Z = phi.landmarks, phi(X)
-    C = kernel(X, S)
-    exact = C @ np.linalg.pinv(kernel(S), rcond=1e-13, hermitian=True) @ C.T
-    assert_close(Z @ Z.T, exact, factor=ROUNDED / of(np.float64))
-
-
 @pytest.mark.parametrize("mode", ["accelerated", "blocked", "simple"])
 @every_kernel
 def test_unexplained_is_the_share_of_the_trace_that_is_left(kernel, mode):
@@ -275,11 +264,3 @@ def test_clusters_are_of_the_distance_that_the_kernel_has(composite, form):
         return 1 - kernel(X, centres).max(axis=1).min()
 
     assert error(composite(kernel)) < 0.1 < error(Gaussian())
-
-
-@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_array])
-@pytest.mark.parametrize("seeds", ["k-means++", "random"])
-def test_clusters_of_equal_rows_are_these_rows(form, seeds):
-    X = np.repeat(rows(6)[:5], 7, axis=0)
-    phi = drawn(Gaussian(), Nystrom(KMeans(seeds=seeds)), n_features=9, X=form(X))
-    assert_close(phi(X) @ phi(X).T, Gaussian()(X), factor=1e5)
