@@ -36,6 +36,14 @@ def writing(X, Y):
     return X @ Y.T
 
 
+def one_sided(X, Y):
+    return X @ np.tri(3, dtype=X.dtype) @ Y.T
+
+
+def at_random(X, Y):
+    return X @ Y.T + np.random.default_rng().random()
+
+
 def holed(X, Y):
     K = X @ Y.T
     return np.where(K > 1, np.nan, K)
@@ -43,28 +51,12 @@ def holed(X, Y):
 
 #: Functions that are no kernel, the flaw found and words about it.
 FAULTS = {
-    "sigmoid": (
-        lambda X, Y: np.tanh(X @ Y.T - 1),
-        "positive",
-        r"smallest of 60 eigenvalues is -\d",
-    ),
-    "distance": (
-        lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(axis=2),
-        "positive",
-        "positive semi-def",
-    ),
+    "sigmoid": (lambda X, Y: np.tanh(X @ Y.T - 1), "positive", r"of 60 eigenvalues is -\d"),
+    "distance": (lambda X, Y: -((X[:, None] - Y[None]) ** 2).sum(2), "positive", "positive semi-"),
     "bump": (lambda X, Y: (Gaussian()(X, Y) > 0.3).astype(X.dtype), "positive", "no feature map"),
-    "one-sided": (
-        lambda X, Y: X @ np.triu(np.ones((3, 3)), 0).astype(X.dtype) @ Y.T,
-        "symmetric",
-        r"k\(x, y\) must be k\(y, x\); it is",
-    ),
+    "one-sided": (one_sided, "symmetric", r"k\(x, y\) must be k\(y, x\); it is"),
     "of the data": (scaled_by_the_data, "rows", "beside other rows"),
-    "random": (
-        lambda X, Y: X @ Y.T + np.random.default_rng().random(),
-        "deterministic",
-        "the same when asked again",
-    ),
+    "random": (at_random, "deterministic", "the same when asked again"),
     "writes": (writing, "arguments", "wrote into them"),
     "shape": (lambda X, Y: X[:, 0], "shape", "InvalidInput: Custom: the function must return"),
     "not finite": (holed, "shape", r"finite numbers; got \d+ NaN"),

@@ -142,18 +142,6 @@ def test_kernel_values_are_those_of_extended_precision(profile, shape, dtype, le
     assert np.all(np.abs(K - slow) <= bound)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_compiled_and_twin_agree(shape, dtype, level, monkeypatch):
-    monkeypatch.setattr(native, "TWIN_BYTES", 1000)  # several blocks of rows
-    X, T, _ = data(*shape, dtype)
-    _, d, m = shape
-    b, eps = np.random.default_rng(1).random(m).astype(dtype), np.finfo(dtype).eps
-    near = lambda found, twin, atol: np.testing.assert_allclose(found, twin, atol=atol, rtol=0)
-    near(native.waves(X, T, 0.5), native.waves_twin(X, T, 0.5), 40 * (1 + d) * eps)
-    near(native.waves(X, T, 0.5, b), native.waves_twin(X, T, 0.5, b), 40 * (1 + d) * eps)
-
-
 def calls(dtype, d, m):
     _, T, Y = data(1, d, m, dtype)
     b = np.random.default_rng(1).random(m).astype(dtype)

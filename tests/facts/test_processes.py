@@ -54,17 +54,12 @@ def places(n, seed=0):
     return X, np.sin(5 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
 
 
-def cross_validated(process, X, y, **options):
-    """Means over folds."""
-    found = cross_validate(process, X, y, scoring=bo.predictive_scorer, **options)
-    return {name.removeprefix("test_"): values.mean() for name, values in found.items()}
-
-
 def test_cross_validated_scores_are_those_of_fits_without_each_fold():
     X, y = places(120)
     process = bo.GaussianProcessRegressor(Gaussian(0.4), noise=0.04, amplitude=1.0)
     split = KFold(4)
-    found = cross_validated(process, X, y, cv=split)
+    scores = cross_validate(process, X, y, scoring=bo.predictive_scorer, cv=split)
+    found = {name.removeprefix("test_"): values.mean() for name, values in scores.items()}
     mean, variance = np.empty(120), np.empty(120)
     for train, held in split.split(X):
         K, k = Gaussian(0.4)(X[train]), Gaussian(0.4)(X[held], X[train])

@@ -348,23 +348,6 @@ def test_a_triangle_has_the_solution_of_least_norm(n, centred):
     assert expected.good
 
 
-def test_small_singular_values_are_kept_that_moments_lose():
-    """Singular values over ten decades: the triangle fits all of the target, moments cannot."""
-    rng = np.random.default_rng(0)
-    scales = np.logspace(0, -10, 12)
-    Z = np.linalg.qr(rng.normal(size=(200, 12)))[0] * scales
-    y = Z @ (1 / scales)[:, None]
-    sums = Triangle(centred=False)
-    sums.add(Z, y)
-    means = np.zeros(12), np.zeros(1)
-    kept = solve_ridge(sums.eigen(), means, 0.0)
-    assert kept.outcome is Outcome.SOLVED
-    assert_close(kept.coef[:, 0] * scales, np.ones(12), factor=1e8)
-    lost = solve_ridge(decompose(Moments.of(Z, y).about_zero(), False), means, 0.0)
-    assert lost.outcome is Outcome.SINGULAR
-    assert np.abs(lost.coef[:, 0] * scales - 1).max() > 0.5
-
-
 def rows(n, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, 2))
@@ -396,15 +379,9 @@ def test_rows_beyond_the_sample_are_read_again_and_added_up_as_a_triangle():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 3)) * [1.0, 1.0, 1e-9]
     y = X @ [1.0, 1.0, 1e9]
-    fitted = bo.KernelRidge(
-        Linear(), alpha=0.0, n_features=3, method="nystrom", random_state=0
-    ).fit(X, y)
-    linear = bo.KernelRidge(Linear(), alpha=0.0, method="iid", n_features=4, random_state=0).fit(
-        X, y
-    )
+    linear = bo.KernelRidge(Linear(), alpha=0.0, method="iid", n_features=4, random_state=0)
+    assert np.abs(linear.fit(X, y).predict(X) - y).max() < 1e-5
     assert len(linear.sample_) < 10_000
-    assert np.abs(linear.predict(X) - y).max() < 1e-5
-    assert fitted.predict(X).shape == (10_000,)
 
 
 # ==== Large matrices are decomposed in steps, so that Ctrl-C is heard: the same numbers all the same.

@@ -20,12 +20,9 @@ from bochner.solvers.ridge.iterative import (
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import LOCAL
-from bochner.sums.products import FirstsOf, ProductsOf, row_signs
+from bochner.sums.products import ProductsOf, row_signs
 
 N, D, WIDE = 3000, 240, 10_002
-
-
-ORIGIN = np.array([0.3, -1.0])
 
 
 def table(n=N, noise=0.3, seed=0):
@@ -36,12 +33,6 @@ def table(n=N, noise=0.3, seed=0):
 
 
 PHI = bo.draw(Gaussian(1.0), "orthogonal", n_features=D, n_inputs=3, random_state=0)
-
-
-def summed(X, y, w, block_rows=512):
-    blocks = Blocks.from_arrays(X, y, w).with_rows(block_rows)
-    summand = FirstsOf(PHI.features, D, ORIGIN, 0, 4)
-    return blocks, summand.result(LOCAL.sum(summand, blocks))
 
 
 def problem(X, y, w, m=400, signs=4):
@@ -65,19 +56,6 @@ def problem(X, y, w, m=400, signs=4):
 
 def exact(Zc, w, cross, alpha):
     return np.linalg.solve(Zc.T @ (w[:, None] * Zc) + alpha * np.eye(D), cross)
-
-
-def test_one_pass_makes_the_sums_of_all_rows():
-    X, y, w = table()
-    w[:7] = 0
-    _, found = summed(X, y, w)
-    Z, about, signs = PHI(X), y - ORIGIN, row_signs(0, 0, N, 4)
-    assert found.rows == N - 7
-    np.testing.assert_allclose(found.weight, w.sum(), rtol=1e-12)
-    np.testing.assert_allclose(found.feature_sum, w @ Z, atol=1e-9 * w.sum())
-    np.testing.assert_allclose(found.cross, Z.T @ (w[:, None] * about), rtol=1e-9, atol=1e-7)
-    np.testing.assert_allclose(found.squares, w @ about**2, rtol=1e-12)
-    np.testing.assert_allclose(found.draws, Z.T @ (np.sqrt(w)[:, None] * signs), atol=1e-8)
 
 
 @pytest.mark.parametrize("alpha", [3.0, 0.1])

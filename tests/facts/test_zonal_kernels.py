@@ -169,14 +169,6 @@ def test_gegenbauer_polynomials(d, l, t):
         assert found == pytest.approx(expected, rel=1e3 * of(np.float64))
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 16, 64, 784])
-def test_counts_of_harmonics_are_exact(d):
-    for l in (0, 1, 2, 3, 8, 20):
-        count = naive.n_harmonics(l, d)
-        assert alpha(l, d) == count
-        assert zonal.log_alpha(l, d) == (math.log(count) if count else -math.inf)
-
-
 @pytest.mark.parametrize("d", [2, 3, 9])
 @pytest.mark.parametrize("kernel", [*ANGULAR[:4], NeuralTangent(1), NeuralTangent(2)], ids=repr)
 def test_coefficients_are_the_integrals(kernel, d):
