@@ -282,12 +282,8 @@ def test_the_ball_and_the_growth_are_read_off_kernel_and_rows(kernel, expected):
     assert bound.effective_dimension == pytest.approx((values / (values + 0.5)).sum())
     if not bound.gaussian:  # assumption 1
         n = np.arange(12)
-        logs = kernel_series(kernel).log_derivative(n)
+        logs = radial_kernels(kernel, 3).power_series.log_derivative(n)
         assert np.all(logs <= math.log(bound.scale) + n * math.log(bound.growth) + 1e-9)
-
-
-def kernel_series(kernel):
-    return radial_kernels(kernel, 3).power_series
 
 
 @pytest.fixture(scope="module")

@@ -208,12 +208,6 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
         assert bool(check) == (outcome == "passed")
 
 
-def independent(seed):
-    """A map like the first of `maps`, of another seed."""
-    method = bo.Fourier(bo.IID())
-    return bo.draw(Gaussian(1.5), method, n_features=60, n_inputs=3, random_state=seed)
-
-
 def test_a_bias_is_measured_in_standard_errors():
     """Of 100 draws, on the pairs i and 7 i: by hand, and with a bar of one mistake in a million."""
     X, phi, seen, products = normal_rows(60), maps()[0], [], []
@@ -225,7 +219,8 @@ def test_a_bias_is_measured_in_standard_errors():
             products.append([Z[i] @ Z[7 * i % 60] for i in range(30)])
             return Z
 
-        other = independent(seed)
+        ask = dict(n_features=60, n_inputs=3, random_state=seed)
+        other = bo.draw(Gaussian(1.5), bo.Fourier(bo.IID()), **ask)  # like the first of `maps`
         return features
 
     law = check_features(phi, X, redraw=redraw)["unbiased"]

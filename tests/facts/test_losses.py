@@ -180,13 +180,8 @@ def problem(loss, alpha=0.5, t=1, seed=0, **options):
     return Problem(Rows(Z), y, w, loss, alpha, **options)
 
 
-def descend(p, at=None, *, tol=1e-6, max_iter=200):
-    """The minimum with the rows' numbers, by dense Hessians."""
-    return solve(p, at, tol=tol, max_iter=max_iter)
-
-
-def minimise(p, **ask):
-    return optimum(p, descend(p, **ask))
+def minimise(p, tol):
+    return optimum(p, solve(p, None, tol=tol, max_iter=200))
 
 
 def objective(p, theta, target=0):

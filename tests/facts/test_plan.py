@@ -19,8 +19,6 @@ from bochner._core import checks
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features import Auto, Fourier, Nystrom
 from bochner.features.auto import Targets, judge
-from bochner.features.method import Request
-from bochner.features.rules import choose
 from bochner.kernels import Gaussian, Linear
 from bochner.planner.plans import Budget, best_of
 from bochner.planner.trials import PlannedFit
@@ -245,12 +243,6 @@ def test_memory_that_the_container_has_read_into_and_can_drop_is_free(monkeypatc
 N = 1200
 
 
-def judged(kernel, X, y, method=None, n_features=32, n_rows=None):
-    targets = Targets(y.reshape(len(X), -1), np.ones(len(X)), n_rows or len(X))
-    ask = Request(X.shape[1], n_features, 0, X=X)
-    return choose(Auto() if method is None else method, kernel, ask, targets)
-
-
 def extrapolated(X, y, w, alpha, n):
     """The error of a fit to n rows, and its penalty, from traces of the residual maker I − H."""
     Z = np.sqrt(w)[:, None] * (X - w @ X / w.sum())
@@ -302,13 +294,6 @@ def test_a_quarter_of_the_rows_and_less_extrapolate_to_the_error_of_all(seed):
     assert plain > 1.2 * true
 
 
-def clustered(n=N, d=8):
-    """Rows about forty points, and a smooth function of them: landmarks hold all of it."""
-    rng = np.random.default_rng(1)
-    X = np.repeat(rng.normal(0, 9, (40, d)), n // 40, axis=0) + 0.1 * rng.normal(size=(n, d))
-    return X, Gaussian(4.0)(X, X[:: n // 40]) @ rng.normal(size=40) + 0.1 * rng.normal(size=n)
-
-
 @pytest.mark.parametrize(
     ("n", "words"), [(N, "extrapolated from leave-one-out"), (600, "relative")]
 )
@@ -325,7 +310,9 @@ def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
 
 
 def test_a_preconditioner_is_to_be_near_the_kernel_whatever_the_targets():
-    X, _ = clustered()
+    """Rows are about forty points: landmarks hold all of them."""
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.normal(0, 9, (40, 8)), N // 40, axis=0) + 0.1 * rng.normal(size=(N, 8))
     y = np.random.default_rng(3).normal(size=N)
     candidates = Auto((Fourier(), Nystrom()))
     options = dict(n_features=48, alpha=1.0, random_state=0)

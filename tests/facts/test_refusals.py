@@ -288,8 +288,6 @@ CASES = [
     # values of kernels
     (lambda: Gaussian([1, -2]), InvalidInput, r"lengthscale\[1\] .*got -2\.0"),
     (lambda: Gaussian([]), InvalidInput, "one per column; got an empty sequence"),
-    (lambda: Gaussian(1j), InvalidType, "got 1j of type complex"),
-    (lambda: -2.0 * Gaussian(), InvalidInput, "Scaled: scale must be a positive finite"),
     (lambda: Columns(Gaussian(), [0, 0]), InvalidInput, "Columns: columns must be"),
     (lambda: Mahalanobis(Gaussian(), [[1.0], [0.0, 1.0]]), InvalidInput, "Mahalanobis: matrix"),
     (lambda: Mahalanobis(Gaussian(), [[1, 1], [0, 1]]), NotPositive, "must be symmetric; got"),
@@ -338,7 +336,6 @@ CASES = [
     (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),
     (lambda: NNGP().diag(1e200 * X), InvalidInput, "NNGP: .*too long"),
     (lambda: Zonal((1.0, -0.1)), NotPositive, r"coefficients must be zero or above.*got -0\.1"),
-    (lambda: GeneralizedZonal(()), InvalidType, "callables of radii, at least one"),
     (lambda: GeneralizedZonal(lambda t: ONES)(X), InvalidInput, r"radial_functions\[0\] must"),
     (lambda: GeneralizedZonal(lambda t: np.inf + t)(X), InvalidInput, "numbers not finite"),
     (lambda: Monomials((1.0,), (0, 1)), InvalidInput, "must be of one length; got 1 and 2"),
@@ -354,8 +351,6 @@ CASES = [
     # functions as kernels, and free numbers
     (lambda: bo.check_kernel(np.dot, X), InvalidType, "kernel must be a Kernel"),
     (lambda: bo.check_kernel(Linear(), X[:0]), InvalidInput, "must have at least one row; got 0"),
-    (lambda: Custom("rbf"), InvalidType, "Custom: function must be a function of rows; got 'rbf'"),
-    (lambda: Custom(np.dot, 1.0), InvalidType, "Custom: diagonal_of must be a function"),
     (lambda: Custom(lambda X, Y: 1.0)(X), InvalidInput, r"shape \(60, 60\) for 60 rows; got float"),
     (lambda: Custom(np.dot, lambda X: X).diag(X), InvalidInput, r"\(60,\) for 60 rows; got \(60"),
     (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
@@ -363,8 +358,6 @@ CASES = [
     (lambda: Bilinear(-np.eye(2)), NotPositive, "Bilinear: matrix must be positive semi-definite"),
     (lambda: Bilinear(np.eye(2))(X), InvalidInput, "one row and column per column of X; got 2 for"),
     (lambda: Exp(1e6 * Linear())(X), InvalidInput, "Exp: values of the kernel.*overflow.*Scale"),
-    (lambda: Gaussian() ** 0, InvalidInput, "Power: exponent must be an integer, 1 or above; got"),
-    (lambda: Gaussian() ** 1.5, InvalidType, "Power: exponent must be an integer"),
     (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
     (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number; got"),
@@ -387,7 +380,6 @@ CASES = [
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box must be a pair \(lower, upper\)"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
-    (lambda: Box([]), InvalidInput, "Box: sides must be one to 3 pairs"),
     (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),
@@ -563,8 +555,6 @@ CASES = [
     (lambda: model(EQUAL).fit(STEPS, Y).predict(STEPS[:, :3]), ValueError, "X has 6 features, but"),
     (lambda: model(TRACKS + Linear()).fit(STEPS, Y).predict(LONGER), InvalidInput, "room for 4"),
     # rows, targets and weights of a fit
-    (lambda: model().fit(X[:, :0], Y), ValueError, r"0 feature\(s\).*minimum of 1"),
-    (lambda: model().fit(X + 1j, Y), ValueError, "Complex data not supported"),
     (lambda: model().fit(np.ma.masked_array(X, X > 2), Y), ValueError, "X must have no"),
     (lambda: model().fit(np.full((60, 3), "a", object), Y), ValueError, "X must hold numbers; got"),
     (lambda: model().fit(DATES, Y), InvalidType, "KernelRidge: X must hold real numbers"),
@@ -598,7 +588,6 @@ CASES = [
     (lambda: bo.merge(model()), NotFittedError, "instance is not fitted yet"),
     (lambda: bo.tune(model(), X, 1e300 * Y), InvalidInput, "KernelRidge: y must .* by a power of"),
     # other calls
-    (lambda: model(n_jobs=0).fit(X, Y), InvalidInput, "KernelRidge: n_jobs must be None"),
     (lambda: on_sphere([13.4, 151.2], [52.5, -33.9]), InvalidInput, "latitude must lie within"),
     (lambda: CustomLoss("square", np.add, np.add), InvalidType, r"must be functions of \(y, f\)"),
     *(
@@ -625,10 +614,8 @@ CASES = [
     (lambda: PROCESS.predict(X, return_std=True, return_cov=True), InvalidInput, "return_std or"),
     (lambda: process().calibrate(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot"),
     (lambda: process().calibrate(X, X), InvalidInput, "y must have the 1 targets of the fit"),
-    (lambda: process(noise="loo"), InvalidInput, 'noise must be "auto", "evidence" or a'),
     (lambda: process(method=bo.ExactKernel("nystrom")), InvalidInput, "takes no preconditioner"),
     (lambda: process(X=LONG, y=LONG[:, 0], method="exact"), InvalidInput, "at most; got 20,001"),
-    (lambda: process(lengthscale="gcv"), InvalidInput, "lengthscale must be one of 'auto', 'loo'"),
     (lambda: process(lengthscale="evidence", metric="learned"), InvalidInput, 'lengthscale="evide'),
     (lambda: process(Linear(), lengthscale="evidence"), UnsupportedKernel, "requires a stationary"),
     # derivatives and averages that are observed
@@ -672,7 +659,6 @@ CASES = [
     (lambda: regressor(y=0 * Y, loss="poisson"), InvalidInput, "needs a y above 0 in some row;"),
     (lambda: regressor(y=X, loss="quantile", quantiles=(0.2, 0.5, 0.8)), InvalidInput, "several"),
     (lambda: regressor(loss="multinomial"), InvalidInput, "two columns or"),
-    (lambda: regressor(penalty=3.0), InvalidType, "penalty must be a function of the norm; got"),
     (lambda: regressor(penalty=abs, alpha="holdout"), InvalidInput, "alpha must be a number above"),
     (lambda: regressor(penalty=lambda r: -r), InvalidInput, "penalty must never fall as the norm"),
     (lambda: regressor(penalty=lambda r: np.nan), InvalidInput, "must be a number for some norm"),
@@ -684,8 +670,6 @@ CASES = [
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     # what is chosen
-    (lambda: model("auto", effort="much").fit(X, Y), InvalidInput, "effort must be one of"),
-    (lambda: model(columns="scaled").fit(X, Y), InvalidInput, "columns must be"),
     (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
     (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),
     (lambda: Monotone(Gaussian(), (0,), ((1.0, 0.0),), ((0.0, 1.0),)), InvalidInput, "points and"),

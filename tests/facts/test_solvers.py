@@ -184,10 +184,6 @@ def test_criteria_of_moments_hold_where_the_fit_passes_through_the_rows(n, D, ce
     ).all()
 
 
-def part(rows, some):
-    return tuple(a[some] for a in rows)
-
-
 @pytest.mark.parametrize("m", [100, 400])
 @pytest.mark.parametrize("alpha", [1.0, 1e3])
 def test_the_standard_error_is_that_for_the_error_on_new_rows(alpha, m):
@@ -197,7 +193,7 @@ def test_the_standard_error_is_that_for_the_error_on_new_rows(alpha, m):
         rng = np.random.default_rng(seed)
         Z, y = rng.normal(size=(400, 10)), rng.normal(size=(400, 1))
         eigen, rows, means = problem(Z, y, np.ones(400))
-        found = left_out_path(eigen, [part(rows, slice(m))], np.array([alpha]))
+        found = left_out_path(eigen, [tuple(a[:m] for a in rows)], np.array([alpha]))
         coef = eigen.coefficients(alpha)
         truth = 1 + (coef**2).sum() + (means[1] - means[0] @ coef)[0] ** 2
         scores.append((found.each[0, 0] - truth) / found.deviation[0])
@@ -314,11 +310,6 @@ D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]
 
 
-def table_interpolation(n, t=2, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.normal(0.5, 1.0, (n, D)), rng.normal(7.0, 1.0, (n, t)), rng.uniform(0.5, 2.0, n)
-
-
 def least_norm(Z, y, w, centred):
     """Coefficients and intercept by numpy.linalg.lstsq of the centred, weighted rows."""
     z, m = (w @ Z / w.sum(), w @ y / w.sum()) if centred else (np.zeros(Z.shape[1]), 0 * y[0])
@@ -330,7 +321,8 @@ def least_norm(Z, y, w, centred):
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("n", ROWS)
 def test_a_triangle_has_the_solution_of_least_norm(n, centred):
-    Z, y, w = table_interpolation(n)
+    rng = np.random.default_rng(0)
+    Z, y, w = rng.normal(0.5, 1, (n, D)), rng.normal(7, 1, (n, 2)), rng.uniform(0.5, 2, n)
     sums, rest = Triangle(centred), Triangle(centred)
     for start in range(0, n, 17):
         part = sums if start < 34 else rest  # of which the second is empty where rows are few
@@ -354,16 +346,12 @@ def rows(n, seed=0):
     return X, np.sin(2 * X[:, 0]) * X[:, 1] + 3 + 0.1 * rng.normal(size=n)
 
 
-def model(**changes):
-    options = dict(method="iid", n_features=D, alpha=0.0, random_state=0) | changes
-    return bo.KernelRidge(Gaussian(0.3), **options)
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [10, 39, 41, 80, 400])
 def test_no_penalty_is_least_squares_of_least_norm(n, intercept):
     X, y = rows(n)
-    fitted = model(fit_intercept=intercept).fit(X, y)
+    given = {"method": "iid", "n_features": D, "alpha": 0.0, "fit_intercept": intercept}
+    fitted = bo.KernelRidge(Gaussian(0.3), random_state=0, **given).fit(X, y)
     Z = fitted.map_(X)
     coef, b = least_norm(Z, y[:, None], np.ones(n), intercept)
     Znew = fitted.map_(rows(50, 1)[0])
@@ -411,15 +399,10 @@ MATRICES = {
 every_matrix = pytest.mark.parametrize("name", MATRICES)
 
 
-def inside(name):
-    """The full name of what works in steps."""
-    return f"bochner.solvers.factorisations.{name}"
-
-
 @pytest.fixture
 def in_steps(monkeypatch):
     for name, value in {"AT_ONCE": 40, "COLUMNS": 11, "SLAB": 13}.items():
-        monkeypatch.setattr(inside(name), value)
+        monkeypatch.setattr(f"bochner.solvers.factorisations.{name}", value)
 
 
 @every_matrix

@@ -47,13 +47,6 @@ def test_a_choice_of_one_and_of_few_rows_is_that_one():
 # --- the search ----------------------------------------------------------------------------------
 
 
-def drawn_function(X, kernel, noise, seed):
-    """A draw of a Gaussian process, by Cholesky."""
-    rng = np.random.default_rng(seed)
-    K = kernel(X) + 1e-10 * np.eye(len(X))
-    return np.linalg.cholesky(K) @ rng.standard_normal(len(X)) + noise * rng.standard_normal(len(X))
-
-
 @pytest.mark.parametrize("criterion", ["evidence", "loo"])
 def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     """Within five deviations of the log: Fisher information of the exact process at the truth.
@@ -63,8 +56,8 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
     """
     rng = np.random.default_rng(8)
     X, truth, noise = rng.uniform(-2, 2, (400, 2)), np.array([0.8, 2.0]), 0.1
-    y = drawn_function(X, Gaussian(tuple(truth)), noise, 9)
-    K = Gaussian(tuple(truth))(X)
+    K, draw = Gaussian(tuple(truth))(X), np.random.default_rng(9).standard_normal((2, 400))
+    y = np.linalg.cholesky(K + 1e-10 * np.eye(400)) @ draw[0] + noise * draw[1]
     inverse = np.linalg.inv(K + noise**2 * np.eye(len(X)))
     slopes = [K * (X[:, [k]] - X[:, k]) ** 2 / truth[k] ** 2 for k in range(2)]
     parts = [inverse @ S for S in [*slopes, K, noise**2 * np.eye(len(X))]]
