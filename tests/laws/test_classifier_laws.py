@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression as LinearLogistic
-from sklearn.svm import SVC as Exact
 from sklearn.svm import SVC as ExactSVC
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
@@ -29,14 +28,12 @@ from bochner.features import Nystrom
 from bochner.kernels import Gaussian
 from bochner.landmarks import RPCholesky
 from bochner.models._rows import fold_numbers
-from bochner.solvers.convex.class_losses import Logistic, Multinomial, SquaredHinge
 from bochner.solvers.convex.optimum import Cholesky, Convergence, Libsvm
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
 
 
 KERNEL = Gaussian(lengthscale=0.7)
-GAMMA = 0.5 / 0.7**2
 BOTH = pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression])
 
 
@@ -51,17 +48,13 @@ def options(**changes):
     return dict(method="orthogonal", n_features=64, random_state=0, tol=1e-8, C=1.0) | changes
 
 
-def exact(cls, n=160, **changes):
-    """A model whose features have all rows for landmarks, so that they are the kernel."""
-    return cls(KERNEL, **options(method=Nystrom(RPCholesky()), n_features=n, **changes))
-
-
 @pytest.mark.parametrize("C", [0.3, 3.0])
 def test_hinge_with_exact_features_is_the_exact_svc(C):
     X, y = table()
     new = table(60, seed=1)[0]
-    ours = exact(bo.SVC, C=C, loss="hinge", tol=1e-7).fit(X, y)
-    theirs = Exact(C=C, gamma=GAMMA, tol=1e-8).fit(X, y)
+    features = options(method=Nystrom(RPCholesky()), n_features=160, C=C, loss="hinge", tol=1e-7)
+    ours = bo.SVC(KERNEL, **features).fit(X, y)
+    theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, y)
     expected = theirs.decision_function(new)
     np.testing.assert_allclose(ours.decision_function(new), expected, atol=1e-3)
     clear = np.abs(expected) > 1e-3
@@ -191,14 +184,6 @@ def codes_of_rows(n, seed=0):
     return X, codes.astype(float)
 
 
-LOSSES = {"squared hinge": SquaredHinge(), "logistic": Logistic(), "softmax": Multinomial()}
-
-
-@pytest.fixture(params=LOSSES)
-def loss(request):
-    return LOSSES[request.param]
-
-
 @pytest.mark.parametrize("cls", LEARNERS := [bo.SVC, bo.LogisticRegression])
 def test_equal_rows_and_classes_that_are_apart_have_finite_coefficients(cls):
     """The matrix of equal rows is of rank one, and a tiny penalty cannot be seen beside it."""
@@ -222,15 +207,11 @@ def labelled(n, seed=0):
     return X, np.array(["a", "b", "c"])[codes.astype(int)]
 
 
-def squared(cls):
-    """The loss that is the same with features and without, where there are two."""
-    return {"loss": "squared_hinge"} if cls is bo.SVC else {}
-
-
 @pytest.mark.parametrize("cls", LEARNERS)
 def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
     X, y = labelled(200)
-    given = {"C": 2.0, "tol": 1e-11, "random_state": 0} | squared(cls)
+    given = {"C": 2.0, "tol": 1e-11, "random_state": 0}
+    given |= {"loss": "squared_hinge"} if cls is bo.SVC else {}  # as with features
     model = cls(Gaussian(0.8), **given).fit(X, y)
     features = cls(
         Gaussian(0.8), method="nystrom", n_features=200, precision="float64", max_iter=300, **given
@@ -378,7 +359,7 @@ def test_pairs_are_scikit_learns(C):
     w = np.random.default_rng(2).uniform(0.5, 2, 160)
     given = {"C": C, "loss": "hinge", "multi_class": "ovo", "random_state": 0}
     model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, y, w)
-    theirs = Exact(C=C, gamma=0.5 / 0.7**2, tol=1e-8, decision_function_shape="ovo").fit(X, y, w)
+    theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8, decision_function_shape="ovo").fit(X, y, w)
     T = rows(50, 1)[0]
     f = Gaussian(0.7)(T, X) @ model.dual_coef_.T + model.intercept_
     np.testing.assert_allclose(f, theirs.decision_function(T), atol=1e-5)

@@ -219,10 +219,6 @@ def run_table(model, rows):
     return dict(zip([o.name for o in session.get_outputs()], values, strict=True)), names
 
 
-def near(got, wanted):
-    return np.abs(got - np.asarray(wanted)).max() <= SINGLE * np.abs(wanted).max()
-
-
 def fit_table(rows=TYPED, y=TYPED_Y, model=None):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # columns that are left out, and rows that are few
@@ -249,7 +245,7 @@ def test_the_graph_takes_the_columns_of_the_table_as_they_are(name):
     wanted = model.outputs(NEW_TYPED)[output]
     got, names = run_table(model, NEW_TYPED)
     assert names == ["size", "town", "shop", "when", "grade", "gap"]  # the constant one is no input
-    assert near(got[output], wanted)
+    assert alike(got[output], wanted, SINGLE)
     if output == "probability":
         assert got["label"].tolist() == model.predict(NEW_TYPED).tolist()
 
@@ -274,21 +270,18 @@ def test_an_empty_text_that_is_a_category_is_that_category():
     new = pd.DataFrame(
         {"size": NEW_TYPED["size"], "town": NEW_TYPED["town"].fillna("").replace("Paris", "")}
     )
-    assert near(run_table(model, new)[0]["prediction"], model.predict(new))
+    assert alike(run_table(model, new)[0]["prediction"], model.predict(new), SINGLE)
 
 
 @pytest.mark.parametrize("form", ["array", "table"])
 def test_numbers_with_gaps_are_one_matrix(form):
-    numbers = pd.DataFrame({"size": TYPED["size"], "gap": TYPED["gap"], "same": 1.0})
-    new = pd.DataFrame({"size": NEW_TYPED["size"], "gap": NEW_TYPED["gap"], "same": 1.0})
+    numbers, new = (each[["size", "gap"]] for each in (TYPED, NEW_TYPED))
     if form == "array":
-        numbers, new = numbers.to_numpy(), new.to_numpy()
-    else:
-        numbers, new = numbers[["size", "gap"]], new[["size", "gap"]]
+        numbers, new = (each.assign(same=1.0).to_numpy() for each in (numbers, new))
     model = fit_table(numbers)
     session = onnxruntime.InferenceSession(bo.export.to_onnx(model).SerializeToString())
     (got,) = session.run(None, {"X": np.asarray(new, np.float32)})
-    assert near(got, model.predict(new))
+    assert alike(got, model.predict(new), SINGLE)
 
 
 def test_a_column_named_as_an_output_is_refused():

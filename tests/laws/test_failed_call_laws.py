@@ -164,12 +164,6 @@ def moments(call, count, seed):
     return zip(numbers, (KeyboardInterrupt, MemoryError) * count, strict=False)
 
 
-#: Random moments at which each call is stopped.
-MOMENTS = 3
-
-closing = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
 class Dead(Exception):
     """What a reader raises that dies."""
 
@@ -193,12 +187,12 @@ class Dying:
 
 @pytest.mark.main_cases(10)
 @every_call
-@closing
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     start, args = fitted(name), arguments(name, call)
     model, came_out = deepcopy(start), 0
     before = told(vars(start))
-    for stop in moments(call_of(deepcopy(start), call, *args), MOMENTS, seed=len(name)):
+    for stop in moments(call_of(deepcopy(start), call, *args), 3, seed=len(name)):
         if stopped(call_of(model, call, *args), Stop(*stop)):
             assert told(vars(model)) == before
             came_out += 1
@@ -207,7 +201,7 @@ def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     call_of(model, call, *args)()
     call_of(start, call, *args)()
     same(model, start)
-    assert came_out >= MOMENTS // 2
+    assert came_out >= 1
 
 
 @pytest.mark.main_cases(6)

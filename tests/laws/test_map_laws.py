@@ -17,7 +17,7 @@ from bochner.features import draw
 from bochner.features.map import reach_of
 from bochner.features.mercer.products import BasisMap
 from bochner.features.nystrom.nystrom import NystromMap
-from bochner.kernels import Columns, Gaussian, Linear, Mahalanobis
+from bochner.kernels import Gaussian, Linear, Mahalanobis
 from bochner.persist.values import NamedArrays, decode, encode
 
 every_map = of_maps()
@@ -279,12 +279,3 @@ def test_float32_features_err_by_two_in_a_million(d, placement, form):
     allowed = 2e-6 * np.sqrt(2 / 256) * (1 + np.linalg.norm(X, axis=1, keepdims=True))
     allowed *= 1 if HAVE_NATIVE else 1.5  # BLAS does not turn back whole turns on its way
     assert (np.abs(phi(X) - np.sqrt(2 / 256) * exact) <= allowed).all()
-
-
-def test_columns_outside_are_not_seen():
-    X = rows(10)
-    other = X.copy()
-    other[:, 1] = 9
-    phi = drawn_pair((Columns(Gaussian(), columns=(0, 2)), bo.Fourier(bo.IID())))
-    assert (phi(X) == phi(other)).all()
-    assert not np.allclose(drawn_pair((Gaussian(), bo.Fourier(bo.IID())))(X), phi(X))

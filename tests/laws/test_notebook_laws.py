@@ -22,7 +22,6 @@ OUTSIDE = re.compile(r"(?:src|href)=\"(?!data:)|url\(|@import|<script|<link")
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (120, 2))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.standard_normal(120)
-FEW = np.linspace(-1, 1, 40)[:, None]
 SEED = {"random_state": 0}
 GIVEN = {"kernel": "gaussian", "n_features": 16, **SEED}
 KERNEL = kernels.Gaussian(1.0)
@@ -154,15 +153,12 @@ def test_the_diagram_of_a_pipeline_holds_its_estimators_and_that_of_no_fit_is_sc
     assert {"StandardScaler", "KernelRidge"} <= {*re.findall(r"\w+", model._repr_html_())}
 
 
-MEASURED = ("certificate_", "calibration_")
-
-
 def test_diagrams_measure_nothing(monkeypatch):
     def refuse(_model):
         raise AssertionError
 
     model = ridge()
-    for name in MEASURED:
+    for name in ("certificate_", "calibration_"):
         monkeypatch.setattr(bo.KernelRidge, name, property(refuse))
     assert "leave-one-out RMSE" in model._repr_html_()
 

@@ -319,34 +319,6 @@ def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
     assert ours.solution_.gap <= 1e-8 * ours.solution_.objective
 
 
-def test_without_an_intercept():
-    options = dict(method="orthogonal", tol=1e-10, random_state=0, loss="absolute", alpha=0.5)
-    model = bo.KernelRegressor(KERNEL, n_features=1024, fit_intercept=False, **options).fit(
-        ROWS, TARGET
-    )
-    assert model.intercept_ == 0
-    found = model.solution_.objective
-    for direction in np.random.default_rng(1).standard_normal((20, 1024)):
-        coef = model.coef_ + 1e-3 * direction
-        value = np.abs(TARGET - model.map_(ROWS) @ coef).sum() + 0.25 * coef @ coef
-        assert value >= found * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("loss", ["squared", "absolute", "quantile"])
-def test_a_large_penalty_leaves_the_best_constant(loss):
-    """Of squares the weighted mean; else what a share of the weight is no larger than."""
-    model = bo.KernelRegressor(
-        KERNEL, loss=loss, quantiles=0.8, alpha=1e12, n_features=32, random_state=0
-    )
-    constant = model.fit(ROWS, TARGET, WEIGHTS).predict(ROWS[:1])[0]
-    if loss == "squared":
-        assert constant == pytest.approx(np.average(TARGET, weights=WEIGHTS), abs=1e-6)
-        return
-    below = WEIGHTS[constant + 1e-6 >= TARGET].sum() / WEIGHTS.sum()
-    without = WEIGHTS[constant - 1e-6 >= TARGET].sum() / WEIGHTS.sum()
-    assert without <= {"absolute": 0.5, "quantile": 0.8}[loss] <= below
-
-
 # ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
 
 

@@ -241,16 +241,6 @@ def test_a_row_of_zeros_has_degree_zero_alone():
     assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("method", [Gegenbauer("monomial"), Gegenbauer()], ids=repr)
-def test_features_of_functions_of_ones_own_are_unbiased(method):
-    """Definition 8 with h_l as given; rows to come have radii that the map has not seen."""
-    X, maps = rows(12, seed=8), many((OWN, method), 400)
-    assert maps[0].unbiased
-    assert maps[0].left_out(X).max() == 0
-    assert bias(OWN(X), maps, X) < 1
-
-
 every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 KINDS_MERCER = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
 every_kind = pytest.mark.parametrize("kernel", KINDS_MERCER, ids=repr)
