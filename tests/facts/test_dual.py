@@ -262,20 +262,18 @@ def rows_smoother(n=60, t=2, weighted=True):
 
 
 def on_features(found, kept):
-    """The regression of these rows on features with an intercept, by its normal equations."""
+    """The regression of these rows on features with an intercept, by its normal equations.
+
+    α is that of what features are turned by: V/√(λ + α), whose columns have this length.
+    """
     z, y, w = rows_smoother()
     Z = np.column_stack([found.phi(z), np.ones(len(z))])
-    penalty = np.diag(np.append(np.full(Z.shape[1] - 1, alpha_of(found)), 0.0))
-    G = Z[kept].T @ (w[kept, None] * Z[kept]) + penalty
-    return Z @ np.linalg.solve(G, Z[kept].T @ (w[kept, None] * y[kept]))
-
-
-def alpha_of(found):
-    """α from what features are turned by: V/√(λ + α), whose columns have this length."""
-    z, _, w = rows_smoother()
     about = found.phi(z) - found.mean
     values = np.linalg.eigvalsh(about.T @ (w[:, None] * about))
-    return float((1 / np.square(found.turn).sum(axis=0) - values).mean())
+    alpha = (1 / np.square(found.turn).sum(axis=0) - values).mean()
+    penalty = np.diag(np.append(np.full(Z.shape[1] - 1, alpha), 0.0))
+    G = Z[kept].T @ (w[kept, None] * Z[kept]) + penalty
+    return Z @ np.linalg.solve(G, Z[kept].T @ (w[kept, None] * y[kept]))
 
 
 @pytest.fixture(scope="module")
