@@ -5,7 +5,7 @@ leave-one-out errors miss, a turned metric wins where columns act together, and 
 nothing is better than one lengthscale. So all candidates are tuned on kernel matrices of a few
 hundred rows, where a fit takes milliseconds, and compared on held-out rows
 (:mod:`bochner.selection.race`). What each rule of the search gains is measured by
-``python -m benchmarks ablation``.
+``python -m benchmarks ablation``: docs/search.md.
 """
 
 import operator
