@@ -589,9 +589,6 @@ def _cost(K: Array, labels: Array, k: int) -> float:
     return float(np.trace(K) - np.einsum("ij,ij->", members, K @ members))
 
 
-# --- gradient descent ----------------------------------------------------------------------------
-
-
 @bench()
 def sgd(options: Options) -> Iterator[Row]:
     """Gradient descent on 1024 Fourier features of MNIST, against RBFSampler with SGDClassifier."""

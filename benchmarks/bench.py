@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 #: One line of a table: "case", "who" and "seed" name the measurement, other keys are metrics.
@@ -107,11 +107,6 @@ class Timing:
     seconds: tuple[float, ...]
     values: tuple[Any, ...]
 
-    @property
-    def median(self) -> float:
-        """Median seconds."""
-        return statistics.median(self.seconds)
-
 
 def turns(
     cases: Mapping[str, Callable[[int], Any]], repeats: int, warm_up: bool = True
@@ -165,13 +160,13 @@ def against(
 
     "times faster" is the seconds of the rival over ours; ``least`` is its required value.
     """
-    ours = times["ours"]
+    ours, middle = times["ours"], {who: median(timing.seconds) for who, timing in times.items()}
     for who, timing in times.items():
-        row: Row = {"case": case, "who": who, "seconds": timing.median}
+        row: Row = {"case": case, "who": who, "seconds": middle[who]}
         row |= {name.replace("_", " "): values.get(who) for name, values in metrics.items()}
         if who != "ours":
             pairs = [r / o for o, r in zip(ours.seconds, timing.seconds, strict=True)]
-            row["times faster"] = timing.median / ours.median
+            row["times faster"] = middle[who] / middle["ours"]
             row["range"] = f"{min(pairs):.3g} to {max(pairs):.3g}"
             required = least.get(who) if isinstance(least, Mapping) else least
             row = row if required is None else goal(row, "times faster", least=required)

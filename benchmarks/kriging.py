@@ -48,9 +48,6 @@ def exact(kernel: Kernel, X: Array, y: Array, new: Array) -> Predicted:
     return mean + k @ (a - mean * b), left + (1 - k @ b) ** 2 / b.sum()
 
 
-# --- Fourier grids -------------------------------------------------------------------------------
-
-
 @bench()
 def kriging(options: Options) -> Iterator[Row]:
     """Fourier grids: predictions of exact processes, and up to ten million rows.
@@ -132,9 +129,6 @@ def _scores(mean: Array, variance: Array, y: Array, noise: float = NOISE) -> Row
     for share in (0.9, 0.95):
         row[f"{share:.0%} covers"] = float(np.mean(z < norm.ppf(0.5 + share / 2)))
     return row
-
-
-# --- rivals with the same kernel, noise and amplitude --------------------------------------------
 
 
 @bench()
@@ -305,12 +299,7 @@ def _kiss(X: Any, y: Any, covariance: Any, likelihood: Any) -> Any:
 ALL = 10**9
 RIVALS: dict[str, tuple[str, Callable[..., Predicted], int, tuple[int, ...]]] = {
     "ours": ("finufft", _ours, ALL, (1, 2)),
-    "ours, 40 nearest": (
-        "scipy",
-        lambda *rows: _ours(*rows, bo.NearestNeighbours(40)),
-        ALL,
-        (1, 2),
-    ),
+    "ours, 40 nearest": ("scipy", partial(_ours, method=bo.NearestNeighbours(40)), ALL, (1, 2)),
     "exact": ("scipy", partial(exact, Matern(1.5, LENGTHSCALE)), 4000, (1, 2)),
     "celerite2": ("celerite2", _celerite, ALL, (1,)),
     "scikit-learn": ("sklearn", _scikit, 4000, (1, 2)),

@@ -1,10 +1,12 @@
 """Feature maps: errors of each method, seconds and errors beside rivals, and bounds."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import pdist
+from sklearn.base import clone
 from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 
 import bochner as bo
@@ -46,13 +48,6 @@ def spectral_distance(Z: Array, K: Array, alpha: float) -> float:
     return float(np.abs(np.linalg.eigvalsh(root.T @ (Z @ Z.T - K) @ root)).max())
 
 
-# --- errors of docs/choose.md --------------------------------------------------------------------
-
-SEEDS = (0, 1, 2)
-#: Rows that maps are drawn with, and rows of errors.
-DRAWN_WITH, NEW = 2000, 1000
-#: Rows of a fit to the relief of the Earth, and its features.
-RELIEF, RELIEF_D = 18_000, 1024
 IID = bo.Fourier(bo.IID())
 
 
@@ -77,20 +72,11 @@ def sphere(rng: np.random.Generator, n: int) -> Array:
     return 2.0 * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def cube(rng: np.random.Generator, n: int) -> Array:
-    """Return rows of [−1, 1]³."""
-    return rng.uniform(-1.0, 1.0, (n, 3))
-
-
-def positive(rng: np.random.Generator, n: int) -> Array:
-    """Return absolute values of N(0, I) in 100 columns, whose pairs are not nearly orthogonal."""
-    return np.abs(rng.standard_normal((n, 100)))
-
-
-def shares(rng: np.random.Generator, n: int) -> Array:
-    """Return histograms of ten columns: shares of a Dirichlet law with all parameters one."""
-    return rng.dirichlet(np.ones(10), n)
-
+#: Laws of [−1, 1]³; of normal rows without signs, whose pairs are not nearly orthogonal; and of
+#: histograms of ten columns, the Dirichlet law with all parameters one.
+cube: Law = lambda rng, n: rng.uniform(-1.0, 1.0, (n, 3))
+positive: Law = lambda rng, n: np.abs(rng.standard_normal((n, 100)))
+shares: Law = lambda rng, n: rng.dirichlet(np.ones(10), n)
 
 #: Methods at d = 100.
 WIDE = (bo.HermiteMercer(), bo.Nystrom("kmeans"), bo.Fourier(bo.Structured()), IID)
@@ -119,12 +105,21 @@ def choose(options: Options) -> Iterator[Row]:
 
     Errors are of new rows. The last rows are R² of fits to the relief of the Earth.
     """
+    seeds = options.pick(range(3), range(1))
     for case in CASES:
-        yield from errors_of_case(case, options)
-    earth, n = load_earth(), options.pick(RELIEF, 400)
+        rng = np.random.default_rng(0)
+        X, new = (case.law(rng, n) for n in options.pick((2000, 1000), (200, 100)))
+        kernel = case.kernel or Gaussian(median_distance(X[:500]))
+        D, K = options.pick(case.n_features, max(90, case.n_features // 16 * 2)), kernel(new)
+        for method in case.methods:
+            given = {"n_features": D, "X": X}
+            maps = (bo.draw(kernel, method, random_state=seed, **given) for seed in seeds)
+            squares = [relative_error(phi(new), K) ** 2 for phi in maps]
+            row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
+            yield row | {"error": float(np.mean(squares) ** 0.5)}
+    earth, n, D = load_earth(), *options.pick((18_000, 1024), (400, 96))
     chosen = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
     X, y = earth.X[chosen].astype(float), earth.y[chosen].astype(float)
-    D, seeds = options.pick(RELIEF_D, 96), options.pick(SEEDS, SEEDS[:1])
     for scale in (1.0, 0.5, 0.25):
         for method in (bo.MercerHarmonic(), bo.Nystrom(), bo.Gegenbauer(), IID):
             scores = []
@@ -133,24 +128,6 @@ def choose(options: Options) -> Iterator[Row]:
                 model = bo.KernelRidge(Gaussian(scale), **given)
                 scores.append(model.fit(X[:n], y[:n]).score(X[n:], y[n:]))
             yield {"case": f"relief {scale}", "who": str(method), "D": D, "R²": np.mean(scores)}
-
-
-def errors_of_case(case: Case, options: Options) -> Iterator[Row]:
-    """Yield the error of each method of a case."""
-    rng = np.random.default_rng(0)
-    X, new = (case.law(rng, options.pick(n, n // 10)) for n in (DRAWN_WITH, NEW))
-    kernel = case.kernel or Gaussian(median_distance(X[:500]))
-    D, K = options.pick(case.n_features, max(90, case.n_features // 16 * 2)), kernel(new)
-    for method in case.methods:
-        errors = []
-        for seed in options.pick(SEEDS, SEEDS[:1]):
-            phi = bo.draw(kernel, method, n_features=D, X=X, random_state=seed)
-            errors.append(relative_error(phi(new), K))
-        row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
-        yield row | {"error": float(np.sqrt(np.mean(np.square(errors))))}
-
-
-# --- feature maps beside rivals ------------------------------------------------------------------
 
 
 class MapCase(NamedTuple):
@@ -179,9 +156,12 @@ def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
         given = {"n_features": case.D, "X": case.X, "random_state": seed}
         return bo.draw(case.kernel, method, **given)
 
+    def transform(phi: Map, _: int) -> None:
+        phi(case.X)  # the result is dropped, as a fit drops the features of a block
+
     methods = {"ours": case.ours} | case.rivals
-    times = turns({who: _silent(drawn(m, 0), case.X) for who, m in methods.items()}, repeats)
-    errors = {}
+    maps = {who: partial(transform, drawn(method, 0)) for who, method in methods.items()}
+    times, errors = turns(maps, repeats), {}
     for who, method in methods.items():
         of_seeds = [relative_error(drawn(method, seed)(rows), K) for seed in range(case.seeds)]
         errors[who] = float(np.mean(np.square(of_seeds)) ** 0.5)
@@ -193,22 +173,18 @@ def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
         yield row
 
 
-def _silent(function: Callable[[Array], Any], X: Array) -> Callable[[int], None]:
-    """Return a case that drops its result, as a fit does with the features of a block."""
-
-    def case(_: int) -> None:
-        function(X)
-
-    return case
-
-
 def _normal(n: int, d: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
+def _rival(model: Any, X: Array) -> dict[str, Any]:
+    """Return a transformer of scikit-learn by its name, as a map from a seed."""
+    fitted = lambda seed: clone(model).set_params(random_state=seed).fit(X).transform
+    return {type(model).__name__: fitted}
+
+
 def _sampler(lengthscale: float, D: int, X: Array) -> dict[str, Any]:
-    given = {"gamma": 0.5 / lengthscale**2, "n_components": D}
-    return {"RBFSampler": lambda seed: RBFSampler(random_state=seed, **given).fit(X).transform}
+    return _rival(RBFSampler(gamma=0.5 / lengthscale**2, n_components=D), X)
 
 
 @bench()
@@ -227,12 +203,8 @@ def features(options: Options) -> Iterator[Row]:
 
 def _map_cases(options: Options) -> Iterator[MapCase]:
     few, many = options.pick((2000, 20_000), (300, 1000))
-    speeds = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0))
-    for d, D, dtype, least in (
-        *speeds,
-        (784, 4096, "float32", 1.3),
-        (10, 2048, "float64", 10.0),
-    ):
+    single = ((10, 2048, "float32", 6.0), (100, 2048, "float32", 4.0), (784, 4096, "float32", 1.3))
+    for d, D, dtype, least in (*single, (10, 2048, "float64", 10.0)):
         X = _normal(many, d, d).astype(dtype)
         given = Gaussian(1.0), D, X, "orthogonal", _sampler(1.0, D, X)
         yield MapCase(f"d={d}, D={D}, {dtype}", *given, least=least)
@@ -249,8 +221,7 @@ def _map_cases(options: Options) -> Iterator[MapCase]:
     X, new = np.split(_normal(2 * few, 9, 1), 2)
     given = Gaussian(3.0), 256, X, hermite, {"orthogonal": "orthogonal"}
     yield MapCase("hermite, D=256, new rows", *given, seeds=seeds, most=0.05, new=new)
-    X = _normal(few, 3)
-    X *= 2.0 / np.linalg.norm(X, axis=1, keepdims=True)
+    X = sphere(np.random.default_rng(0), few)
     for D, most in ((128, 1e-4), (512, 1e-6)):
         given = Gaussian(), D, X, harmonic, {"published": bo.Gegenbauer("monomial")}
         yield MapCase(f"sphere, D={D}", *given, seeds=5, most=most)
@@ -259,26 +230,18 @@ def _map_cases(options: Options) -> Iterator[MapCase]:
         given = kernel, 512, X, harmonic, _sampler(1.0, 512, X)
         yield MapCase(f"harmonic, {kernel!r}", *given, least=1.0)
     X, D = _normal(2 * few, 128).astype(np.float32), options.pick(4096, 512)
-    for method, positive, least in (
-        (bo.PolySketch(), False, 10.0),
-        (bo.PolySketch(), True, 10.0),
-        (bo.TensorSketch(), True, 1.0),
-    ):
-        rows = np.abs(X) if positive else X
-        rival = lambda seed, D=D, rows=rows: (
-            PolynomialCountSketch(degree=3, n_components=D, random_state=seed).fit(rows).transform
-        )
-        given = Polynomial(3, 0.0), D, rows, method, {"PolynomialCountSketch": rival}
-        name = f"sketch, {type(method).__name__}, {'positive' if positive else 'normal'} rows"
+    poly, tensor = (bo.PolySketch(), 10.0), (bo.TensorSketch(), 1.0)
+    for (method, least), law in ((poly, "normal"), (poly, "positive"), (tensor, "positive")):
+        rows = np.abs(X) if law == "positive" else X
+        rival = _rival(PolynomialCountSketch(degree=3, n_components=D), rows)
+        given = Polynomial(3, 0.0), D, rows, method, rival
+        name = f"sketch, {type(method).__name__}, {law} rows"
         yield MapCase(name, *given, seeds=seeds, least=least, most=1.0, new=rows[:400])
     for d, D, least in ((1024, 8192, 2.0), (100, 2048, None)):
         X = _normal(options.pick(512, 64), d, d).astype(np.float32)  # a block of a fit
         given = Gaussian((2 * d) ** 0.5), D, X, bo.Fourier(bo.Structured())
         formed = {"formed": bo.Fourier(bo.Orthogonal())}
         yield MapCase(f"structured, {d} to {D}", *given, formed, least=least, new=X[:256])
-
-
-# --- bounds and leverage -------------------------------------------------------------------------
 
 
 @bench()
@@ -340,14 +303,12 @@ def leverage(options: Options) -> Iterator[Row]:
     smooth = ((Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.6), 3), (Gaussian(0.8), 4))
     for kernel, d in (*smooth, (Matern(1.5, 0.5), 2), (Matern(1.5, 3.0), 12)):
         X = np.random.default_rng(d).uniform(-1, 1, (n, d))
-        K = kernel(X)
+        K, given = kernel(X), {"n_features": D, "X": X}
         values = np.maximum(np.linalg.eigvalsh(K), 0)
         for penalty in (1e-2, 1e-4):
-            dimension = float(np.sum(values / (values + penalty * n)))
-            for method in (bo.Fourier(bo.IID()), bo.Fourier(bo.QMC()), bo.LeverageFourier(penalty)):
-                given = {"n_features": D, "X": X}
+            for method in (IID, bo.Fourier(bo.QMC()), bo.LeverageFourier(penalty)):
                 maps = [bo.draw(kernel, method, random_state=s, **given)(X) for s in range(5)]
                 row = {"case": f"{kernel!r}, d={d}, λ/n={penalty:g}", "who": str(method)}
-                row["effective dimension"] = dimension
+                row["effective dimension"] = float(np.sum(values / (values + penalty * n)))
                 row["ε"] = np.mean([spectral_distance(Z, K, penalty * n) for Z in maps])
                 yield row | {"error": np.mean([relative_error(Z, K) for Z in maps])}

@@ -58,17 +58,6 @@ def paper(options: Options) -> Iterator[Row]:
     yield from each(CLUSTERING, lambda name: _table3(name, options))
 
 
-# --- data ----------------------------------------------------------------------------------------
-
-
-def _places_and_times(a: dict[str, Array]) -> Array:
-    """Return places on the unit sphere, and times from -1 to 1."""
-    time = a["X"][:, 2].astype(np.float64)
-    low, high = time.min(), time.max()
-    places = on_sphere(*a["X"][:, :2].T.astype(np.float64))
-    return np.column_stack([places, (2 * time - low - high) / (high - low)])
-
-
 def regression(name: str, options: Options) -> tuple[Array, Array]:
     """Return the rows of a data set of table 2, in the units of the paper where they are known."""
     if name == "Elevation":
@@ -78,7 +67,10 @@ def regression(name: str, options: Options) -> tuple[Array, Array]:
     X, y = a["X"].astype(np.float64), a["y"].astype(np.float64)
     if name == "Protein":
         return (X - X.mean(axis=0)) / X.std(axis=0), y
-    return _places_and_times(a), np.log10(y) if name == "CO2" else y  # CO2: over nine decades
+    latitude, longitude, time = X.T
+    time = (2 * time - time.min() - time.max()) / (time.max() - time.min())  # from -1 to 1
+    X = np.column_stack([on_sphere(latitude, longitude), time])
+    return X, np.log10(y) if name == "CO2" else y  # CO2: over nine decades
 
 
 #: Files of table 2; the elevation is in the package.
@@ -94,8 +86,6 @@ CLUSTERING: dict[str, tuple[str, str, bool]] = {
     "Connect-4": ("connect4", "y2", False),
 }
 
-
-# --- figure 1 ------------------------------------------------------------------------------------
 
 #: Largest degree, as in the paper.
 DEGREE = 15
@@ -146,8 +136,6 @@ def figure_1(options: Options) -> Iterator[Row]:
             yield {"case": case, "who": who} | {f"q={q}": float(e) for q, e in enumerate(errors)}
 
 
-# --- table 2 -------------------------------------------------------------------------------------
-
 #: Penalties as shares of the largest eigenvalue of a half.
 PENALTIES = 10.0 ** np.arange(-13, 0.1, 0.25)
 
@@ -173,9 +161,8 @@ def _methods(width: int) -> dict[str, dict[str, Method | str]]:
 def _table2(name: str, options: Options) -> Iterator[Row]:
     """Yield squared errors on a tenth of the rows; each seed has its own split and draws."""
     width = options.pick(1024, 64)
-    protocols = {
-        p: m for p, m in _methods(width).items() if options.selects(f"table 2, {name}, {p}")
-    }
+    selected = lambda protocol: options.selects(f"table 2, {name}, {protocol}")
+    protocols = {p: methods for p, methods in _methods(width).items() if selected(p)}
     if not protocols:
         return
     splits, (X, y) = [], regression(name, options)
@@ -205,17 +192,13 @@ def _warm_up(kernel: Kernel, X: Array) -> None:
 
 
 def _predicted(method: Method | str, scale: float, width: int, data: Split, seed: int) -> Array:
-    if method and not _has_no_map(method):
+    if method and not isinstance(method, bo.LocalKernel):
         phi = draw(method, scale, width, data.X, data.y, seed)
         return fit_and_predict(phi, data.X, data.y, data.X_test)
     given: dict[str, Any] = {"method": method, "n_features": width} if method else {}
     kernel = Gaussian(scale) if method else "auto"
     model = bo.KernelRidge(kernel, random_state=seed, **given)
     return model.fit(data.X, data.y).predict(data.X_test)
-
-
-def _has_no_map(method: Method | str) -> bool:
-    return isinstance(method, bo.LocalKernel)
 
 
 def draw(
@@ -230,7 +213,7 @@ def draw(
 
 def two_fold(method: Method | str, scale: float, width: int, X: Array, y: Array) -> float:
     """Return the mean squared error of each half of the rows, predicted from the other half."""
-    if not _has_no_map(method):
+    if not isinstance(method, bo.LocalKernel):
         return two_fold_error(draw(method, scale, width, X, y, 0), X, y)
     (X1, X2), (y1, y2) = (np.split(a, [len(y) // 2]) for a in (X, y))
     halves = Split(X1, y1, X2, y2), Split(X2, y2, X1, y1)
@@ -260,11 +243,8 @@ def lengthscale(method: Method | str, width: int, X: Array, y: Array) -> float:
     return float(2.0**at)
 
 
-# --- ridge regression whose penalty is chosen by two-fold cross-validation -----------------------
-
-
 def fit_and_predict(phi: bo.FeatureMap, X: Array, y: Array, X_test: Array) -> Array:
-    """Return the predictions for the test rows of the fit with the best penalty."""
+    """Return predictions of ridge regression, whose penalty has the least two-fold error."""
     Z = phi(X)
     _, alpha = _best(Z, y)
     beta, intercept = _path(Z, y, np.array([alpha]))
@@ -298,8 +278,6 @@ def _path(Z: Array, y: Array, alphas: Array) -> tuple[Array, Array]:
     return beta, middle - mean @ beta
 
 
-# --- table 3 -------------------------------------------------------------------------------------
-
 OURS: dict[str, Method | str] = {
     "ours: auto": "auto",
     "ours: MercerHarmonic": bo.MercerHarmonic(),
@@ -313,9 +291,8 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
     "in features", as published, flatters maps that shorten vectors; "exact" is of the same clusters
     under the kernel exp(-|x - y|²) itself.
     """
-    widths = [
-        D for D in options.pick((1024, 512), (64,)) if options.selects(f"table 3, {name}, D={D}")
-    ]
+    selected = lambda D: options.selects(f"table 3, {name}, D={D}")
+    widths = [*filter(selected, options.pick((1024, 512), (64,)))]
     if not widths:
         return
     file, labels, training_only = CLUSTERING[name]
@@ -342,9 +319,8 @@ def _table3(name: str, options: Options) -> Iterator[Row]:
                 clusterings.append(found.labels_)
                 row: Row = {"case": f"table 3, {name}, D={width}", "who": who, "seed": seed}
                 row |= {"in features": float(found.inertia_) / len(X), "rows": len(X)}
-                rows.append(
-                    row | {"columns": X.shape[1], "clusters": k, "seconds": taken["seconds"]}
-                )
+                row |= {"columns": X.shape[1], "clusters": k, "seconds": taken["seconds"]}
+                rows.append(row)
         exact = exact_objectives(kernel, X, clusterings, 5000)
         yield from (row | {"exact": float(e)} for row, e in zip(rows, exact, strict=True))
 

@@ -25,8 +25,6 @@ from bochner.kernels import Gaussian
 Array = np.ndarray
 
 
-# --- memory --------------------------------------------------------------------------------------
-
 _FIT = """
 import json, sys, time
 import numpy as np
@@ -372,9 +370,6 @@ def _planned(name: str, options: Options) -> Iterator[Row]:
             for metric, factor in (("seconds over predicted", 1.5), ("MB over predicted", 1.2)):
                 row = goal(goal(row, metric, least=1 / factor), metric, most=factor)
             yield row
-
-
-# --- GPU -----------------------------------------------------------------------------------------
 
 
 @bench()
