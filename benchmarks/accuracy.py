@@ -28,7 +28,7 @@ import bochner as bo
 from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
 from benchmarks.data import CLASSES, QUANTITIES, Split
-from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process
+from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process, seeded
 from bochner.kernels import Gaussian
 from bochner.models.error_law import interval_score
 
@@ -333,9 +333,7 @@ def raced(
     """Yield error and seconds of fit and predictions of each learner, in turns; seeds differ."""
 
     def race(model: Any, seed: int) -> float:
-        seeded = [name for name in model.get_params() if name.endswith("random_state")]
-        model = clone(model).set_params(**dict.fromkeys(seeded, seed)).fit(data.X, data.y)
-        return data.error(model.predict(data.X_test))
+        return data.error(seeded(model, seed).fit(data.X, data.y).predict(data.X_test))
 
     times = turns({who: partial(race, m) for who, m in models.items()}, repeats, warm_up=False)
     errors = {who: fmean(timing.values) for who, timing in times.items()}

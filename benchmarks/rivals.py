@@ -4,7 +4,7 @@ Learners that take no categories receive them one-hot, and numbers in standard d
 learner is the best of thirty draws of its settings, judged on a fifth of the rows, refitted to all.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.stats import loguniform, randint, uniform
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -30,9 +30,6 @@ DRAWS, HELD_OUT = 30, 0.2
 
 #: Rows that scikit-learn's Gaussian process is still fitted to.
 FEW = 2000
-
-#: From a seed and the names of the categorical columns to an estimator.
-Maker = Callable[[int, list[str]], Any]
 
 #: Names of our learners; the first of each task is the simplest, which others must not lose to.
 OURS = {
@@ -73,18 +70,36 @@ SPACES: dict[str, dict[str, Any]] = {
 }
 
 
+QUIET = {"verbose": 0, "allow_writing_files": False}
+
+#: Rivals that are optional: package, start of the class's name, and parameters.
+PACKAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "LightGBM": ("lightgbm", "LGBM", {"verbose": -1}),
+    "CatBoost": ("catboost", "CatBoost", QUIET | {"random_state": 0}),
+    "RealMLP": ("pytabkit", "RealMLP_TD_", {"device": "cpu", "verbosity": 0}),
+}
+
+
+def seeded(model: Any, seed: int) -> Any:
+    """Return an unfitted copy of a learner, whose draws are those of a seed."""
+    names = [name for name in model.get_params() if name.endswith("random_state")]
+    return clone(model).set_params(**dict.fromkeys(names, seed))
+
+
 @dataclass(frozen=True)
 class Learner:
     """A learner, its settings where it is tuned, and the rows that it is fitted to at most."""
 
     name: str
-    make: Maker
+    model: Any
     space: Mapping[str, Any] = field(default_factory=dict)
     most: int = 10**9
 
     def fit(self, X: Any, y: np.ndarray, seed: int) -> Any:
         """Return the fitted learner."""
-        estimator = self.make(seed, list(X.columns[X.dtypes == "category"]))
+        estimator, given = seeded(self.model, seed), {}
+        if self.name.startswith("CatBoost"):
+            given["cat_features"] = list(X.columns[X.dtypes == "category"])
         if self.space:
             estimator = RandomizedSearchCV(
                 estimator,
@@ -94,17 +109,40 @@ class Learner:
                 scoring="accuracy" if y.dtype.kind in "iu" else "neg_root_mean_squared_error",
                 random_state=seed,
             )
-        return estimator.fit(X, y)
-
-
-#: Packages of rivals that are optional.
-PACKAGES = {"LightGBM": "lightgbm", "CatBoost": "catboost", "xRFM": "xrfm", "RealMLP": "pytabkit"}
+        return estimator.fit(X, y, **given)
 
 
 def learners(classes: bool, tuned: bool = True) -> list[Learner]:
     """Return the installed learners of classes or of quantities, ours first."""
-    named = (_classifiers() if classes else _regressors()) | _shared(classes)
-    named = {n: m for n, m in named.items() if n not in PACKAGES or find_spec(PACKAGES[n])}
+    if classes:
+        histogram, linear = HistGradientBoostingClassifier, LogisticRegression(max_iter=1000)
+        named = {
+            "KernelRidgeClassifier, Gaussian": bo.KernelRidgeClassifier("gaussian"),
+            "KernelRidgeClassifier": bo.KernelRidgeClassifier(),
+            "SVC": bo.SVC(probability=True),
+            "LogisticRegression": bo.LogisticRegression(),
+            "SVC of scikit-learn": _in_numbers(SVC()),
+            "LogisticRegression of scikit-learn": _in_numbers(linear),
+        }
+    else:
+        histogram = HistGradientBoostingRegressor
+        named = {
+            "KernelRidge, Gaussian": bo.KernelRidge("gaussian"),
+            "KernelRidge": bo.KernelRidge(),
+            "GaussianProcess": bo.GaussianProcessRegressor(),
+            "KernelRidge, learned metric": bo.KernelRidge(metric="learned"),
+            "SVR of scikit-learn": _in_numbers(SVR()),
+            "GP of scikit-learn": _in_numbers(process()),
+        }
+    named["HistGradientBoosting"] = histogram(categorical_features="from_dtype")
+    for name, (package, kind, given) in PACKAGES.items():
+        if find_spec(package):
+            make = getattr(
+                import_module(package), kind + ("Classifier" if classes else "Regressor")
+            )
+            named[name] = make(**given)
+    if find_spec("xrfm"):
+        named["xRFM"] = _in_numbers(RecursiveFeatures(classes))
     found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]
     spaces = {name: space for name, space in SPACES.items() if tuned and name in named}
     return found + [Learner(f"{name}, tuned", named[name], s) for name, s in spaces.items()]
@@ -121,56 +159,6 @@ def process() -> Any:
     return GaussianProcessRegressor(ConstantKernel() * RBF() + WhiteKernel(), normalize_y=True)
 
 
-def _regressors() -> dict[str, Maker]:
-    return {
-        "KernelRidge, Gaussian": _seeded(bo.KernelRidge, "gaussian"),
-        "KernelRidge": _seeded(bo.KernelRidge),
-        "GaussianProcess": _seeded(bo.GaussianProcessRegressor),
-        "KernelRidge, learned metric": _seeded(bo.KernelRidge, metric="learned"),
-        "SVR of scikit-learn": lambda *_: _in_numbers(SVR()),
-        "GP of scikit-learn": lambda *_: _in_numbers(process()),
-    }
-
-
-def _classifiers() -> dict[str, Maker]:
-    linear = LogisticRegression(max_iter=1000)
-    return {
-        "KernelRidgeClassifier, Gaussian": _seeded(bo.KernelRidgeClassifier, "gaussian"),
-        "KernelRidgeClassifier": _seeded(bo.KernelRidgeClassifier),
-        "SVC": _seeded(bo.SVC, probability=True),
-        "LogisticRegression": _seeded(bo.LogisticRegression),
-        "SVC of scikit-learn": lambda *_: _in_numbers(SVC()),
-        "LogisticRegression of scikit-learn": lambda *_: _in_numbers(linear),
-    }
-
-
-def _shared(classes: bool) -> dict[str, Maker]:
-    """Return rivals that fit both classes and quantities."""
-    kind = "Classifier" if classes else "Regressor"
-    histogram = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    quiet = {"verbose": 0, "allow_writing_files": False}
-    return {
-        "HistGradientBoosting": lambda seed, _: histogram(
-            random_state=seed, categorical_features="from_dtype"
-        ),
-        "LightGBM": lambda seed, _: _imported("lightgbm", f"LGBM{kind}")(
-            verbose=-1, random_state=seed
-        ),
-        # A tuple: a search clones its learner, and CatBoost returns a copy of a list.
-        "CatBoost": lambda seed, names: _imported("catboost", f"CatBoost{kind}")(
-            random_seed=seed, cat_features=tuple(names) or None, **quiet
-        ),
-        "xRFM": lambda seed, _: _in_numbers(RecursiveFeatures(seed, classes)),
-        "RealMLP": lambda seed, _: _imported("pytabkit", f"RealMLP_TD_{kind}")(
-            random_state=seed, device="cpu", verbosity=0
-        ),
-    }
-
-
-def _seeded(kind: Any, *given: Any, **named: Any) -> Maker:
-    return lambda seed, _: kind(*given, random_state=seed, **named)
-
-
 def in_numbers() -> Any:
     """Return a transformer to one-hot categories and scaled numbers."""
     encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
@@ -184,25 +172,21 @@ def _in_numbers(estimator: Any) -> Any:
     return make_pipeline(in_numbers(), estimator)
 
 
-def _imported(package: str, name: str) -> Any:
-    return getattr(import_module(package), name)
-
-
 class RecursiveFeatures(BaseEstimator):
     """xRFM by default, with a fifth of the rows to validate on, which it requires."""
 
-    def __init__(self, seed: int, classes: bool = False) -> None:
-        self.seed, self.classes = seed, classes
+    def __init__(self, classes: bool = False, random_state: int = 0) -> None:
+        self.classes, self.random_state = classes, random_state
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
         """Fit to four fifths of the rows and choose on the rest."""
         self.labels_ = LabelEncoder().fit(y) if self.classes else None
         y = self.labels_.transform(y) if self.labels_ else y.astype(np.float32)[:, None]
-        order = np.random.default_rng(self.seed).permutation(len(y))
+        order = np.random.default_rng(self.random_state).permutation(len(y))
         held, kept = np.split(order, [int(HELD_OUT * len(y))])
         X, metric = X.astype(np.float32), "accuracy" if self.classes else "mse"
         self.model_ = import_module("xrfm").xRFM(
-            device="cpu", tuning_metric=metric, random_state=self.seed, verbose=False
+            device="cpu", tuning_metric=metric, random_state=self.random_state, verbose=False
         )
         self.model_.fit(X[kept], y[kept], X[held], y[held])
         return self
