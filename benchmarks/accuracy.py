@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.spatial.distance import pdist
 from sklearn import linear_model, svm
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -28,6 +27,7 @@ import bochner as bo
 from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
 from benchmarks.data import CLASSES, QUANTITIES, Split
+from benchmarks.maps import median_distance
 from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process, seeded
 from bochner.kernels import Gaussian
 from bochner.models.error_law import interval_score
@@ -542,7 +542,7 @@ def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
     X = np.asarray((X - X.mean(axis=0)) / spread, dtype=np.float32)
     few, apart, width = options.pick((10_000, 2000, 512), (1000, 500, 128))
     X, new = X[:-apart], X[-apart:]
-    kernel = Gaussian(float(np.median(pdist(X[:1000]))) or 1.0)
+    kernel = Gaussian(median_distance(X[:1000]))
     gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": few}
     given: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
     exact = KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)

@@ -212,11 +212,8 @@ def raw_table(rows: Sequence[Row]) -> str:
 
 def proof_table(rows: Sequence[Row]) -> str:
     """Return certificates of half of the rows beside ε of all rows, and the a-priori bound."""
-    asked = [f"{row['asked']:,} features required" if "asked" in row else "none" for row in rows]
-    shown = [
-        row | {"D": f"{row['D']:,}" if "true" in row else text}
-        for row, text in zip(rows, asked, strict=True)
-    ]
+    asked = lambda row: f"{row['asked']:,} features required" if "asked" in row else "none"
+    shown = [row | {"D": f"{row['D']:,}" if "true" in row else asked(row)} for row in rows]
     columns = {"features": "{who}", "D": "{D}"}
     columns["ε from half of the rows, 95 % interval"] = "{low:.3g} to {high:.3g}"
     return listed(shown, columns | {"ε of all rows": "{true:.3g}"})
