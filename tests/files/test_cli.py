@@ -566,12 +566,6 @@ def test_without_its_packages_the_command_line_says_how_to_install_them(
     assert 'pip install "bochner[cli]"' in err
 
 
-def test_main_ends_with_the_code(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        main(["--version"])
-    assert capsys.readouterr().out.startswith("bochner ")
-
-
 PAUSE = "import os, time\ndef pause(*_):\n    print('here', flush=True)\n    time.sleep(60)\n"
 IN_SWEEP = f"{PAUSE}from bochner.sums.moments import Accumulator\nAccumulator.add = pause\n"
 IN_WRITE = f"{PAUSE}os.fsync = pause\n"

@@ -179,15 +179,6 @@ def header_of(path):
         return json.loads(file.metadata()["bochner"])
 
 
-def test_the_header_says_what_the_model_is_and_what_it_was_fitted_on(model, path):
-    bo.save(model, path)
-    header = header_of(path)
-    assert header["format"] == FORMAT
-    assert header["library"] == bo.__version__
-    assert header["class"] == RIDGE
-    assert header["value"]["estimator"][1]["kernel"] == {"class": [GAUSSIAN, {"lengthscale": 1.0}]}
-
-
 def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
     bo.save(model, path)
     before = path.read_bytes()

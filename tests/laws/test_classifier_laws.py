@@ -410,8 +410,6 @@ def test_pairs_are_the_way_of_many_rows_a_class_with_the_kernel_itself():
 # ---- label: Labels of any type become codes and names again, from arrays, tables and files alike
 
 
-RNG = np.random.default_rng(0)
-
 NAMES = {
     "texts": np.array(["b", "a", "long name"]),
     "integers": np.array([7, -1, 100]),
@@ -422,7 +420,7 @@ NAMES = {
 
 @pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
 def test_labels_come_back_from_columns_tables_and_files(names, tmp_path):
-    X, labels = RNG.standard_normal((30, 2)), names[np.arange(30) % 3]
+    X, labels = np.random.default_rng(0).standard_normal((30, 2)), names[np.arange(30) % 3]
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=labels)
     shuffled = frame.iloc[::-1]
     shuffled.to_csv(tmp_path / "rows.csv", index=False)
@@ -501,9 +499,6 @@ def test_many_classes_of_some_rows_each_are_classes():
     assert len(model.partial_fit(ROWS, np.arange(150), classes=np.arange(500)).classes_) == 500
 
 
-WITH_PROBABILITIES = [KernelRidgeClassifier, LogisticRegression, SVC]
-
-
 def with_rare(sizes, seed=0):
     """Clusters of so many rows, far from one another."""
     rng = np.random.default_rng(seed)
@@ -511,7 +506,7 @@ def with_rare(sizes, seed=0):
     return 6.0 * np.eye(len(sizes))[y] + 0.3 * rng.standard_normal((len(y), len(sizes))), y
 
 
-@pytest.mark.parametrize("cls", WITH_PROBABILITIES)
+@pytest.mark.parametrize("cls", [KernelRidgeClassifier, LogisticRegression, SVC])
 def test_classes_of_few_rows_are_named_and_take_part(cls):
     """A class of one row, far from all others, is found again."""
     X, y = with_rare([200, 200, 1, 3])

@@ -59,8 +59,6 @@ def has(name, call):
 
 
 PAIRS = [(name, call) for name in LEARNERS for call in CALLS if has(name, call)]
-every_call = pytest.mark.parametrize(("name", "call"), PAIRS)
-every_learner = pytest.mark.parametrize("name", LEARNERS)
 takes_blocks = pytest.mark.parametrize(
     "name", [name for name, call in PAIRS if call == "fit_blocks"]
 )
@@ -186,7 +184,7 @@ class Dying:
 
 
 @pytest.mark.main_cases(10)
-@every_call
+@pytest.mark.parametrize(("name", "call"), PAIRS)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_call_stopped_at_any_moment_changes_nothing(name, call):
     start, args = fitted(name), arguments(name, call)
@@ -234,7 +232,7 @@ def test_bad_rows_in_a_late_block_change_nothing(name, bad):
 
 
 @pytest.mark.main_cases(8)
-@every_learner
+@pytest.mark.parametrize("name", LEARNERS)
 def test_refused_parameters_change_nothing(name):
     names = [key for key in LEARNERS[name].get_params(deep=False) if key not in FREE]
     model, args = fitted(name), rows(name, 30, 3, seed=1)

@@ -76,7 +76,6 @@ FREQUENCIES = [
     (Columns(Exponential(), (0,)) * Linear(), Fourier()),
 ]
 """Cosines are smooth, whatever their kernel is."""
-OF_KERNELS = [(k, Nystrom()) for k in SMOOTH]
 OTHERS = [
     *((k, m) for k, m in HERMITE if type(k).__name__ in ("Gaussian", "Mahalanobis")),
     (Gaussian(), Compressed(HermiteMercer())),
@@ -84,7 +83,7 @@ OTHERS = [
     (Gaussian(lengthscale=(1.0, 2.0, 3.0)), Projected(HermiteMercer(), 2)),
     (Gaussian(), Projected(Fourier(), 2, how="jl")),
 ]
-MAPS = FREQUENCIES + OF_KERNELS + OTHERS
+MAPS = [*FREQUENCIES, *((k, Nystrom()) for k in SMOOTH), *OTHERS]
 
 
 def named(value):

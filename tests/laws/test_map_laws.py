@@ -164,20 +164,13 @@ def is_random(case):
     return case.family in ("sketches", "frequencies")
 
 
-def bias(case, maps):
-    """Rows are short, so that products of many factors are not far from normal."""
-    X = (0.5 if case.family == "sketches" else 0.7) * rows(5, seed=3)[:4]
-    return tolerance.bias(case.kernel(X), [phi(X) for phi in maps], comparisons=6000)
-
-
-def many(case):
-    return [afresh(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100)]
-
-
 @pytest.mark.statistical
 @of_maps(is_random)
 def test_features_are_unbiased(case):
-    assert bias(case, many(case)) < 1
+    """Rows are short, so that products of many factors are not far from normal."""
+    maps = (afresh(case, seed, 48) for seed in range(40 if "QMC" in str(case) else 100))
+    X = (0.5 if case.family == "sketches" else 0.7) * rows(5, seed=3)[:4]
+    assert tolerance.bias(case.kernel(X), [phi(X) for phi in maps], comparisons=6000) < 1
 
 
 @pytest.mark.parametrize("method", POSITIVE, ids=repr)

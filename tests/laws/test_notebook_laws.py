@@ -245,11 +245,3 @@ def test_a_bar_is_silent_where_nobody_watches(capfd):
     model = bo.KernelRidge("gaussian", n_features=8, random_state=0)
     model.fit_blocks(bo.Blocks.from_arrays(X, Y).with_progress())
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_bar_is_on_the_last_line_of_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    list(bo.Blocks.from_arrays(X, Y).with_progress())
-    written = capsys.readouterr().err
-    assert written.startswith("\rpass 1: ")
-    assert written.endswith("\n")

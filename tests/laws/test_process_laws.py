@@ -641,18 +641,12 @@ def test_the_evidence_of_the_fit_is_not_less_than_that_of_the_start(kernel, give
 ROOM = {"room": dict(n_features=80), "too few": dict(method="orthogonal", n_features=24)}
 
 
-def waves():
-    """Many periods along both columns, and a slope."""
-    rng = np.random.default_rng(2)
-    X = rng.uniform(-2, 2, (150, 2))
-    y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + X[:, 0] + 0.1 * rng.standard_normal(150)
-    return X, y
-
-
 @pytest.mark.parametrize("room", ROOM)
 @pytest.mark.parametrize("name", ["gaussian", "matern32"])
 def test_by_default_a_name_means_the_lengthscales_that_are_likelier_without_each_row(name, room):
-    X, y = waves()
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-2, 2, (150, 2))
+    y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + X[:, 0] + 0.1 * rng.standard_normal(150)
     ways = ("loo", "evidence", "auto")
     loo, evidence, auto = (by_evidence(name, how, **ROOM[room]).fit(X, y) for how in ways)
     best = max((loo, evidence), key=lambda fitted: fitted.loo_log_density_)

@@ -360,13 +360,6 @@ def multinomial(y, f):
     return logsumexp(f, axis=1) - (y * f).sum(axis=1)
 
 
-def objective_of(model, X, y, w, loss, penalty):
-    Z = model.map_(X)
-    coef = model.coef_.reshape(-1, Z.shape[1]).T
-    f = Z @ coef + model.intercept_
-    return w @ loss(y, f) + penalty(np.linalg.norm(coef))
-
-
 def test_shares_of_one_class_each_are_multinomial_logistic_regression():
     X, y, _ = data(80)
     labels = y.argmax(axis=1)
@@ -453,8 +446,10 @@ def test_any_rising_penalty_of_the_norm_has_its_least_value(R, loss, elementwise
     model = general(loss=loss, penalty=R, alpha=1.0, n_features=5).fit(
         X, y if loss == "multinomial" else y[:, 0], w
     )
-    found = objective_of(model, X, y, w, elementwise, R)
-    least = brute(model.map_(X), y, w, elementwise, R).fun
+    Z = model.map_(X)
+    coef = model.coef_.reshape(-1, Z.shape[1]).T
+    found = w @ elementwise(y, Z @ coef + model.intercept_) + R(np.linalg.norm(coef))
+    least = brute(Z, y, w, elementwise, R).fun
     assert found <= least * (1 + 1e-6)
     # at the minimum the slope of R is that of squares at alpha_
     r = np.linalg.norm(model.coef_)

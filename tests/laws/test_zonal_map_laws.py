@@ -36,9 +36,6 @@ def named(pair):
     return f"{method!r}-{kernel!r}"
 
 
-every_map = pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
-
-
 def drawn(pair, seed=0, n_features=D, X=None):
     kernel, method = pair
     X = rows(60) if X is None else X
@@ -201,7 +198,7 @@ def bias(K, maps, X):
 
 @pytest.mark.main_cases(13)
 @pytest.mark.statistical
-@every_map
+@pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
 def test_features_are_unbiased_for_the_cut_kernel(pair):
     X = 0.7 * rows(5, seed=3)[:4]
     maps = many(pair, SEEDS)
@@ -241,10 +238,6 @@ def test_a_row_of_zeros_has_degree_zero_alone():
     assert_close(phi(X)[3], np.repeat([m**-0.5, 0.0], m))
 
 
-every_kernel = pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
-KINDS_MERCER = [ROTATION_INVARIANT[i] for i in (0, 1, 5)] + [Polynomial(3), NeuralTangent(2)]
-every_kind = pytest.mark.parametrize("kernel", KINDS_MERCER, ids=repr)
-
 D_MERCER = 40
 ROUNDED = 1e-9
 """Rounding of radial functions where eigenvalues of R_l are small, and of kernels."""
@@ -260,7 +253,7 @@ def rest(phi):
     return float(phi.residual(rows(400, seed=2)).mean())
 
 
-@every_kernel
+@pytest.mark.parametrize("kernel", ROTATION_INVARIANT, ids=repr)
 def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
     phi = drawn_mercer(kernel, X=rows(60, seed=5))
     Y = np.concatenate([2.5 * rows(20, seed=6), 10 * rows(5, seed=8)])
@@ -320,7 +313,11 @@ def test_lines_and_planes(kernel, share, d):
     assert np.linalg.eigvalsh(E)[0] > -1e-3 * float(phi.residual(Y).mean()) - 1e-8 * np.trace(K)
 
 
-@every_kind
+@pytest.mark.parametrize(
+    "kernel",
+    [*(ROTATION_INVARIANT[i] for i in (0, 1, 5)), Polynomial(3), NeuralTangent(2)],
+    ids=repr,
+)
 def test_a_row_of_zeros_and_rows_of_zeros_only(kernel):
     X = rows(60)
     X[0] = 0
