@@ -436,8 +436,9 @@ class _Inverse:
             u = _solve(part.factor, -r[rows, columns] / root - root * far[rows, columns])
             c[rows, columns] = root * u
             if problem.fit_intercept:
-                off = c[:, columns].sum(axis=0) - wanted[columns]
-                b[columns] = off / max(float(part.one.sum()) + part.rest, TINY)
+                curvature = float(part.one.sum()) + part.rest
+                if curvature > TINY**0.5:  # where no row is active, nothing determines b
+                    b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
                 c[rows, columns] -= np.outer(part.one, b[columns])
         c, b = problem.loss.centred(c), problem.loss.centred(b)
         return DualPoint(c, b, symmetric_product(problem.K, c) + b)
