@@ -360,7 +360,8 @@ class _Curved:
 def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
     """Return the rows of most curvature; the curvature of all other rows is small.
 
-    Where these are most of the rows that count, all of these; ``h`` is then raised to a least one.
+    All rows that count, where most of them have much curvature or where they are few; ``h`` is then
+    raised to a least one.
     """
     active = np.flatnonzero(h)
     if problem.loss.has_inactive_rows and len(active):
