@@ -1,6 +1,7 @@
 """Fourier grids and harmonics: waves, sums, fits, periods and plans, each by a slow route too."""
 
 import math
+import sys
 
 import naive
 import numpy as np
@@ -10,6 +11,7 @@ from scipy import sparse
 import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
+from bochner.errors import MissingDependency
 from bochner.features.fourier.frequencies import equispaced_map
 from bochner.kernels import (
     Cauchy,
@@ -433,8 +435,11 @@ def test_what_has_features(kernel, X, n):
 
 
 def test_without_finufft_there_are_features(monkeypatch):
-    monkeypatch.setattr("bochner.selection.waves.is_fast", lambda: False)
+    monkeypatch.setattr("bochner.selection.waves.is_installed", lambda: False)
     assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
+    monkeypatch.setitem(sys.modules, "finufft", None)
+    with pytest.raises(MissingDependency, match=r"needs the package finufft.*bochner\[grid\]"):
+        bo.KernelRidge(**GRID).fit(*table(300))
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
@@ -506,10 +511,7 @@ EXTENTS = [(6,), (3, 4), (2, 1, 2), (3, 0)]
 
 
 @pytest.mark.parametrize("extent", EXTENTS)
-@pytest.mark.parametrize("finufft", [True, False])
-def test_sums_of_waves_are_those_of_the_definition(extent, finufft, monkeypatch):
-    if not finufft:
-        monkeypatch.setattr(nufft, "_finufft", lambda: None)
+def test_sums_of_waves_are_those_of_the_definition(extent):
     rng = np.random.default_rng(0)
     angles = rng.uniform(-np.pi, np.pi, (50, len(extent)))
     values = rng.standard_normal((2, 50)) + 1j * rng.standard_normal((2, 50))

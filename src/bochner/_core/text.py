@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from bochner.errors import MissingDependency
+from bochner._core.optional import needed
 
 #: Numbers with more digits than people read.
 LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
@@ -64,14 +64,8 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
     """Return the given axes, or ``across`` new ones side by side."""
     if ax is not None:
         return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise MissingDependency(
-            f"{who}.plot needs matplotlib, not installed here. Install with: "
-            'pip install "bochner[report]"; what it draws is in the attributes.'
-        ) from missing
-    return Figure(figsize=size, layout="constrained").subplots(1, across)
+    figure = needed("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
+    return figure(figsize=size, layout="constrained").subplots(1, across)
 
 
 class Sentence(Enum):

@@ -374,8 +374,8 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
     """
     from matplotlib.figure import Figure
 
+    from bochner._core.optional import needed
     from bochner.cli.models import open_model
-    from bochner.data.optional import needed
     from bochner.data.writers import atomic
     from bochner.models.displays import MapDisplay
     from bochner.models.gaussian_process.regressor import GaussianProcessRegressor

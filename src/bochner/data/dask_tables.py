@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.optional import needed
 from bochner.data.frames import open_table
-from bochner.data.optional import needed
 from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of, uncomputed
 from bochner.data.sources import Partition
 from bochner.data.stored import CELLS_READ

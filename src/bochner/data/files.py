@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from bochner.data.optional import needed
+from bochner._core.optional import needed
 from bochner.data.schema import did_you_mean
 from bochner.errors import (
     BochnerError,

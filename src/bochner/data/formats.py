@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.optional import needed
 from bochner.data.files import (
     COMPRESSED,
     FEATHER,
@@ -36,7 +37,6 @@ from bochner.data.files import (
     within,
 )
 from bochner.data.frames import arrow_columns
-from bochner.data.optional import needed
 from bochner.data.schema import is_number, listed
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner.data.optional import needed
+from bochner._core.optional import needed
 from bochner.data.schema import listed, repeated
 from bochner.data.tables import Column, Reader
 from bochner.errors import InvalidInput, InvalidType

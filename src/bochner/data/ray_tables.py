@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bochner._core.optional import needed
 from bochner.data.frames import arrow_columns
-from bochner.data.optional import needed
 from bochner.data.partitions import PartitionReader, readers_of, uncomputed, with_columns
 from bochner.data.sources import Partition
 

@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.optional import needed
 from bochner.data.files import reason_of
-from bochner.data.optional import needed
 from bochner.errors import BochnerError, DataFileError
 
 Chunk = Mapping[str, Any]

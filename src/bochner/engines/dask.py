@@ -9,9 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from bochner._core.checks import positive
+from bochner._core.optional import needed
 from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
-from bochner.data.optional import needed
 from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, Workers, failed, rows_of
 from bochner.errors import BochnerError, EngineError, InvalidType

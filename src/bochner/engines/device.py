@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.optional import needed
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.data.optional import needed
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType
 from bochner.sums.executor import Together

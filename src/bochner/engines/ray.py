@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bochner._core.checks import positive
+from bochner._core.optional import needed
 from bochner.data.blocks import Blocks
-from bochner.data.optional import needed
 from bochner.data.partitions import said
 from bochner.data.ray_tables import RayPartition
 from bochner.data.sources import Partition

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import uuid4
 
 from bochner._core.checks import positive
+from bochner._core.optional import needed
 from bochner.data.blocks import Blocks
-from bochner.data.optional import needed
 from bochner.data.partitions import said
 from bochner.data.sources import Partition
 from bochner.data.spark_tables import SparkPartition, table_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bochner import __version__
-from bochner.data.optional import needed
+from bochner._core.optional import needed
 from bochner.data.schema import listed
 from bochner.errors import InvalidInput
 

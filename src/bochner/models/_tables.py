@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
+from bochner._core.optional import needed
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks
 from bochner.data.columns import CellsOf, columns_from
@@ -26,7 +27,6 @@ from bochner.data.frames import (
     package_of,
     rows_in,
 )
-from bochner.data.optional import needed
 from bochner.data.partitions import library_of, module_of
 from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block

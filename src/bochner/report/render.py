@@ -12,8 +12,8 @@ from typing import Any
 
 from bochner import __version__
 from bochner._core.html import html_table
+from bochner._core.optional import needed
 from bochner._core.text import rounded
-from bochner.data.optional import needed
 
 #: Colours of the page by name, in the light and in the dark; pictures have the light ones.
 COLOURS = {

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import is_sparse
-from bochner._core.nufft import is_fast
+from bochner._core.nufft import is_installed
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -46,10 +46,10 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 
     None where there are up to 8,192 rows, more than three columns (or two, of kernels of the
     globe), no spectral density, more waves than 2047 (of 131,072 rows and more, a quarter of their
-    number, up to 2¹⁸), or no finufft: NumPy takes as long for each wave as for a feature.
+    number, up to 2¹⁸), or no finufft.
     """
     d = X.shape[1]
-    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_fast():
+    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_installed():
         return None
     with suppress(InvalidInput):
         if is_on_sphere(kernel) and not isinstance(kernel, Constant):

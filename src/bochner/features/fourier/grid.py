@@ -58,9 +58,9 @@ class FourierGrid(Method):
     :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
     waves over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. Time O(n
     log^d(1/tolerance)) for n rows and O(D log D) per step, memory O(2^d D). The tolerance
-    determines D, up to many millions, and ``n_features`` is not used. Install finufft (``pip
-    install "bochner[grid]"``); without it NumPy does the same in O(n D). All other learners use at
-    most ``n_features`` waves, at the best tolerance that these allow.
+    determines D, up to many millions, and ``n_features`` is not used. This needs
+    finufft (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` waves,
+    at the best tolerance that these allow.
 
     Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
     Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
