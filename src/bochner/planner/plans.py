@@ -12,7 +12,7 @@ from bochner._core.checks import free_bytes, integer, one_of, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
-from bochner._core.sizes import MOST_CELLS
+from bochner._core.sizes import MOST_CELLS, WIDE
 from bochner._core.text import columns
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
@@ -44,8 +44,7 @@ from bochner.selection.choose import transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
-SOLVERS = "moments float32", "moments float64", "products", "exact", "local", "waves"
-ESTIMATED = ("products", "exact")  # Solvers whose seconds are right to a factor of about two
+SOLVERS = "moments float32", "moments float64", "exact", "local", "waves"
 WORTH = 0.05  # Reduction of the error required for each doubling of the time
 TIE = 0.01  # Errors within this share of one another are a tie
 SOON = 1.0  # Seconds below which time does not count
@@ -226,7 +225,7 @@ class Plan(HtmlResult):
         return KernelRidge(
             self.kernel,
             method=fit.method,
-            n_features=fit.n_features if fit.solver.startswith(("moments", "products")) else WIDTH,
+            n_features=fit.n_features if fit.solver.startswith("moments") else WIDTH,
             precision="float64" if fit.solver == "moments float64" else "auto",
             random_state=self.seed,
         )
@@ -309,10 +308,10 @@ class Plan(HtmlResult):
             ">" * (fit is self.choice),
             str(fit.method),
             f"{fit.n_features:,}",
-            f"products, {fit.passes} passes" if fit.solver == "products" else fit.solver,
+            fit.solver,
             kernel,
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
-            f"{'~' * (fit.solver in ESTIMATED)}{shown_time(fit.seconds)}",
+            f"{'~' * (fit.solver == 'exact')}{shown_time(fit.seconds)}",
             shown_size(fit.bytes),
             "default" * fit.default if within else "over the budget",
         )
@@ -368,7 +367,7 @@ def plan(
         - Fourier modes for up to three columns or the globe, where "auto" would take them;
         - with ``kernel="auto"`` the local fit, which is then the default.
     widths : sequence of int, optional
-        Default: 256 to 4096; up to 4096 rows, also the number of rows.
+        At most 10,000; default: 256 to 4096, and up to 4096 rows also the number of rows.
     n_rows : int, optional
         Number of rows of the fit, if X has only some of them.
     effort : {"low", "medium", "high"}, default "medium"
@@ -415,8 +414,11 @@ def plan(
     named = None if methods is None else [as_method(method) for method in methods]
     if widths is not None:
         widths = [integer(D, "plan", "widths", least=1) for D in np.atleast_1d(widths)]
-        if not widths:
-            raise InvalidInput("plan: widths must be at least one number of features; got none.")
+        if not 0 < max(widths, default=0) <= WIDE:
+            raise InvalidInput(
+                f"plan: widths must be at least one number up to {WIDE:,}; got {widths}. More "
+                "features are fitted by passes over the rows, whose number is not planned."
+            )
     blocks = _blocks(X, y)
     reading = time.perf_counter()
     sample = sampled(blocks, seed)

@@ -11,7 +11,6 @@ import time
 import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -37,13 +36,10 @@ from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.waves import BLOCK_ROWS, summand_of
-from bochner.models.representations.wide import needs_passes, wide_problem
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
 from bochner.selection.waves import waves_for
-from bochner.solvers.ridge.iterative import PROBES, rows_to_factor, solve_wide
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
-from bochner.solvers.ridge.krylov import MOST_BYTES
 from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
@@ -69,8 +65,6 @@ SWEPT = 8192  # Rows of the longer of two sweeps, whose difference gives the sec
 REPEATS, MOMENT = 3, 0.05  # Repeats of a short measurement, and its total seconds
 OVERHEAD = 4 << 20  # Bytes of a fit beside its arrays: loaded code and small objects
 WAVE_ROW_BYTES = 100  # Bytes per row of a block of Fourier modes: angles, weights, values
-#: Bytes of the features that a pass of a wide fit holds, and arrays of length D for each system.
-PIECE, LONG = 48 << 20, 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +78,8 @@ class PlannedFit:
     n_features : int
         D; the number of rows for an exact or local fit.
     solver : str
-        "moments float32" or "moments float64" for features; "products" for more than 10,000
-        features, without their Gram matrix; "exact"; "local" for local fits; "waves" for Fourier
-        modes of a grid.
+        "moments float32" or "moments float64" for features; "exact"; "local" for local fits;
+        "waves" for Fourier modes of a grid.
     error : float
         Predicted root mean squared leave-one-out error of a fit to all rows.
     kernel_error : float
@@ -97,8 +90,6 @@ class PlannedFit:
         Seconds of each step.
     error_from : {"sample", "widths"}
         Whether the error is extrapolated from sampled rows only, or also from smaller widths.
-    passes : int
-        Passes over all rows of solver "products"; else 1.
     default : bool
         Whether ``KernelRidge(kernel)`` makes this fit by default.
     """
@@ -112,7 +103,6 @@ class PlannedFit:
     bytes: float
     steps: Mapping[str, float]
     error_from: str = "sample"
-    passes: int = 1
     default: bool = False
 
     @property
@@ -124,7 +114,6 @@ class PlannedFit:
         return {
             "local": "the exact kernel within leaves of rows (a local fit)",
             "waves": f"{self.n_features:,} waves of {self.method}",
-            "products": f"{features}, by products with their Gram matrix in {self.passes} passes",
         }.get(self.solver, f"{features}, summed up in {self.solver.removeprefix('moments ')}")
 
 
@@ -196,9 +185,16 @@ class Task:
         """Return the peak memory of a trial, measured by another fit."""
 
         def measured() -> float:
-            with traced() as peak:
-                quiet_fit(clone(trial.model), self.rows(trial.n_rows))
-            return peak[0] + OVERHEAD
+            starts = not tracemalloc.is_tracing()
+            if starts:
+                tracemalloc.start()
+            tracemalloc.reset_peak()
+            before = tracemalloc.get_traced_memory()[0]
+            quiet_fit(clone(trial.model), self.rows(trial.n_rows))
+            peak = tracemalloc.get_traced_memory()[1]
+            if starts:
+                tracemalloc.stop()
+            return float(peak - before + OVERHEAD)
 
         return float(self.once(("bytes", id(trial.model)), measured))
 
@@ -246,22 +242,6 @@ def quiet_fit(model: Any, rows: tuple[Any, ...]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BochnerWarning)
         model.fit(*rows)
-
-
-@contextmanager
-def traced() -> Iterator[list[float]]:
-    """Yield a list to which the peak memory of the block is appended."""
-    starts, peak = not tracemalloc.is_tracing(), list[float]()
-    if starts:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        yield peak
-    finally:
-        peak.append(float(tracemalloc.get_traced_memory()[1] - before))
-        if starts:
-            tracemalloc.stop()
 
 
 def expected(path: Path, m: int, n: int) -> float:
@@ -342,16 +322,10 @@ def _feature_fits(task: Task, method: Method, widths: Sequence[int]) -> Iterator
     """Yield the fit of each width; maps with equal numbers of features only once."""
     seen: set[int] = set()
     for width in sorted(set(widths)):
-        passes = needs_passes(method, width, task.n_rows, task.sample.X.shape[1])
-        fit = (by_passes if passes else by_moments)(task, method, width)
+        fit = by_moments(task, method, width)
         if fit.n_features not in seen:
             seen.add(fit.n_features)
             yield fit
-
-
-def _trial(task: Task, method: Method, width: int) -> FitTrial:
-    """Return a fit to the sample, in the precision of the fit to all rows."""
-    return task.trial(len(task.sample), method, width, precision=_precision(task, method, width))
 
 
 def _precision(task: Task, method: Method, width: int) -> Precision:
@@ -373,54 +347,49 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
     return "float64" if least else first
 
 
-def _error(task: Task, method: Method, width: int) -> float:
-    """Return the error of a width, extrapolated to all rows.
-
-    Of wider features than are tried e² = a + b/D, the law of random features, where a is the
-    squared error of the exact kernel.
-    """
-    tried = int(min(width, task.widest))
-    error = expected(_trial(task, method, tried).path, len(task.sample), task.n_rows)
-    if tried == width:
-        return error
-    least = min(exact_error(task), error) ** 2
-    return float((least + (error**2 - least) * tried / width) ** 0.5)
-
-
 def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
-    """Return the fit by moments of the features."""
-    tried, precision = min(width, task.widest), _precision(task, method, width)
-    rows = fewer_rows(len(task.sample), tried)
-    trial, few = (
-        task.trial(m, method, tried, precision=precision) for m in (len(task.sample), rows)
-    )
-    known, tries = trial.model.map_.n_features, width <= task.widest
+    """Return the fit by moments of the features.
+
+    Of wider features than are tried the error is e² = a + b/D, the law of random features, where a
+    is the squared error of the exact kernel.
+    """
+    m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
+    rows = fewer_rows(m, tried)
+    first, precision = (_precision(task, method, D) for D in (tried, width))
+    trial, half = (task.trial(size, method, tried, precision=first) for size in (m, rows))
+    known, D = trial.model.map_.n_features, width
     if tries or not isinstance(method, Nystrom):
         D = task.map(method, width).n_features
-    else:
-        D = width if known == tried else known
-    kernel_error = math.nan
+    elif known < tried:
+        D = known
+    error, kernel_error = expected(trial.path, m, task.n_rows), math.nan
+    if not tries:
+        least = min(exact_error(task), error) ** 2
+        error = float((least + (error**2 - least) * tried / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
-    steps = _steps(task, method, tried, D, precision)
+    few = task.trial(rows, method, tried, precision=precision)
     measured = _moment_bytes(few.model.map_.n_features, rows, precision)
     size = task.bytes(few) + _moment_bytes(D, task.n_rows, precision) - measured
-    error, solver = _error(task, method, width), f"moments {precision}"
+    steps = _steps(task, method, trial, half, D, first, precision)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
-    return PlannedFit(method, D, solver, error, kernel_error, *takes)
+    return PlannedFit(method, D, f"moments {precision}", error, kernel_error, *takes)
 
 
 def _steps(
-    task: Task, method: Method, tried: int, D: int, precision: Precision
+    task: Task,
+    method: Method,
+    trial: FitTrial,
+    half: FitTrial,
+    D: int,
+    first: Precision,
+    precision: Precision,
 ) -> dict[str, float]:
-    """Return the seconds of each step with D features, from two trials of a width."""
-    nystrom, first = isinstance(method, Nystrom), _precision(task, method, tried)
-    trial = task.trial(len(task.sample), method, tried, precision=first)
-    half = task.trial(fewer_rows(trial.n_rows, tried), method, tried, precision=first)
+    """Return the seconds of each step with D features, from two trials in the precision first."""
     each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
     each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
     known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
-    squared = min(PRODUCTS[nystrom] * unit, each / known**2)
+    squared = min(PRODUCTS[isinstance(method, Nystrom)] * unit, each / known**2)
     row = each - squared * known**2
     row += squared * D**2 * task.multiplication_seconds(precision) / unit
     other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
@@ -433,55 +402,12 @@ def _steps(
     }
     if task.n_rows > kept:
         phi, dtype = trial.model.map_, trial.model.feature_dtype_
-        summand = MomentsOf(
-            Rounded(phi.kernel, phi, dtype).features, trial.model.moments_.precision
-        )
+        features = Rounded(phi.kernel, phi, dtype).features
+        summand = MomentsOf(features, trial.model.moments_.precision)
         act = lambda: task.row_seconds(summand, block_rows(known))
         further = task.once(id(trial.model), act)
         steps["further rows"] = (task.n_rows - kept) * further * row / each
     return steps
-
-
-def by_passes(task: Task, method: Method, width: int) -> PlannedFit:
-    """Return the planned fit of a wide map; a fit to the sample shows the number of passes.
-
-    Some sampled rows form the preconditioner; passes read the other sampled rows. The weights
-    of the other rows are scaled so that penalties act as they do with all rows.
-    """
-    phi, sample = task.map(method, width), task.sample
-    began, seconds, columns = time.perf_counter(), list[float](), list[int]()
-    D, order = phi.n_features, np.argsort(sample.priority, kind="stable")
-    m = rows_to_factor(task.n_rows, D, len(sample) // 2)
-    first, rest = sample.take(np.sort(order[:m])), sample.take(np.sort(order[m:]))
-    w = rest.w * (task.n_rows / float(rest.w.sum()))
-    blocks = Blocks.from_arrays(rest.X, rest.y, w)
-    problem, means = wide_problem(
-        Rounded(phi.kernel, phi, "float32"), first, blocks, LOCAL, task.seed, True, task.n_rows
-    )
-    _ = problem.factor
-
-    def multiply(V: Array, precision: str) -> Array:
-        start = time.perf_counter()
-        result = problem.multiply(V, precision)
-        seconds.append(time.perf_counter() - start)
-        columns.append(V.shape[1])
-        return result
-
-    solve_wide(replace(problem, multiply=multiply), "loo", False, means)
-    passes = 1 + len(seconds)
-    steps = {
-        "read": (1 + passes) * task.read_seconds,
-        "preconditioner and steps": time.perf_counter() - began - sum(seconds),
-        "passes": passes * task.n_rows * sum(seconds) / len(seconds) / len(rest),
-    }
-    # Directions and their products are copied when they become more.
-    factored = 8 * (4 * m**2 + 2 * m * min(D, 4096))
-    spans = min(MOST_BYTES, 16 * D * sum(columns)) * 3 // 2
-    solved = 8 * (m**2 + LONG * (sample.y.shape[1] + PROBES) * D) + spans
-    size = float(PIECE + 4 * m * D + max(factored, solved)) + OVERHEAD
-    error, kernel_error = _error(task, method, width), task.kernel_error(method, width)
-    takes = sum(steps.values()), size, steps, "widths"
-    return PlannedFit(method, D, "products", error, kernel_error, *takes, passes=passes)
 
 
 def _moment_bytes(D: int, n: int, precision: Precision) -> float:

@@ -161,37 +161,20 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
 def _problem(
     spec: RidgeSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
 ) -> tuple[WideSums, WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
-    """Sum up what one pass makes, and say how the rest is made; also the means z̄ and ȳ."""
+    """Sum up what one pass makes, and say how the rest is made; also the means z̄ and ȳ.
+
+    The first rows of ``sample`` make the preconditioner.
+    """
     who, shape = spec.features.who, required_targets(spec.features.who, blocks.target_shape)
     if not len(sample) or float(sample.w.sum()) <= LEAST_WEIGHT:
         raise InvalidInput(
             f"{who}: sample weights must have a sum above {LEAST_WEIGHT:g}; got no row of so much. "
             "Multiply all weights by one number."
         )
-    problem, means = wide_problem(
-        chosen.rounded, sample, blocks, where, chosen.seed, spec.fit_intercept
-    )
-    counts = count_rows(blocks), problem.rows, problem.weight
-    return WideSums(chosen, sample, *counts, problem.power, shape), problem, means
-
-
-def wide_problem(
-    phi: Rounded,
-    sample: RowSample,
-    blocks: Blocks,
-    where: Executor,
-    seed: int,
-    centred: bool,
-    n_rows: int | None = None,
-) -> tuple[WideProblem, tuple[Float[Array, " D"], Float[Array, " t"]]]:
-    """Return the problem of a fit, and the means z̄ and ȳ; a pass.
-
-    The first rows of ``sample`` make the preconditioner; ``n_rows`` is the number of rows of the
-    whole fit, if the blocks are a part of it.
-    """
+    phi, centred = chosen.rounded, spec.fit_intercept
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
-    summand = FirstsOf(features, D, origin, seed, PROBES)
+    summand = FirstsOf(features, D, origin, chosen.seed, PROBES)
     firsts = summand.result(where.sum(summand, blocks))
     mean, target = np.zeros(D), np.zeros(len(origin))
     if centred:
@@ -209,13 +192,14 @@ def wide_problem(
     cross = firsts.cross - np.outer(firsts.feature_sum, target - origin) - np.outer(mean, left)
     power = firsts.squares - (target - origin) * (firsts.target_sum + left)
     draws = firsts.draws - np.outer(mean, firsts.drawn_sum)
-    n = firsts.rows if n_rows is None else n_rows
-    rows = sample.lowest(rows_to_factor(n, D, len(sample)))
+    rows = sample.lowest(rows_to_factor(firsts.rows, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
     for start in range(0, len(rows), 256):
         index = np.arange(start, min(start + 256, len(rows)))
         made = to_numpy(phi.features(rows.take(index).X))
         Z[index] = made.astype(np.float64, copy=False) - mean
-    judges, counts = JudgingRows(Z, rows.y - target, rows.w), (firsts.weight, n, centred)
-    power = np.maximum(power, 0.0)
-    return WideProblem(multiply, cross, power, *counts, draws, judges), (mean, target)
+    judges, power = JudgingRows(Z, rows.y - target, rows.w), np.maximum(power, 0.0)
+    counts = firsts.weight, firsts.rows, centred
+    problem = WideProblem(multiply, cross, power, *counts, draws, judges)
+    n = count_rows(blocks), firsts.rows, firsts.weight
+    return WideSums(chosen, sample, *n, problem.power, shape), problem, (mean, target)
