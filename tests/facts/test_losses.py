@@ -10,13 +10,13 @@ from tolerance import assert_close
 
 from bochner import Huber, JointLoss
 from bochner.models._rows import FeatureBlock
+from bochner.solvers.convex import newton
 from bochner.solvers.convex.class_losses import (
     Hinge,
     Logistic,
     MultinomialShares,
     SquaredHinge,
 )
-from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,
@@ -181,7 +181,7 @@ def problem(loss, alpha=0.5, t=1, seed=0, **options):
 
 
 def minimise(p, tol):
-    return optimum(p, solve(p, None, tol=tol, max_iter=200))
+    return optimum(p, newton.minimise(p, None, tol=tol, max_iter=200))
 
 
 def objective(p, theta, target=0):

@@ -46,10 +46,9 @@ from bochner.models.convex.fit import (
 )
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen, moments_of
+from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.class_losses import Hinge, SquaredHinge
-from bochner.solvers.convex.driver import minimise
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
     MOVES,
@@ -59,6 +58,7 @@ from bochner.solvers.convex.libsvm import (
     hinge_on_kernel,
 )
 from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.newton import fastest, minimise
 from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
@@ -69,7 +69,16 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutLoss,
     HeldOutPath,
 )
-from bochner.solvers.convex.problem import TargetsOf, best_constant, forward, images, walk
+from bochner.solvers.convex.problem import (
+    Problem,
+    SolverRows,
+    TargetsOf,
+    best_constant,
+    forward,
+    images,
+    optimum,
+    walk,
+)
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, sampled
 
@@ -294,41 +303,53 @@ def fit_classifier(
             alpha = path.alpha
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
-    streamed = not (features.cached or spec.loss.nonsmooth)
-    minimum = partial(
-        minimise,
-        features,
-        spec.loss,
-        fit_intercept=spec.fit_intercept,
-        targets=spec.targets,
-        tol=spec.tol,
-        max_iter=spec.max_iter,
-    )
-    moments = moments_of(chosen, blocks, "float32", where) if streamed else None
-    solution = minimum(alpha, start=start, moments=moments)
+    codes, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
+    minimum = partial(on_features, spec, features, codes, w, alpha)
+    solution = minimum(start, tol=spec.tol, max_iter=spec.max_iter)
     calibration = None
     if probability:
-        numbers = lambda w: fold_numbers(blocks, w, seed, where)
-        calibration = _calibrated(spec, features, numbers, partial(minimum, alpha, start=solution))
+        folds = fold_numbers(blocks, w, seed, where)
+        minimum = partial(minimum, solution, tol=spec.tol, max_iter=spec.max_iter)
+        calibration = _calibrated(spec, features, codes, w, folds, minimum)
     steps = max(1, len(solution.history))
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, steps, path, calibration, pairs=spec.pairs)
     )
 
 
+def on_features(
+    spec: ConvexSpec,
+    rows: SolverRows,
+    codes: Float[Array, " n"],
+    w: Float[Array, " n"],
+    alpha: float,
+    start: Optimum | None = None,
+    held_out: Array | None = None,
+    *,
+    tol: float,
+    max_iter: int = 100,
+) -> Optimum:
+    """Return the minimum on features without the rows held out."""
+    w = (w if held_out is None else np.where(held_out, 0.0, w))[:, None]
+    y = spec.targets(codes).astype(np.int8)
+    problem = Problem(rows, y, w, spec.loss, alpha, spec.fit_intercept)
+    state = minimise(problem, start, algorithm=fastest(problem), tol=tol, max_iter=max_iter)
+    return optimum(problem, state)
+
+
 def _calibrated(
     spec: ConvexSpec,
     features: Features,
-    numbers: Callable[[Array], Array],
+    y: Float[Array, " n"],
+    w: Float[Array, " n"],
+    numbers: Int[Array, " n"],
     minimum: Callable[..., Optimum],
 ) -> Calibration | None:
     """Return the calibration on decision values of rows held out; None where none can be.
 
     Each fold must leave rows of every class: without them the intercept is any number.
-    ``numbers`` gives the fold of each row from the weights of rows.
     """
-    y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
-    folds = serving(numbers(w), y.astype(np.int64), w > 0, spec.n_classes)
+    folds = serving(numbers, y.astype(np.int64), w > 0, spec.n_classes)
     values: list[tuple[Array, Array, Array]] = []
     for fold_rows in enough_folds(folds):
         f = images(features, minimum(held_out=fold_rows).theta)[fold_rows]
@@ -352,16 +373,10 @@ class FeaturesLeftOut(ClassesLeftOut):
     def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         rows, spec, ends = self.rows, self.spec, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
-        ends[step] = end = minimise(
-            Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0)),
-            spec.loss,
-            self.alpha(step),
-            fit_intercept=spec.fit_intercept,
-            start=None if near is None else ends[near],
-            targets=spec.targets,
-            held_out=fold_rows,
-            tol=TOL,
-        )
+        kept = Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0))
+        start = None if near is None else ends[near]
+        given = spec, kept, rows.codes, rows.w, self.alpha(step), start, fold_rows
+        ends[step] = end = on_features(*given, tol=TOL)
         progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
         return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta), True
 

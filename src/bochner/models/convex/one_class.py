@@ -25,10 +25,9 @@ from bochner.selection.choose import choose_map, searched
 from bochner.selection.chosen import Chosen
 from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.box import BoxProblem
-from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import BelowZero
+from bochner.solvers.convex.newton import from_multipliers, minimise, valued
 from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum, quantile_shift
-from bochner.solvers.convex.smoothing import from_multipliers, valued
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 
@@ -172,7 +171,7 @@ def fit_one_class(
     w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
-    state = solve(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    state = minimise(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
     # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
     # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
     there, rho = w[:, 0] > 0, -float(state.intercept[0])

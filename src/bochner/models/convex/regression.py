@@ -48,7 +48,6 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.box import AT_BOUND, BoxProblem
 from bochner.solvers.convex.class_losses import MultinomialShares, check_shares
-from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import (
     LOG_LINK,
@@ -61,6 +60,7 @@ from bochner.solvers.convex.losses import (
     huber_scale,
     hubers,
 )
+from bochner.solvers.convex.newton import at_rows, minimise
 from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
@@ -82,7 +82,6 @@ from bochner.solvers.convex.problem import (
     optimum,
     walk,
 )
-from bochner.solvers.convex.smoothing import at_rows
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 
@@ -317,7 +316,7 @@ def _best_penalty(
     else:
         folds = N_FOLDS if spec.alpha == "kfold" else 1
         out = rows_left_out(spec.who, rows.blocks, problem.w[:, 0], seed, folds, where)
-        largest, Z = largest_penalty(problem), problem.first.Z
+        largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
         share /= float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
     known = not problem.loss.joint and np.isfinite(share) and share > 0
     near = int(np.rint(np.log(share) / np.log(FACTOR))) if known else None
@@ -372,7 +371,7 @@ def fit_regressor(
             path, near = _best_penalty(spec, problem, rows, chosen, where)
         given = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
         problem = replace(problem, alpha=given if path is None else path.alpha)
-        state = solve(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if finds_scale:
             problem, state = _with_scale(problem, state, spec)
     dual, X = None, None
@@ -404,7 +403,7 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
         if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
             break
         problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
-        at = solve(problem, at, tol=spec.tol, max_iter=spec.max_iter)
+        at = minimise(problem, at, tol=spec.tol, max_iter=spec.max_iter)
         steps += at.steps
     return problem, replace(at, steps=steps)
 
@@ -488,7 +487,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         near = ends[min(ends, key=lambda known: abs(known - step))][3] if ends else None
         alpha = rows.penalty(largest * 10.0**step)
         here = replace(problem, alpha=alpha)
-        state = solve(here, near, tol=spec.tol, max_iter=spec.max_iter)
+        state = minimise(here, near, tol=spec.tol, max_iter=spec.max_iter)
         end = optimum(here, state, rows.units, rows.original(alpha))
         squares = np.square(end.coef).sum(axis=0)
         loss = end.objective - 0.5 * float((squares * end.alpha).sum())

@@ -120,7 +120,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
     With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
     between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the rows near
-    the edge of the tube, few at the end; see :mod:`bochner.solvers.convex.smoothing`. Features are
+    the edge of the tube, few at the end; see :mod:`bochner.solvers.convex.newton`. Features are
     kept where a quarter of the free memory holds them, and recomputed in every step otherwise.
 
     Examples

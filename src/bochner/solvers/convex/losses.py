@@ -1,6 +1,6 @@
 """Convex losses ℓ(y, f) as values: value, slope and curvature in f, and a smooth one near it.
 
-How they are used: :func:`bochner.solvers.convex.driver.minimise` minimises
+How they are used: :func:`bochner.solvers.convex.newton.minimise` minimises
 Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = Zβ + b. It takes y and f as (n, t) float64, one problem a
 column, and asks a loss for
 

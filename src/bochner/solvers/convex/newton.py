@@ -1,183 +1,269 @@
-"""Newton's method for smooth losses, all columns of a problem sharing their passes.
+"""Newton's method for sums of convex losses on features, smooth or not.
 
-A step goes along −H⁻¹∇, with H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) and the curvatures of the
-rows in S. H is factored (:mod:`~.dense`) or known by its products (:mod:`~.conjugate_gradients`).
-One pass over all rows gives the next value and gradient.
+    minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
+
+About multipliers, one per row, a loss whose slope jumps is replaced by a smooth one of width δ
+about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact.
+Each subproblem is solved by Newton steps, whose Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for
+rows within δ of a jump: few of them, once δ has shrunk. This is the augmented Lagrangian method
+with semismooth Newton steps of Li, Sun and Toh (2018), on features. For piecewise linear losses it
+ends after finitely many steps, and the duality gap
+
+    Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − uᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δ·slope,
+
+bounds the distance from the least value. Smooth losses take the same steps, with neither widths nor
+multipliers. A step reads the features twice: for gradient and Hessian, and for its image Zd, with
+which the length of the step is found on n numbers.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
+from bochner.errors import InvalidInput
 from bochner.solvers.cg import inner
-from bochner.solvers.convex.losses import Loss, weighted
-from bochner.solvers.convex.optimum import Algorithm, Convergence, Step
+from bochner.solvers.convex.losses import weighted
+from bochner.solvers.convex.optimum import (
+    Algorithm,
+    Cholesky,
+    ConjugateGradients,
+    Convergence,
+    Optimum,
+    Step,
+)
 from bochner.solvers.convex.problem import (
-    ROUNDING,
-    LineSearch,
-    OverRows,
+    TINY,
     Problem,
     State,
-    backward,
-    encoded,
-    forward,
+    best_constant,
+    gradients,
+    images,
+    least_length,
+    taken_rows,
+)
+from bochner.solvers.convex.systems import (
+    CopiedRows,
+    KeptHessians,
+    Local,
+    Products,
+    sums_at,
+    systems_of_rows,
 )
 
+HALVED = 0.5  # Width of the next subproblem about multipliers, as a share of the last one's
+INNER = 0.1  # A subproblem is solved to this share of the duality gap, or of the tolerance
+NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
+PATIENCE = 3  # Steps that gain next to nothing before rounding is blamed
+AGAIN = 0.1  # Width where a descent starts from the end of another
 NOTHING = 1e-9  # Without a penalty, an objective of this share of that at zero is next to nothing
 
+#: Features up to which kept Hessians are faster, where inactive rows are left out, and where all
+#: rows are active; and the cells of the Hessians of all columns.
+MOST_ACTIVE, MOST_ALL, MOST_CELLS = 2048, 128, 1 << 26
 
-@dataclass(frozen=True, eq=False)
-class Point:
-    """Parameters, their fit, and the objective of each column with its gradient."""
-
-    theta: Float[Array, "t p"]  # β and b of each column
-    fitted: Float[Array, "n t"]  # Z β + b
-    value: Float[Array, " t"]  # the objective; a joint one in every place
-    gradient: Float[Array, "t p"]
-
-    def at(self, columns: Array) -> "Point":
-        part = self.theta[columns], self.fitted[:, columns]
-        return Point(*part, self.value[columns], self.gradient[columns])
-
-    def put(self, columns: Array, part: "Point") -> "Point":
-        """Return the point with these columns replaced."""
-        if len(columns) == len(self.theta):
-            return part
-        self.fitted[:, columns] = part.fitted
-        self.theta[columns] = part.theta
-        self.value[columns] = part.value
-        self.gradient[columns] = part.gradient
-        return self
+EVERY, THINNED_ROWS_PER_FEATURE = 4, 8  # Step of thinning, and rows per feature that must be left
+FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
+COARSE = 0.1  # Tolerance of a start on few rows
 
 
-class Direction(NamedTuple):
-    """Newton steps of columns, their products with Hessians, and the share of active rows."""
-
-    steps: Float[Array, "u p"]
-    products: int
-    active: float
-
-
-#: From the loss of some columns, their point, which columns these are, and the tolerance.
-System = Callable[[Loss, Point, Array, float], Direction]
+def fastest(problem: Problem) -> Algorithm:
+    """Return factors where features are in memory and few: more where rows are inactive."""
+    rows, loss = problem.rows, problem.loss
+    D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
+    few = (MOST_ACTIVE if local else MOST_ALL) >= D and problem.y.shape[1] * D**2 <= MOST_CELLS
+    suits = few and rows.cached and problem.alpha > 0 and not loss.joint
+    return Cholesky() if suits else ConjugateGradients()
 
 
-def _fit_and_gradient(
-    Z: Float[Array, "b D"],
-    y: Array,
-    w: Float[Array, " b #t"],
-    encode: Callable[[Array], Array] | None,
-    loss: Loss,
-    theta: Float[Array, "u p"],
-    columns: Array,
-) -> tuple[list[Array], Float[Array, "u p"]]:
-    """Return Z β + b, (b, u), and the gradient of the loss there, (u, p)."""
-    f = forward(Z, theta)
-    with np.errstate(over="ignore", invalid="ignore"):
-        slope = loss.slope(encoded(y, encode)[:, columns], f)
-        return [f], backward(Z, weighted(w, slope))
-
-
-def point_at(problem: Problem, loss: Loss, theta: Float[Array, "u p"], columns: Array) -> Point:
-    """Return value and gradient of these columns, by one pass over all rows."""
-    part = partial(
-        _fit_and_gradient, encode=problem.encode, loss=loss, theta=theta, columns=columns
-    )
-    pieces, gradient = problem.rows.sum(OverRows(part, (problem.y, problem.w)))
-    fitted = np.concatenate(pieces)
-    gradient[:, :-1] += problem.alpha * theta[:, :-1]
-    if not problem.fit_intercept:
-        gradient[:, -1] = 0.0
-    return Point(theta, fitted, values(problem, loss, theta, fitted, columns), gradient)
-
-
-def values(
-    problem: Problem, loss: Loss, theta: Float[Array, "u p"], fitted: Array, columns: Array
-) -> Float[Array, " u"]:
-    """Return the objective of each column from its fitted values, or a joint one in all places."""
-    sums = np.zeros(len(theta))
-    for rows in problem.chunks():
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = loss.value(problem.targets(rows)[:, columns], fitted[rows])
-            sums += weighted(problem.w[rows], value).sum(axis=0)
-    norms = inner(theta[:, :-1], theta[:, :-1], loss.joint)
-    return np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
-
-
-def curvatures(problem: Problem, loss: Loss, point: Point, columns: Array) -> Float[Array, "n u"]:
-    """Return the curvature of the loss at the rows."""
-    each = ((problem.targets(rows)[:, columns], rows) for rows in problem.chunks())
-    return np.concatenate([loss.curvature(y, point.fitted[rows]) for y, rows in each])
-
-
-def descend(
+def minimise(
     problem: Problem,
-    start: Float[Array, "t p"] | None,
-    system: System,
-    algorithm: Algorithm,
+    start: State | Optimum | None = None,
+    *,
     tol: float,
     max_iter: int,
+    algorithm: Algorithm | None = None,
 ) -> State:
-    """Return the minimum, from a start or from zero: steps until every column is done."""
-    loss, steps, outcome = problem.loss, list[Step](), Convergence.CONVERGED
-    zero = np.zeros((problem.n_columns, problem.rows.n_features + 1))
-    live = np.arange(len(zero))
-    point = point_at(problem, loss, zero if start is None else start, live)
-    nothing = np.full(len(zero), -np.inf)
-    if not problem.alpha > 0:
-        nothing = NOTHING * values(problem, loss, zero, np.zeros_like(point.fitted), live)
+    """Return the minimum with the numbers of the rows there.
+
+    By default Hessians are summed again in each step, as learners of numbers need: they weigh each
+    column's rows by itself, and weights and copies of rows agree to more digits than products with
+    Hessians give. Joint losses take conjugate gradients. The start is the best constant by default;
+    of kept Hessians the minimum for few rows, and of smooth losses by products zero, from where the
+    first step of a squared hinge is to the ridge solution.
+
+    Ends where the duality gap, and the gain of a further step, are at most ``tol`` of loss and
+    penalty. Time O(n D + a D² + D³) a step and target, a the rows within δ of a jump (all, for
+    smooth losses). Memory O(t D²), and a few numbers for each row and target.
+    """
+    loss = problem.loss
+    by_default = ConjugateGradients() if loss.joint else Cholesky(kept=False)
+    algorithm = algorithm or by_default
+    kept = isinstance(algorithm, Cholesky) and algorithm.kept and not loss.nonsmooth
+    if isinstance(algorithm, Cholesky) and (loss.joint or (kept and not np.all(problem.alpha))):
+        raise InvalidInput(
+            "minimise: Cholesky factors need a penalty above zero and a loss of single columns; "
+            f"got alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
+        )
+    system: Any = systems_of_rows
+    share = INNER
+    if kept:
+        system, share = KeptHessians(problem), 1.0
+        start = start or _thinned(problem, tol, max_iter)
+    elif isinstance(algorithm, ConjugateGradients):
+        system, share = Products(apart=loss.nonsmooth), INNER if loss.nonsmooth else 1.0
+        start = start or (None if loss.nonsmooth else constant(problem, 0.0))
+    end = _descended(problem, _started(problem, start), system, tol, share, max_iter)
+    return replace(end, algorithm=algorithm)
+
+
+def _descended(
+    problem: Problem, at: State, system: Any, tol: float, share: float, max_iter: int
+) -> State:
+    """Take steps until every column is done; columns of a smooth loss each by itself."""
+    joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
+    live, steps, idle, outcome = (
+        np.arange(len(at.intercept)),
+        list[Step](),
+        0,
+        Convergence.CONVERGED,
+    )
+    every = local = _local(problem, at)
+    nothing = np.full(len(live), -np.inf)
+    if not np.any(problem.alpha) and isinstance(system, Products):
+        nothing = NOTHING * _local(problem, constant(problem, 0.0)).size
+    size = every.size.copy()
     while True:
-        if np.any(point.value[live] <= nothing[live]):
-            outcome, live = Convergence.UNBOUNDED, live[point.value[live] > nothing[live]]
+        if np.any(size[live] <= nothing[live]):
+            outcome = Convergence.UNBOUNDED
+            going = size[live] > nothing[live]
+            live, local = live[going], local.at(going)
         if not len(live):
             break
         if len(steps) == max_iter:
             outcome = Convergence.MOST_STEPS
             break
-        part, here = loss.at(live), point.at(live)
-        direction = system(part, here, live, tol)
-        decrease = -inner(here.gradient, direction.steps, loss.joint) / 2
-        moved, stuck = _along(problem, part, here, direction.steps, decrease, live)
-        point = point.put(live[~stuck], moved.at(~stuck) if np.any(stuck) else moved)
-        value, one = point.value[live], slice(1 if loss.joint else None)
-        total, promised = float(value[one].sum()), float(decrease[one].sum())
-        steps.append(Step(total, promised, direction.products, direction.active))
-        done = decrease <= tol * value
-        if np.any(stuck & ~done):
+        part, here = problem.at(live), at.at(live)
+        step = system(part, here, local, live, tol)
+        gain = -0.5 * inner(step.gradient, step.steps, joint) / local.size
+        image = images(problem.rows, step.steps)
+        loss, fitted = smoothed(part, here)
+        length = least_length(replace(part, loss=loss), here.coef, fitted, step.steps, image)
+        hessians = step.hessians if len(live) == len(size) else None
+        moved = replace(here.moved(length, step.steps, image), hessians=hessians)
+        before, local = local, _local(part, moved)
+        at, size[live] = at.put(live, moved), local.size
+        done = gain <= share * np.maximum(local.gap, tol)
+        solved = bool(np.all(done))
+        curved = np.count_nonzero(before.curvature, axis=0).max() / len(fitted)
+        promised = part.objective(gain * before.size, 0.0 * gain)
+        value = problem.objective(size, at.intercept)
+        steps.append(Step(value, promised, step.products, curved, at.width if nonsmooth else 0.0))
+        idle = 0 if solved else idle + bool(gain.max() < NOISE)
+        if idle >= PATIENCE:
             outcome = Convergence.ROUNDED
-        live = live[~(done | stuck)]
-    value = point.value.copy()
-    if loss.joint:
-        value[1:] = 0.0
-    return State(
-        point.theta[:, :-1].T.copy(),
-        point.theta[:, -1].copy(),
-        point.fitted,
-        value,
-        np.zeros(len(zero)),
-        algorithm=algorithm,
-        outcome=outcome,
-        steps=tuple(steps),
-    )
+            break
+        if nonsmooth or joint:
+            if solved and np.all(local.gap <= tol):
+                break
+            if solved:
+                at = replace(at, multipliers=local.slope, width=HALVED * at.width)
+                local = _local(problem, at)
+        else:
+            live, local = live[~done], local.at(~done)
+    return valued(problem, replace(at, outcome=outcome, steps=tuple(steps)))
 
 
-def _along(
-    problem: Problem, loss: Loss, point: Point, steps: Array, decrease: Array, columns: Array
-) -> tuple[Point, Array]:
-    """Go the whole way where that keeps half its promise, else to the least on the way.
+def valued(problem: Problem, at: State) -> State:
+    """Return a point with its value and duality gap."""
+    local = _local(problem, at)
+    with np.errstate(over="ignore"):
+        return replace(at, value=local.size, gap=local.gap * local.size)
 
-    Also returned are the columns whose objective no step lowers.
-    """
-    slack = ROUNDING[np.dtype(problem.first.Z.dtype).name] * np.abs(point.value)
-    moved = point_at(problem, loss, point.theta + steps, columns)
-    short = ~(moved.value <= point.value - 0.5 * decrease + slack)
-    if np.any(short):
-        image = moved.fitted - point.fitted
-        line = LineSearch(problem, loss, columns, point.theta, point.fitted, steps, image)
-        length = np.where(short, line.least(doublings=0), 1.0)
-        moved = point_at(problem, loss, point.theta + length[:, None] * steps, columns)
-    return moved, ~(moved.value <= point.value + slack)
+
+def at_rows(
+    problem: Problem, at: State
+) -> tuple[Float[Array, "n t"], Float[Array, "n t"], list[Float[Array, "p p"]]]:
+    """Return w times slope and curvature of the (smoothed) loss at the rows, and the Hessians."""
+    local = _local(problem, at)
+    slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
+    return slopes, curvatures, sums_at(problem, at, slopes, curvatures)[1]
+
+
+def _local(problem: Problem, at: State) -> Local:
+    """Return slopes and curvatures for a step, and the gap as a share of the objective."""
+    loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = loss.value(y, f)
+        sums = weighted(w, value).sum(axis=0)
+        norms = inner(at.coef.T, at.coef.T, loss.joint)
+        size = np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
+        size = np.maximum(size, TINY)
+        if not loss.nonsmooth:
+            return Local(loss.slope(y, f), loss.curvature(y, f), 0 * norms, size)
+    smooth, c = smoothed(problem, at)
+    slope = smooth.slope(y, c)
+    nearest = c - at.width * slope
+    short = value - loss.value(y, nearest) - slope * (f - nearest)
+    gap = (w * np.maximum(short, 0.0)).sum(axis=0)
+    return Local(slope, smooth.curvature(y, c), gap / size, size)
+
+
+def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
+    """Return the loss of a subproblem, and where it is evaluated."""
+    loss = problem.loss
+    if not loss.nonsmooth or at.multipliers is None:
+        return loss, at.fitted
+    return loss.smooth(at.width), at.fitted + at.width * at.multipliers
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+
+def _started(problem: Problem, at: State | Optimum | None) -> State:
+    if at is None:
+        return constant(problem)
+    if isinstance(at, State) and at.multipliers is not None:
+        return at
+    fitted, far = images(problem.rows, at.theta), np.full(len(at.intercept), np.inf)
+    slope = problem.loss.slope(problem.y, fitted)
+    return State(at.coef, at.intercept, fitted, far, far, slope, AGAIN)
+
+
+def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
+    """Return the minimum for every fourth row, whose own start is that for every 16th; or zero."""
+    n, D = len(problem.w), problem.rows.n_features
+    taken = np.arange(n) % EVERY == 0
+    enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, FEWEST)
+    if not enough or not np.any(problem.w[taken]):
+        return constant(problem, 0.0)
+    rows = CopiedRows(taken_rows(problem.rows, taken))
+    few = replace(problem, rows=rows, y=problem.y[taken], w=EVERY * problem.w[taken])
+    at = minimise(few, tol=max(COARSE, tol), max_iter=max_iter, algorithm=Cholesky())
+    return replace(at, multipliers=None, steps=())
+
+
+def constant(problem: Problem, value: float | None = None) -> State:
+    """Return β = 0, the best constant or this one, and a width as wide as residuals are spread."""
+    y = problem.y
+    t = y.shape[1]
+    best = problem.fit_intercept and value is None
+    b = best_constant(problem.loss, y, problem.w) if best else np.full(t, value or 0.0)
+    none, far = np.zeros((problem.rows.n_features, t)), np.full(t, np.inf)
+    fitted = np.tile(b, (len(y), 1))
+    return State(none, b, fitted, far, far, np.zeros(y.shape), spread(y - b, problem.w))
+
+
+def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
+    """Return the weighted mean of |r|, or 1 where that is zero: a width to start from."""
+    w = np.broadcast_to(w, r.shape)
+    return float((w * np.abs(r)).sum() / w.sum()) or 1.0
+
+
+def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
+    """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
+    theta = -gradients(problem.rows, problem.w * u) / problem.alpha
+    theta[:, -1] = 0.0
+    fitted, far = images(problem.rows, theta), np.full(len(theta), np.inf)
+    return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)

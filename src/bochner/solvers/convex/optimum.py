@@ -1,7 +1,7 @@
 """Algorithms as values, and the minimum they find with its outcome, whose text is the remedy.
 
 A loss whose slope jumps is smoothed about multipliers, which make it exact, by every algorithm
-(:mod:`bochner.solvers.convex.smoothing`).
+(:mod:`bochner.solvers.convex.newton`).
 """
 
 from collections.abc import Iterable

@@ -15,10 +15,9 @@ import numpy as np
 
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float
-from bochner.solvers.convex.driver import solve
 from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.newton import constant, minimise, spread
 from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places, walk
-from bochner.solvers.convex.smoothing import constant, spread
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 
@@ -214,7 +213,7 @@ class FoldProblem:
         if self.first is not None and start is not None:
             start = replace(start, width=WIDTH * self.first.width)
         inner = replace(self.inner, alpha=self.share * alpha)
-        return solve(inner, start, tol=TOL, max_iter=max_iter)
+        return minimise(inner, start, tol=TOL, max_iter=max_iter)
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:
@@ -232,7 +231,7 @@ def largest_penalty(problem: Problem) -> float:
     c is the mean curvature of the loss at the best constant; the jump of the slope of a nonsmooth
     loss is spread over the residuals.
     """
-    block = problem.first
+    block = next(iter(problem.rows))
     rows = places(block)
     loss, y, w = problem.loss, problem.y, np.broadcast_to(problem.w, problem.y.shape)
     squares = np.einsum("ij,ij->i", block.Z, block.Z, dtype=np.float64)

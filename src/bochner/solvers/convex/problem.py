@@ -10,7 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -182,7 +182,7 @@ class Problem:
     """The objective."""
 
     rows: SolverRows
-    y: Array
+    y: Float[Array, "n t"]  # targets of the loss; of small integers for classes, to save memory
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
     loss: Loss  # convex in f
@@ -191,32 +191,23 @@ class Problem:
     drift: float = 0.0  # slope of the objective in b
     # Factor of the objective that is reported, where y is in other units
     value: Any = 1.0
-    # From some rows of y to the (b, t) numbers that the loss compares: class numbers take a K-th of
-    # the memory of their targets
-    encode: Callable[[Array], Array] | None = None
 
-    def targets(self, rows: slice = slice(None)) -> Float[Array, "b t"]:
-        """Return what the loss compares with, for these rows."""
-        return encoded(self.y[rows], self.encode)
+    def at(self, columns: Array) -> "Problem":
+        """Return the problem of these columns."""
+        if len(columns) == self.y.shape[1]:
+            return self
+        alpha, value = (
+            a[columns] if np.ndim(a) and len(a) > 1 else a for a in (self.alpha, self.value)
+        )
+        w = self.w[:, columns] if self.w.shape[1] > 1 else self.w
+        y, loss = self.y[:, columns], self.loss.at(columns)
+        return replace(self, y=y, w=w, loss=loss, alpha=alpha, value=value)
 
-    @property
-    def n_columns(self) -> int:
-        """Columns of targets, t."""
-        return self.targets(slice(0, 1)).shape[1]
-
-    @property
-    def first(self) -> RowBlock:
-        """The first rows."""
-        return next(iter(self.rows))
-
-    def chunks(self) -> Iterator[slice]:
-        n = len(self.w)
-        return (slice(i, min(i + ROWS_AT_ONCE, n)) for i in range(0, n, ROWS_AT_ONCE))
-
-
-def encoded(y: Array, encode: Callable[[Array], Array] | None) -> Float[Array, "b t"]:
-    """Return what a loss compares with, for rows of these y."""
-    return y.reshape(len(y), -1) if encode is None else encode(y)
+    def objective(self, value: Float[Array, " t"], intercept: Float[Array, " t"]) -> float:
+        """Return the sum over columns of these values, as it is reported; of a joint loss once."""
+        with np.errstate(over="ignore"):
+            each = self.value * (value + self.drift * intercept)
+            return float(each[0] if self.loss.joint else each.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +217,7 @@ class State:
     coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]  # f at the rows
-    value: Float[Array, " t"]  # loss and penalty of each column, of a joint loss in the first
+    value: Float[Array, " t"]  # loss and penalty of each column, of a joint loss in every place
     # Bound of the objective above its minimum; zero where the loss is smooth
     gap: Float[Array, " t"]
     # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
@@ -250,6 +241,8 @@ class State:
 
     def at(self, columns: Array) -> "State":
         """Return the part of these columns."""
+        if len(columns) == len(self.intercept):
+            return self
         u = self.multipliers
         return replace(
             self,
@@ -262,6 +255,15 @@ class State:
             hessians=None,
         )
 
+    def put(self, columns: Array, part: "State") -> "State":
+        """Return the point with these columns replaced."""
+        if len(columns) == len(self.intercept):
+            return part
+        coef, intercept, fitted = (a.copy() for a in (self.coef, self.intercept, self.fitted))
+        coef[:, columns], fitted[:, columns] = part.coef, part.fitted
+        intercept[columns] = part.intercept
+        return replace(self, coef=coef, intercept=intercept, fitted=fitted)
+
     @property
     def theta(self) -> Float[Array, "t p"]:
         return np.column_stack([self.coef.T, self.intercept])
@@ -272,15 +274,12 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 
     Where its targets are in ``units``, coefficients are for those in units of one, at this alpha.
     """
-    with np.errstate(over="ignore"):
-        least = float((problem.value * (at.value + problem.drift * at.intercept)).sum())
-        gap = float((problem.value * at.gap).sum())
     return Optimum(
         units * at.coef,
         units * problem.loss.centred(at.intercept),
         problem.alpha if alpha is None else alpha,
-        least,
-        gap,
+        problem.objective(at.value, at.intercept),
+        float((problem.value * at.gap).sum()),
         at.outcome,
         history_of(at.steps),
         at.algorithm,
@@ -317,34 +316,31 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 # --- lines ---------------------------------------------------------------------------------------
 
 
-class LineSearch(NamedTuple):
-    """The objective of some columns along a direction; no passes over features."""
+def least_length(
+    problem: Problem,
+    coef: Float[Array, "D t"],
+    fitted: Float[Array, "n t"],
+    steps: Float[Array, "t p"],
+    image: Float[Array, "n t"],
+) -> Float[Array, " t"]:
+    """Return the length of each column's step at which the objective is least.
 
-    problem: Problem
-    loss: Loss
-    columns: Array
-    theta: Float[Array, "u p"]  # where it starts
-    fitted: Float[Array, "n u"]  # where the loss is looked at there: f, or f moved by multipliers
-    direction: Float[Array, "u p"]
-    image: Float[Array, "n u"]  # change of f
+    ``fitted`` is where the loss is evaluated at length zero; no passes over features are made.
+    """
+    joint, d = problem.loss.joint, steps[:, :-1]
 
-    def slopes(self, length: Float[Array, " u"]) -> Float[Array, " u"]:
-        """Return the slope of each column at this share of the way; infinite past all numbers."""
-        problem, joint = self.problem, self.loss.joint
-        here, d = self.theta[:, :-1] + length[:, None] * self.direction[:, :-1], self.direction
-        along = problem.alpha * inner(here, d[:, :-1], joint) + problem.drift * d[:, -1]
+    def slopes(length: Float[Array, " t"]) -> Float[Array, " t"]:
+        along = problem.alpha * inner(coef.T + length[:, None] * d, d, joint)
         sums = np.zeros(len(length))
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows in problem.chunks():
-                f, y = self.fitted[rows] + length * self.image[rows], problem.targets(rows)
-                slope = self.loss.slope(y[:, self.columns], f)
-                sums += weighted(problem.w[rows], slope * self.image[rows]).sum(axis=0)
+            for start in range(0, len(fitted), ROWS_AT_ONCE):
+                rows = slice(start, start + ROWS_AT_ONCE)
+                slope = problem.loss.slope(problem.y[rows], fitted[rows] + length * image[rows])
+                sums += weighted(problem.w[rows], slope * image[rows]).sum(axis=0)
         sums = np.full(len(length), sums.sum()) if joint else sums
-        return np.where(np.isfinite(sums), sums, np.inf) + along
+        return np.where(np.isfinite(sums), sums, np.inf) + along + problem.drift * steps[:, -1]
 
-    def least(self, doublings: int = DOUBLINGS) -> Float[Array, " u"]:
-        """Return the lengths of the least values; see :func:`best_length`."""
-        return best_length(self.slopes, len(self.columns), doublings)
+    return best_length(slopes, len(steps))
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
