@@ -45,9 +45,9 @@ from bochner.solvers.convex.problem import (
 )
 from bochner.solvers.convex.systems import (
     CopiedRows,
+    HessianProducts,
     KeptHessians,
-    Local,
-    Products,
+    LossAtRows,
     sums_at,
     systems_of_rows,
 )
@@ -112,7 +112,7 @@ def minimise(
         system, share = KeptHessians(problem), 1.0
         start = start or _thinned(problem, tol, max_iter)
     elif isinstance(algorithm, ConjugateGradients):
-        system, share = Products(apart=loss.nonsmooth), INNER if loss.nonsmooth else 1.0
+        system, share = HessianProducts(apart=loss.nonsmooth), INNER if loss.nonsmooth else 1.0
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
     end = _descended(problem, _started(problem, start), system, tol, share, max_iter)
     return replace(end, algorithm=algorithm)
@@ -131,7 +131,7 @@ def _descended(
     )
     every = local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
-    if not np.any(problem.alpha) and isinstance(system, Products):
+    if not np.any(problem.alpha) and isinstance(system, HessianProducts):
         nothing = NOTHING * _local(problem, constant(problem, 0.0)).size
     size = every.size.copy()
     while True:
@@ -191,7 +191,7 @@ def at_rows(
     return slopes, curvatures, sums_at(problem, at, slopes, curvatures)[1]
 
 
-def _local(problem: Problem, at: State) -> Local:
+def _local(problem: Problem, at: State) -> LossAtRows:
     """Return slopes and curvatures for a step, and the gap as a share of the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
     with np.errstate(over="ignore", invalid="ignore"):
@@ -201,13 +201,13 @@ def _local(problem: Problem, at: State) -> Local:
         size = np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
         size = np.maximum(size, TINY)
         if not loss.nonsmooth:
-            return Local(loss.slope(y, f), loss.curvature(y, f), 0 * norms, size)
+            return LossAtRows(loss.slope(y, f), loss.curvature(y, f), 0 * norms, size)
     smooth, c = smoothed(problem, at)
     slope = smooth.slope(y, c)
     nearest = c - at.width * slope
     short = value - loss.value(y, nearest) - slope * (f - nearest)
     gap = (w * np.maximum(short, 0.0)).sum(axis=0)
-    return Local(slope, smooth.curvature(y, c), gap / size, size)
+    return LossAtRows(slope, smooth.curvature(y, c), gap / size, size)
 
 
 def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:

@@ -3,7 +3,7 @@
 H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0), with the curvatures of the rows in S. Hessians are
 summed again in each step (:func:`systems_of_rows`), or the last one is changed by the rows whose
 curvature has changed, O(a D² + D³) for a of them (:class:`KeptHessians`; Mangasarian 2002; Keerthi
-and DeCoste 2005). Conjugate gradients (:class:`Products`; Lin, Weng and Keerthi 2008) are
+and DeCoste 2005). Conjugate gradients (:class:`HessianProducts`; Lin, Weng and Keerthi 2008) are
 preconditioned with moments of a few thousand rows drawn by their curvature; a product reads only
 rows with curvature. With a active rows in memory, fewer than half of the features, the
 preconditioner is exact: a system of a rows, in O(a² D + a³) instead of O(a D² + D³).
@@ -46,7 +46,7 @@ ROWS_AT_A_TIME = 2048  # Rows of a copy that are multiplied at once
 ROWS_PER_FEATURE = 2  # Rows of a sample for the preconditioner, as a multiple of D
 
 #: Share of the gradient that the first steps' solutions may leave, and the last's: the step is then
-#: Newton's to LAST_SHARE² of its decrease. Products a step, at most.
+#: Newton's to LAST_SHARE² of its decrease. HessianProducts a step, at most.
 FIRST_SHARE, LAST_SHARE, MOST_PRODUCTS = 0.1, 0.01, 250
 
 BESIDE = 0.1  # Share of the tolerance that conjugate gradients may leave of a decrease
@@ -66,7 +66,7 @@ FEW = 0.5  # Share of the features up to which active rows are few: there both w
 FEW_IN_FLOAT64 = 64  # Rows of a block of float32, at most, that are added up in float64
 
 
-class Local(NamedTuple):
+class LossAtRows(NamedTuple):
     """The rows at one point: slope and curvature of the (smoothed) loss, and the duality gap."""
 
     slope: Float[Array, "n t"]
@@ -74,11 +74,11 @@ class Local(NamedTuple):
     gap: Float[Array, " t"]  # as a share of the objective
     size: Float[Array, " t"]  # the objective, of a joint loss in every place
 
-    def at(self, columns: Array) -> "Local":
+    def at(self, columns: Array) -> "LossAtRows":
         """Return the part of these columns."""
         if np.all(columns):
             return self
-        return Local(*(a[..., columns] for a in self))
+        return LossAtRows(*(a[..., columns] for a in self))
 
 
 class Direction(NamedTuple):
@@ -101,14 +101,14 @@ def _completed(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Fl
 
 
 def systems_of_rows(
-    problem: Problem, at: State, local: Local, columns: Array, tol: float
+    problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
 ) -> Direction:
     """Return the steps of these columns, each by its Hessian, or by systems of few active rows."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
     few = active.min() > 0 and active.max() <= FEW * problem.rows.n_features
     if few and problem.rows.cached and np.all(problem.alpha):
-        return Products(apart=True)(problem, at, local, columns, tol)
+        return HessianProducts(apart=True)(problem, at, local, columns, tol)
     gradient, hessians = sums_at(problem, at, slopes, curvatures)
     gradient = _completed(problem, at, gradient)
     # Where no row holds an intercept it moves by about this much at most.
@@ -203,7 +203,7 @@ class KeptHessians:
         self._factored: tuple[OuterSum, Array] | None = None
 
     def __call__(
-        self, problem: Problem, at: State, local: Local, columns: Array, tol: float
+        self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
     ) -> Direction:
         """Return the steps of these columns."""
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
@@ -410,7 +410,7 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> Float[Array, "D D"]:
     return raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
 
 
-class Products:
+class HessianProducts:
     """Newton steps by conjugate gradients; keeps the preconditioner while it is cheaper to keep.
 
     ``apart``: each column has a preconditioner of its own, made anew in each step.
@@ -421,7 +421,7 @@ class Products:
         self._preconditioners: Preconditioners | None = None
 
     def __call__(
-        self, problem: Problem, at: State, local: Local, columns: Array, tol: float
+        self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
     ) -> Direction:
         """Return the steps of these columns."""
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
