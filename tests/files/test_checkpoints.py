@@ -1,7 +1,6 @@
 """A killed fit goes on from its checkpoint, with the bits of one that was never killed."""
 
 import errno
-import io
 import logging
 import os
 import re
@@ -436,28 +435,10 @@ def fit(tmp_path, monkeypatch, capsys):
 def test_the_command_goes_on_from_its_checkpoint(fit):
     fit("whole --quiet")
     told = fit("again --quiet --checkpoint run.ckpt", 130, stop=True)
-    assert "Stopped; the same command goes on from 'run.ckpt'." in told
-    assert "Going on from 'run.ckpt'" in fit("again --checkpoint run.ckpt")
+    assert "Stopped; the same command resumes the fit in 'run.ckpt'." in told
+    assert "Resuming the fit in 'run.ckpt'" in fit("again --checkpoint run.ckpt")
     np.testing.assert_array_equal(bo.load("again").coef_, bo.load("whole").coef_)
     assert not Path("run.ckpt").exists()
-
-
-@pytest.mark.parametrize(("answer", "anew"), [("y", False), ("", False), ("n", True)])
-def test_who_is_there_is_asked_whether_to_go_on(fit, monkeypatch, caplog, answer, anew):
-    fit("m --quiet --checkpoint run.ckpt", 130, stop=True)
-    monkeypatch.setattr("sys.stdin", Answering(answer + "\n"))
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with caplog.at_level(logging.INFO, logger="bochner.engines"):
-        told = fit("m --checkpoint run.ckpt")
-    assert "holds a fit that was not finished. Go on from it? [Y/n]" in told
-    assert ("pass 1 from row 0 on" in caplog.text) == anew
-
-
-class Answering(io.StringIO):
-    """Somebody at a terminal."""
-
-    def isatty(self):
-        return True
 
 
 def test_engines_and_checkpoints_do_not_go_together(fit):

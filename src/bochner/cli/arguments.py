@@ -64,26 +64,28 @@ def alpha(text: str) -> str | float:
     return number
 
 
-def lengthscales(text: str) -> tuple[float, ...]:
-    """Return positive numbers, separated by commas."""
-    numbers = tuple(_number(part) for part in text.split(","))
-    if not all(number > 0 for number in numbers):
-        raise click.BadParameter(f"must be positive numbers, as 0.5 or 0.3,1,2; got {text!r}.")
-    return numbers
+def separated(convert: Callable[[str], Any], requirement: str) -> Callable[[str], list[Any]]:
+    """Return a parser of values separated by commas; ``convert`` raises ValueError for others."""
+
+    def values(text: str) -> list[Any]:
+        try:
+            return [convert(part) for part in text.split(",")]
+        except ValueError:
+            raise click.BadParameter(f"must be {requirement}; got {text!r}.") from None
+
+    return values
 
 
-def widths(text: str) -> list[int]:
-    """Return whole numbers, separated by commas."""
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        words = f"must be whole numbers separated by commas, as 256,1024; got {text!r}."
-        raise click.BadParameter(words) from None
+def _positive(text: str) -> float:
+    number = _number(text)
+    if not number > 0:
+        raise ValueError
+    return number
 
 
-def names(text: str) -> list[str]:
-    """Return names, separated by commas."""
-    return text.split(",")
+lengthscales = separated(_positive, "positive numbers, as 0.5 or 0.3,1,2")
+widths = separated(int, "whole numbers separated by commas, as 256,1024")
+names = separated(str, "names")
 
 
 def types(text: str) -> dict[str, str]:

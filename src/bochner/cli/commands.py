@@ -282,8 +282,7 @@ def fit(
     refuse_overwriting(out, paths)
     with terminal.phase("open"):
         blocks = Blocks.from_files(paths, target=target, weight=weight, **table)
-    _offer(terminal, checkpoint)
-    with terminal.reading("fit", blocks) as watched, _resumable(checkpoint):
+    with terminal.reading("fit", blocks) as watched, _resumable(terminal, checkpoint):
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         numbers, words = certified(fitted, blocks)
@@ -311,28 +310,18 @@ def fit(
     }
 
 
-def _offer(terminal: "Terminal", checkpoint: str | None) -> None:
-    """Offer to resume a fit that was not finished, or to begin it again."""
-    from bochner.engines.checkpoint import FIRST, Checkpoint
-
-    if checkpoint is None or not (Path(checkpoint) / FIRST).exists():
-        return
-    if not terminal.asks:
-        terminal.note(f"Going on from '{checkpoint}'; delete it to begin again.")
-    elif not click.confirm(
-        f"'{checkpoint}' holds a fit that was not finished. Go on from it?", default=True, err=True
-    ):
-        Checkpoint(Path(checkpoint), "", 0).clear()
-
-
 @contextmanager
-def _resumable(checkpoint: str | None) -> Iterator[None]:
-    """Add to the error of a fit that is stopped how it is resumed."""
+def _resumable(terminal: "Terminal", checkpoint: str | None) -> Iterator[None]:
+    """Say that an unfinished fit is resumed, and if it is stopped, how to resume it."""
+    from bochner.engines.checkpoint import FIRST
+
+    if checkpoint is not None and (Path(checkpoint) / FIRST).exists():
+        terminal.note(f"Resuming the fit in '{checkpoint}'; delete it to begin again.")
     try:
         yield
     except BaseException as stopped:
         if checkpoint is not None and not isinstance(stopped, Exception):
-            stopped.add_note(f"the same command goes on from '{checkpoint}'.")
+            stopped.add_note(f"the same command resumes the fit in '{checkpoint}'.")
         raise
 
 

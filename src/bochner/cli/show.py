@@ -57,11 +57,6 @@ class Terminal:
     def _watched(self) -> bool:
         return not self.quiet and sys.stderr.isatty()
 
-    @property
-    def asks(self) -> bool:
-        """Whether somebody is there to answer."""
-        return self._watched and not self.as_json and sys.stdin.isatty()
-
     def note(self, text: str) -> None:
         """Write a line for people to stderr, where results are not."""
         if not self.as_json and not self.quiet:
