@@ -440,7 +440,7 @@ def compare(
     from bochner.data.writers import atomic
     from bochner.kernels.kernel import Kernel
     from bochner.models._tables import encoded
-    from bochner.selection.walk import choose_lengthscale
+    from bochner.selection.lengthscales import choose_lengthscale
     from bochner.sums.rows import sampled
 
     paths = found_files(files)
@@ -453,7 +453,7 @@ def compare(
     with terminal.phase("compare", "Drawing every method"):
         chosen = kernel_of(kernel, lengthscale)
         if not isinstance(chosen, Kernel):
-            chosen = choose_lengthscale(chosen, sample, features, seed).kernel
+            chosen = choose_lengthscale(chosen, sample, seed).kernel
         comparison = compared(chosen, sample.X, n_features=features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure

@@ -19,8 +19,8 @@ from bochner.selection.descent import require_lengthscale
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
+from bochner.selection.rows import COORDINATEWISE, median_scales
 from bochner.selection.spec import NAMED
-from bochner.selection.walk import COORDINATEWISE, median_scales
 from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 

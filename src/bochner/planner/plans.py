@@ -451,7 +451,7 @@ def _chosen_kernel(
     else:
         curves, sample = transformed(sample, asked.seed, asked.bends)
         given = asked.seed, None, asked.method, asked.effort or "medium"
-        tuning = choose_kernel(str(asked.kernel), sample, WIDTH, *given)
+        tuning = choose_kernel(str(asked.kernel), sample, *given)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 

@@ -17,16 +17,21 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
+from bochner._core.shapes import Array
 from bochner.data.sample import RowSample
-from bochner.features.method import Method
+from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.auto import Auto
+from bochner.features.method import Method, Request
+from bochner.features.rules import draw_map
 from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows
+from bochner.selection.held_out import FEWEST as LEAST_ROWS
 from bochner.selection.held_out import MOST_CELLS, split_rows, targets_that_vary
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, choose_lengthscale
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
@@ -37,22 +42,11 @@ from bochner.selection.rows import (
     rounded,
     significant,
 )
-from bochner.selection.spec import NAMED, Effort, accepts_sparse, as_effort
-from bochner.selection.walk import (
-    COORDINATEWISE,
-    choose_lengthscale,
-    median_scales,
-    require_served,
-    serves_kernel,
-)
+from bochner.selection.spec import Effort, accepts_sparse, as_effort
 from bochner.solvers.ridge.criteria import Criterion
-from bochner.solvers.ridge.solution import SAME
 
 FEWEST = 64  # Fewer rows than this do not determine a family
 MOST_COLUMNS = 1024  # Largest number of columns with one lengthscale each
-#: For one lengthscale of the exact kernel: rows, factors of the median distance at which descents
-#: start, and evaluations of the best.
-MATRIX_ROWS, MATRIX_FACTORS, MATRIX_STEPS = 512, (1.0, 0.25), 8
 #: Evaluations of one factor of another candidate's lengthscales, of a single column's lengthscale,
 #: of one lengthscale per column by leave-one-out errors and by evidence again, and with more rows.
 SCALED, SINGLE, BY_ERRORS, AGAIN, MORE = 4, 16, 7, 10, 14
@@ -67,13 +61,11 @@ MOST_CURVES, LEAST_SHARE = 16, 1e-3
 def choose_kernel(
     name: str,
     sample: RowSample,
-    n_features: int,
     seed: int,
     share: float | None,
     method: Method | None,
     effort: str,
     *,
-    exact: bool = False,
     centred: bool = True,
     of_classes: bool = False,
     judged_again: bool = False,
@@ -82,15 +74,14 @@ def choose_kernel(
     """Return the kernel of a name; for "auto" the best of candidates.
 
     ``share`` is a given penalty per row, alpha/W; ``method`` and ``among`` say which kernels are
-    candidates. With effort "low", and for few rows, "auto" is "gaussian". ``exact``: lengthscales
-    are for a kernel matrix. ``judged_again``: the best are compared again among all rows, so that
-    fewer rows suffice here.
+    candidates. With effort "low", and for few rows, "auto" is "gaussian". ``judged_again``: the
+    best are compared again among all rows, so that fewer rows suffice here.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if asked is not None and judged_again:
         asked = replace(asked, last=asked.judged)
     if name == "auto" and asked is not None:
-        method, X, sparse = None if exact else method, sample.X, is_sparse(sample.X)
+        X, sparse = sample.X, is_sparse(sample.X)
         require_served(method, X, seed)
 
         def serves(kernel: Kernel) -> bool:
@@ -104,31 +95,31 @@ def choose_kernel(
         if tuning is not None:
             return tuning
     name = "gaussian" if name == "auto" else name
-    if exact:
-        return choose_lengthscale_exactly(name, sample, seed, share, centred)
-    return choose_lengthscale(name, sample, n_features, seed, share)
+    return choose_lengthscale(name, sample, seed, share, centred)
 
 
-def choose_lengthscale_exactly(
-    name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
-) -> Tuning:
-    """Return the kernel of this family with the least leave-one-out error of the exact kernel.
+def serves_kernel(method: Method | None, X: Array, seed: int, kernel: Kernel) -> bool:
+    """Whether the method makes features of the kernel; "auto" and None serve every kernel."""
+    if method is None or isinstance(method, Auto):
+        return True
+    try:
+        _draw_few(method, kernel, X, seed)
+    except UnsupportedKernel:
+        return False
+    except InvalidInput:  # too few features or rows for this trial
+        return True
+    return True
 
-    A common factor of the lengthscales is tuned on at most 512 rows, starting from the median
-    distance.
-    """
-    if name == "linear":
-        return Tuning(Linear())
-    family = NAMED[name]
-    starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
-    if sample.y.shape[1] == 0:
-        return Tuning(starts[0])
-    search = MatrixSearch.of(sample, LOO, centred, most=MATRIX_ROWS, share=share)
-    if search is None:
-        return Tuning(starts[0])
-    ends = [search.one(start, MATRIX_FACTORS, evaluations=0)[1] for start in starts]
-    end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.go_on(end, MATRIX_STEPS))
+
+def require_served(method: Method | None, X: Array, seed: int) -> None:
+    """Raise UnsupportedKernel if the method serves no kernel from which a search starts."""
+    starts = Gaussian(), Matern(1.5)
+    if method and not any(serves_kernel(method, X, seed, kernel) for kernel in starts):
+        _draw_few(method, Gaussian(), X, seed)
+
+
+def _draw_few(method: Method, kernel: Kernel, X: Array, seed: int) -> None:
+    draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:LEAST_ROWS]))
 
 
 def choose_among(

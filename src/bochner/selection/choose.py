@@ -23,19 +23,15 @@ from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.candidates import choose_kernel
+from bochner.selection.candidates import choose_kernel, require_served
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
-from bochner.selection.lengthscales import tune_lengthscales
+from bochner.selection.lengthscales import choose_lengthscale, tune_lengthscales
 from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Curves, Tuning
+from bochner.selection.rows import median_scales
 from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
-from bochner.selection.walk import (
-    choose_lengthscale,
-    median_scales,
-    require_served,
-)
 from bochner.selection.waves import waves_for
 from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
@@ -122,9 +118,9 @@ def searched(
         return search(kernel, nonempty(rows))
     if isinstance(kernel, Kernel):
         return by_left_out(kernel, rows, spec.seed, share, of_matrix.get("centred", True))
-    asked = nonempty(rows), spec.width_to_search, spec.seed, share, spec.method
-    effort = spec.effort or ("low" if of_matrix else "medium")
-    return choose_kernel(kernel, *asked, effort, of_classes=spec.of_classes, **of_matrix)
+    method, effort = (None, "low") if of_matrix else (spec.method, "medium")
+    asked = nonempty(rows), spec.seed, share, method, spec.effort or effort
+    return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
 
 
 def transformed(
@@ -148,13 +144,13 @@ def choose_for_matrix(
     ``judged_again``: candidates are compared again among all rows.
     """
     require_squares(spec.who, sample.y, sample.w)
-    of_matrix: dict[str, Any] = {"exact": True, "centred": centred, "judged_again": judged_again}
+    of_matrix: dict[str, Any] = {"centred": centred, "judged_again": judged_again}
     return searched(spec, sample, share, **of_matrix)
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
     """Find the kernel of a name; for "auto" the best of stationary kernels."""
-    asked = sample, spec.width_to_search, spec.seed, None, None, spec.effort or "medium"
+    asked = sample, spec.seed, None, None, spec.effort or "medium"
     return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
 
 
@@ -167,7 +163,7 @@ def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> T
         start = Matern(1.5, median_scales(rows, False, seed)[-1])
         kernel = tune_lengthscales(start, rows).kernel
     elif isinstance(kernel, str):
-        kernel = choose_lengthscale(kernel, rows, spec.width_to_search, seed, share).kernel
+        kernel = choose_lengthscale(kernel, rows, seed, share).kernel
     return learn_metric(kernel, rows, seed)
 
 

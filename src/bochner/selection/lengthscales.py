@@ -21,6 +21,7 @@ from bochner._core.globe import unit_vectors
 from bochner._core.lapack import upper_products
 from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
 from bochner.kernels.stationary import Radial
@@ -34,9 +35,11 @@ from bochner.selection.descent import (
     require_lengthscale,
 )
 from bochner.selection.record import Recorder, Tuning
-from bochner.selection.rows import rounded
-from bochner.solvers.ridge.criteria import EVIDENCE, Criterion, KernelScore
+from bochner.selection.rows import COORDINATEWISE, median_scales, rounded
+from bochner.selection.spec import NAMED
+from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.solution import SAME
 
 #: Rows of the last descents, of those before, and of the trials of starts.
 ROWS, FEW, FEWER = 1024, 256, 128
@@ -58,8 +61,32 @@ EQUAL = 1e-14  # Squared distances below this share of their terms are those of 
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
 
+#: For the lengthscale of a name: rows, factors of the median distance at which descents start, and
+#: evaluations of the best.
+NAMED_ROWS, NAMED_FACTORS, NAMED_STEPS = 512, (1.0, 0.25), 8
+
 #: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
 Through = Callable[[KernelScore], Float[Array, " p"]]
+
+
+def choose_lengthscale(
+    name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
+) -> Tuning:
+    """Return the kernel of this family with the least leave-one-out error of the exact kernel.
+
+    A common factor of the lengthscales is tuned on at most 512 rows, starting from the median
+    distance, which is taken without targets. ``share`` is a given penalty per row, alpha/W.
+    """
+    if name == "linear":
+        return Tuning(Linear())
+    family = NAMED[name]
+    starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
+    search = MatrixSearch.of(sample, LOO, centred, most=NAMED_ROWS, share=share)
+    if search is None:
+        return Tuning(starts[0])
+    ends = [search.one(start, NAMED_FACTORS, evaluations=0)[1] for start in starts]
+    end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
+    return search.tuning(search.go_on(end, NAMED_STEPS))
 
 
 def tune_lengthscales(

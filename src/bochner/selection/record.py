@@ -46,8 +46,8 @@ class TuningStep:
     Attributes
     ----------
     stage : str
-        "median distance" and "half-octaves" for a named kernel; "one factor" and "one per column"
-        for descents; the number of rows for candidates. Values compare within a stage.
+        "one factor" and "one per column" for descents; the number of rows for candidates. Values
+        compare within a stage.
     kernel : Kernel
     share : float
         Penalty per row, alpha/W.

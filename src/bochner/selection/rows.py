@@ -14,6 +14,8 @@ from bochner._core import native
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
+from bochner.data.sample import RowSample
+from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
@@ -23,6 +25,8 @@ CELLS = 1 << 20  # Cells that are processed together
 #: Pairs of rows of a median distance; largest number of their cells; least number of pairs.
 PAIRS, MOST_CELLS, FEWEST_PAIRS = 20_000, 20_000_000, 500
 FEW_PAIRS = 4096  # Pairs of a median distance at which a descent starts
+#: Families of the sum of coordinate distances, not of the Euclidean distance.
+COORDINATEWISE = ("laplace", "cauchy")
 CONSTANT = 1e-12  # A column whose deviation is a smaller share of its largest number is constant
 
 
@@ -94,6 +98,26 @@ def median_distance(
     below = np.cumsum(weights[rising])
     middle = [np.searchsorted(below, 0.5 * below[-1], side) for side in ("left", "right")]
     return float(lengths[rising[np.minimum(middle, len(rising) - 1)]].mean())
+
+
+def median_scales(
+    sample: RowSample, coordinatewise: bool, seed: int, most: int = PAIRS
+) -> list[Scale]:
+    """Return median distances as lengthscales: a common one, and one per column if they differ."""
+    X, w, order = sample.X, sample.w, 1 if coordinatewise else 2
+    unit = float(abs(X).max()) or 1.0  # squares of huge and tiny numbers overflow
+    scales: list[Any] = [unit * median_distance(X, w, (unit,), seed, order, most)]
+    spread = deviations(X, w, unit)
+    if spread.max() > 1.05 * spread.min():  # one per column
+        median = median_distance(X, w, (unit, spread), seed, order, most)
+        scales.append(tuple((unit * (median * spread)).tolist()))
+    scales = [rounded(scale) for scale in scales]
+    if np.min(scales[0]) < np.finfo(np.float64).tiny:
+        raise InvalidInput(
+            "X must hold numbers whose differences float64 holds to all its digits; got columns "
+            f"of {unit:.3g} at most. Multiply them by a power of ten."
+        )
+    return scales
 
 
 def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> tuple[float, ...]:

@@ -35,9 +35,9 @@ from bochner.models.gaussian_process.law import (
 )
 from bochner.models.gaussian_process.posterior import WIDTH, prior_map
 from bochner.models.representations.methods import exact_choice
-from bochner.selection.candidates import choose_lengthscale_exactly
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
+from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
@@ -280,7 +280,7 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows
         share = spec.noise / spec.amplitude / float(sample.w.sum())
 
     def named(name: str, sample: RowSample) -> Tuning:
-        return choose_lengthscale_exactly(name, sample, asked.seed, share, centred)
+        return choose_lengthscale(name, sample, asked.seed, share, centred)
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
         few, tuning = sample.lowest(1024), Tuning(kernel)

@@ -40,8 +40,8 @@ from bochner.models.representations.features import FeatureSums, summed_again, s
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
+from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import Tuning
-from bochner.selection.walk import choose_lengthscale
 from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
@@ -288,7 +288,7 @@ def feature_search(spec: GaussianProcessSpec) -> Search | None:
     asked = spec.features
 
     def named(name: str, sample: RowSample) -> Tuning:
-        return choose_lengthscale(name, sample, asked.width_to_search, asked.seed)
+        return choose_lengthscale(name, sample, asked.seed)
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
         few = sample.lowest(LOO_ROWS)

@@ -50,8 +50,8 @@ from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.record import Tuning
+from bochner.selection.rows import COORDINATEWISE, median_scales
 from bochner.selection.spec import NAMED, UNASKED
-from bochner.selection.walk import COORDINATEWISE, median_scales
 from bochner.selection.waves import scaled
 from bochner.solvers.neighbours import LocalLaw, condition
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome

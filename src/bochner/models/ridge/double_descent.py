@@ -23,8 +23,8 @@ from bochner.features.random.networks import ReLU
 from bochner.features.rules import as_method, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine
+from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.spec import as_kernel
-from bochner.selection.walk import choose_lengthscale
 from bochner.sums.rows import sampled
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
@@ -240,7 +240,7 @@ def double_descent(
         kernel = as_kernel(kernel)
     if isinstance(kernel, str):
         sample = sampled(Blocks.from_arrays(X), seed)
-        kernel = choose_lengthscale(kernel, sample, min(512, n), seed).kernel
+        kernel = choose_lengthscale(kernel, sample, seed).kernel
     curves = []
     for width in D:
         phi = draw_map(method, kernel, Request(X.shape[1], int(width), seed, X=X))

@@ -631,5 +631,4 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))
     steps = max(1.0, USUAL_EPOCHS * len(different) / spec.batch_size)
     share = max(spec.alpha, 2 / steps)
-    width, seed = asked.width_to_search, asked.seed
-    return choose_kernel(asked.kernel, rows, width, seed, share, None, asked.effort or "medium")
+    return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
