@@ -7,7 +7,6 @@ at lengthscales from the median distance down, in half a second.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.record import Curves
-from bochner.selection.rows import FEW_PAIRS, median_scales
+from bochner.selection.rows import FEW_PAIRS, median_scales, times
 from bochner.solvers.ridge.solution import NO_ERROR, best_of
 
 #: Rows and features by which candidates are judged; first and other steps of √2 from the median
@@ -90,8 +89,7 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 
     @cache
     def error(which: int, step: int) -> float:
-        scale: Any = np.multiply(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2))
-        kernel = Gaussian(tuple(scale.tolist()) if np.ndim(scale) else float(scale))
+        kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], FEATURES, seed))
         errors = left_out(phi.features(X), rows.y, rows.w)
         shares = errors.alphas / errors.moments.weight

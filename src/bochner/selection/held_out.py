@@ -8,6 +8,7 @@ still have a small loss.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -25,6 +26,29 @@ HELD_OUT, MOST_HELD_OUT = 0.25, 2048  # Share of the rows that is held out, and 
 MOST_CELLS = 1 << 22
 FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The weighted loss of each held-out row, and their mean; 1 is the loss of the best constant.
+
+    Both are infinite where the fit failed.
+    """
+
+    squared: Float[Array, " m"]
+    error: float
+
+    def gain(self, other: "Losses", worth: float, chance: float) -> tuple[float, float]:
+        """Return the reduction of the error of another, and the required reduction.
+
+        That is a share of its error, or a number of standard errors of the difference.
+        """
+        if not (np.isfinite(self.error) and np.isfinite(other.error)):
+            return (np.inf if self.error < other.error else 0.0), 0.0
+        unit = self.error / max(float(self.squared.sum()), 1e-300)
+        difference = unit * (other.squared - self.squared)
+        chance *= float(difference.std()) * len(difference) ** 0.5
+        return other.error - self.error, max(worth * other.error, chance)
 
 
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:

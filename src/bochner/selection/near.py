@@ -9,8 +9,8 @@ is the one of rows that lie together in a few places.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
@@ -20,14 +20,15 @@ from bochner._core.blas import cholesky
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
-from bochner.kernels.kernel import Constant, Kernel
+from bochner.kernels.kernel import Constant, Kernel, parts_of
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows, descend
+from bochner.selection.held_out import Losses
 from bochner.selection.lengthscales import EVIDENCE, OnProcess
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import KernelComparison, Recorder, Tuning
-from bochner.selection.rows import laplace_scales, near_rows, rounded
+from bochner.selection.rows import laplace_scales, near_rows, rounded, times
 from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
@@ -56,15 +57,15 @@ STAGE, MEASURE = "scale among all rows", "error among near rows"
 
 
 def errors_of_near_rows(
-    kernel: Kernel, rows: tuple[Array, Array, Array], seed: int, centred: bool
+    kernel: Kernel, rows: RowSample, seed: int, centred: bool
 ) -> Callable[[Kernel, Any], Float[Array, " m"]]:
     """Return weighted squared leave-one-out errors by kernel and penalty, averaged over targets.
 
-    They are those of rows in the middle of places of rows X, y and w that are near by ``kernel``.
-    Their mean is the error relative to the variance; it is infinite if rounding leaves the matrix
-    of a place not positive.
+    They are those of rows in the middle of places of rows that are near by ``kernel``. Their mean
+    is the error relative to the variance; it is infinite if rounding leaves the matrix of a place
+    not positive.
     """
-    X, y, w = rows
+    X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
     spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
     y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
@@ -102,11 +103,7 @@ def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Floa
 
 
 def tuned_among_near_rows(
-    tuning: Tuning,
-    rows: tuple[Array, Array, Array],
-    sample: RowSample,
-    seed: int,
-    centred: bool,
+    tuning: Tuning, rows: RowSample, sample: RowSample, seed: int, centred: bool
 ) -> Iterator[TunedKernel]:
     """Yield kernels whose lengthscales have the largest evidence in blocks of near rows.
 
@@ -122,32 +119,28 @@ def tuned_among_near_rows(
     if not able:
         return
     start: Any = min(able)[2]
-    X, y, w = rows
-    places = near_rows(start, X, BLOCKS, BLOCK_ROWS, seed)
-    parts = [(X[here], y[here][:, np.ptp(y[here], axis=0) > 0], w[here]) for here in places]
+    near = map(rows.take, near_rows(start, rows.X, BLOCKS, BLOCK_ROWS, seed))
     blocks = tuple(
-        ProcessRows(near - near.mean(axis=0), targets, weights, centred)
-        for near, targets, weights in parts
-        if targets.shape[1]
+        ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
+        for each in near
+        if np.any(varies := np.ptp(each.y, axis=0) > 0)
     )
-    process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     if not blocks:
         return
+    process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     d = process_rows.X.shape[1]
-    scales = np.minimum(start.lengthscale, LONGEST * process_rows.spread)
+    scales = tuple(np.minimum(start.lengthscale, LONGEST * process_rows.spread).tolist())
+    at = np.append(np.zeros(d), np.log(START / process_rows.w.sum()))
     for family in FAMILIES:
-        of = OnProcess(
-            family.replace(lengthscale=tuple(scales.tolist())), process_rows, EVIDENCE, d, blocks
-        )
-        at = np.append(np.zeros(d), np.log(START / process_rows.w.sum()))
+        first = family.replace(lengthscale=scales)
+        of = OnProcess(first, process_rows, EVIDENCE, d, blocks)
         end = descend(of, at, STEPS, lambda _: None)
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
         name = f"{type(family).__name__}, one per column, among near rows"
-        yield (best := TunedKernel(name, kernel, end.alpha, d))
+        yield TunedKernel(name, kernel, end.alpha, d)
         if isinstance(family, Exponential):
             lengths = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
-            laplace = Laplace(rounded(lengths))
-            yield replace(best, name=f"Laplace, scales as {name}", kernel=laplace)
+            yield TunedKernel(f"Laplace, scales as {name}", Laplace(rounded(lengths)), end.alpha, d)
 
 
 # --- kernels, scales and penalties judged among near rows ---------------------------------------
@@ -155,36 +148,30 @@ def tuned_among_near_rows(
 
 def stretched(kernel: Kernel, factor: float) -> Kernel | None:
     """Return the kernel with all lengthscales times a factor; None if a part has none."""
-    if "lengthscale" in kernel.get_params(deep=False):
-        scales: Any = np.asarray(kernel.get_params(deep=False)["lengthscale"]) * factor
-        longer = rounded(tuple(scales.tolist()) if np.ndim(scales) else float(scales))
-        return kernel.replace(lengthscale=longer)
-    if isinstance(kernel, Constant):
+    scales = kernel.get_params(deep=False).get("lengthscale")
+    if scales is not None:
+        return kernel.replace(lengthscale=rounded(times(scales, factor)))
+    parts = {name: stretched(part, factor) for name, part in parts_of(kernel).items()}
+    if not parts and isinstance(kernel, Constant):
         return kernel
-    values = {f.name: getattr(kernel, f.name) for f in fields(kernel)}  # type: ignore[arg-type]
-    parts = {n: stretched(part, factor) for n, part in values.items() if isinstance(part, Kernel)}
     return None if not parts or None in parts.values() else kernel.replace(**parts)
 
 
-class AtDensity(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class AtDensity(Losses):
     """A kernel, the factor of its lengthscales, the solution in a few places, and errors.
 
-    ``error`` is relative to the variance: the mean of ``squared``.
+    Errors are relative to the variance.
     """
 
     kernel: Kernel
     factor: float
     solution: Solution
-    error: float
-    squared: Float[Array, " m"]
 
     def surely_below(self, other: "AtDensity") -> bool:
         """Whether the error is lower by a share worth having, and by more than chance."""
-        if not (np.isfinite(self.error) and np.isfinite(other.error)):
-            return self.error < other.error
-        difference = other.squared - self.squared
-        chance = CHANCE * float(difference.std()) / len(difference) ** 0.5
-        return other.error - self.error > max(WORTH * other.error, chance)
+        gain, required = self.gain(other, WORTH, CHANCE)
+        return gain > required
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,24 +188,18 @@ class DensePlaces:
 
     @staticmethod
     def of(
-        kernel: Kernel,
-        rows: tuple[Array, Array, Array],
-        seed: int,
-        centred: bool,
-        alpha: Any,
-        per_target: bool,
-        share: float,
+        tuning: Tuning, rows: RowSample, seed: int, centred: bool, alpha: Any, per_target: bool
     ) -> "DensePlaces":
-        """Take rows X, y and w of a few places; the search for alpha starts at ``share`` a row."""
-        X, y, w = rows
-        dense = neighbourhoods(kernel, X, PENALTY_PLACES, PLACE_ROWS, seed)
-        start = share * float(w[dense].sum()) if np.isfinite(share) else None
+        """Take the rows of a few places; the search for alpha starts at that of the tuning."""
+        here = rows.take(neighbourhoods(tuning.kernel, rows.X, PENALTY_PLACES, PLACE_ROWS, seed))
+        start = tuning.share * float(here.w.sum())
 
         def fit(K: Float[Array, "m m"]) -> Solution:
-            problem = KernelRows(K, y[dense], w[dense], centred)
-            return solve_kernel(problem, alpha, per_target=per_target, start=start)
+            problem = KernelRows(K, here.y, here.w, centred)
+            known = start if np.isfinite(start) else None
+            return solve_kernel(problem, alpha, per_target=per_target, start=known)
 
-        return DensePlaces(X[dense], fit, errors_of_near_rows(kernel, rows, seed, centred))
+        return DensePlaces(here.X, fit, errors_of_near_rows(tuning.kernel, rows, seed, centred))
 
     def best(self, tuning: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
         """Return the best of the kernels that a search compared and others, at its best scale."""
@@ -256,17 +237,14 @@ class DensePlaces:
         error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.X)
         progress("Judging kernels among near rows", f"error {error:.4g}")
         self.recorder.step(STAGE, longer, share, error)
-        return AtDensity(kernel, factor, solution, error, squared)
+        return AtDensity(squared, error, kernel, factor, solution)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
         longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else best.kernel
         errors = {step.kernel: step.value for step in reversed(self.recorder.steps)}
         nothing: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "measure": MEASURE}
-        compared = [
-            KernelComparison(c.numbers, c.kernel, np.nan, np.nan, np.nan, False, name=c.name)
-            for c in others
-        ]
+        compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
         compared = [
             replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
             for c in (*tuning.compared, *compared)

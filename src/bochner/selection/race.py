@@ -24,7 +24,7 @@ from bochner.data.sample import RowSample
 from bochner.kernels.algebra import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
-from bochner.selection.held_out import nested_errors, relative_losses
+from bochner.selection.held_out import Losses, nested_errors, relative_losses
 from bochner.selection.record import MEASURES, KernelComparison, Recorder, Tuning
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
@@ -68,25 +68,14 @@ Make = Callable[[], Iterable[TunedKernel]]
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """A candidate and its loss on the held-out rows."""
+class Judged(Losses):
+    """A candidate and its losses on the held-out rows: squared errors or log losses."""
 
     candidate: TunedKernel  # With its best penalty
-    squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
-    error: float  # Weighted mean of the losses; 1 is the loss of the best constant
     evidence: float  # Minus twice the log evidence, summed over targets
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
     made: TunedKernel | None = None  # The candidate as it was tuned
-
-    def gain(self, other: "Judged", chance: float = CHANCE) -> tuple[float, float]:
-        """Return the reduction of the error of another kernel, and the required reduction."""
-        if not (np.isfinite(self.error) and np.isfinite(other.error)):
-            return (np.inf if self.error < other.error else 0.0), 0.0
-        unit = self.error / max(float(self.squared.sum()), 1e-300)
-        difference = unit * (other.squared - self.squared)
-        chance *= float(difference.std()) * len(difference) ** 0.5
-        return other.error - self.error, max(WORTH * other.error, chance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +296,7 @@ class Race:
         return self._judgement(candidate, across @ coef + intercept, problem, evidence)
 
     def _failed(self, candidate: TunedKernel) -> Judged:
-        return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
+        return Judged(np.full(len(self.test), np.inf), np.inf, candidate, np.inf)
 
     def _judgement(
         self,
@@ -318,13 +307,13 @@ class Race:
     ) -> Judged:
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         likelihood = rows.count * float(evidence[rows.power > 0].sum())
-        return Judged(candidate, losses, float(losses.sum() / self.test.w.sum()), likelihood)
+        return Judged(losses, float(losses.sum() / self.test.w.sum()), candidate, likelihood)
 
     # --- the choice ------------------------------------------------------------------------------
 
     def _below(self, one: Judged, other: Judged) -> bool:
         """Whether an error is lower by the required share of itself, and by more than chance."""
-        gain, required = one.gain(other, self._chance)
+        gain, required = one.gain(other, WORTH, self._chance)
         return gain > required
 
     @property
@@ -356,7 +345,7 @@ class Race:
         order = sorted(judged, key=self._preference)
         best, gains = order[0], [(np.nan, np.nan)]
         for each in order[1:]:
-            gains.append(each.gain(best, self._chance))
+            gains.append(each.gain(best, WORTH, self._chance))
             best = each if self._below(each, best) else best
         seconds, known = dict[str, float](), dict[str, KernelComparison]()
         gains += [(np.nan, np.nan)] * len(before)

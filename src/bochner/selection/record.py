@@ -102,10 +102,10 @@ class KernelComparison(HtmlResult):
 
     tuned: int
     kernel: Kernel
-    error: float
-    gain: float
-    deviation: float
-    taken: bool
+    error: float = float("nan")
+    gain: float = float("nan")
+    deviation: float = float("nan")
+    taken: bool = False
     measure: str = HELD_OUT
     name: str = ""
     rows: int = 0

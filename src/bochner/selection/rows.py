@@ -40,6 +40,12 @@ def rounded(scale: Scale) -> Scale:
     return tuple(map(significant, scale)) if isinstance(scale, tuple) else significant(scale)
 
 
+def times(scale: Scale, factor: Any) -> Scale:
+    """Return one lengthscale or several times a factor, or times one each."""
+    scales: Any = np.multiply(scale, factor)
+    return tuple(scales.tolist()) if isinstance(scale, tuple) else float(scales.item())
+
+
 def column_spread(X: Array, w: Float[Array, " n"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """Return the largest magnitude of each column, and its weighted deviation as a share of that.
 

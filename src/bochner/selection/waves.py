@@ -28,7 +28,7 @@ from bochner.features.mercer.axes import box_of_rows
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
-from bochner.selection.rows import rounded
+from bochner.selection.rows import rounded, times
 from bochner.solvers.ridge.problem import evidence, freedom
 from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
@@ -113,10 +113,7 @@ STEP = 1e-4  # Step of log ℓ in differences of weights
 
 def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
     """Return the kernel with its lengthscales times factors."""
-    lengths = np.asarray(kernel.lengthscale) * factors
-    if isinstance(kernel.lengthscale, tuple):
-        return kernel.replace(lengthscale=tuple(lengths.tolist()))
-    return kernel.replace(lengthscale=float(lengths[0]))
+    return kernel.replace(lengthscale=times(kernel.lengthscale, factors))
 
 
 def lengthscales_on_waves(

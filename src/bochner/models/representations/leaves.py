@@ -217,17 +217,16 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     Returns the search with these steps, and the chosen kernel.
     """
     seed, (tuning, curves, sample) = spec.features.seed, start
-    X = rows.X if curves is None else curves.inputs(rows.X)
-    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target, tuning.share
-    places = DensePlaces.of(tuning.kernel, (X, rows.y, rows.w), *asked)
+    if curves is not None:
+        rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
+    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target
+    places = DensePlaces.of(tuning, rows, *asked)
     dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
     searched = tuning if tuning.matrix is None else Tuning(tuning.kernel)
     others: list[TunedKernel] = []
     if is_open and isinstance(spec.alpha, str):  # a given penalty needs its own scale
-        bent = sample if curves is None else replace(sample, X=curves.inputs(sample.X))
-        asked_near = (X, rows.y, rows.w), bent, seed, spec.fit_intercept
-        others = list(tuned_among_near_rows(searched, *asked_near))
+        others = list(tuned_among_near_rows(searched, rows, sample, seed, spec.fit_intercept))
     best = places.best(searched, others) if is_open else places.at(tuning.kernel, 1.0)
     return places.noted(tuning, best, others), best
 
@@ -365,9 +364,9 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
     as_given = tuning.matrix is None and curves is None
     if not (spec.features.waves and as_given and few(tuning.kernel)):
         return None
-    seed, asked = spec.features.seed, (spec.alpha, spec.per_target, tuning.share)
-    parts = rows.X, rows.y, rows.w
-    places = DensePlaces.of(tuning.kernel, parts, seed, spec.fit_intercept, *asked)
+    seed = spec.features.seed
+    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target
+    places = DensePlaces.of(tuning, rows, *asked)
     noted = places.noted(tuning, places.scaled(places.at(tuning.kernel, 1.0)))
     waves = few(noted.kernel)
     if waves is None:
