@@ -8,7 +8,7 @@ still have a small loss.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -28,27 +28,18 @@ FEWEST = 8  # Fewer rows than this do not determine lengthscales
 FOLDS = 4  # Folds of the held-out rows
 
 
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """The weighted loss of each held-out row, and their mean; 1 is the loss of the best constant.
+def reduction(one: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
+    """Return by how much the error of one is below that of another, and the required reduction.
 
-    Both are infinite where the fit failed.
+    Both have an ``error``, the mean of their ``squared`` losses. Required is a share of the error
+    of the other, or a number of standard errors of the difference.
     """
-
-    squared: Float[Array, " m"]
-    error: float
-
-    def gain(self, other: "Losses", worth: float, chance: float) -> tuple[float, float]:
-        """Return the reduction of the error of another, and the required reduction.
-
-        That is a share of its error, or a number of standard errors of the difference.
-        """
-        if not (np.isfinite(self.error) and np.isfinite(other.error)):
-            return (np.inf if self.error < other.error else 0.0), 0.0
-        unit = self.error / max(float(self.squared.sum()), 1e-300)
-        difference = unit * (other.squared - self.squared)
-        chance *= float(difference.std()) * len(difference) ** 0.5
-        return other.error - self.error, max(worth * other.error, chance)
+    if not (np.isfinite(one.error) and np.isfinite(other.error)):
+        return (np.inf if one.error < other.error else 0.0), 0.0
+    unit = one.error / max(float(one.squared.sum()), 1e-300)
+    difference = unit * (other.squared - one.squared)
+    chance *= float(difference.std()) * len(difference) ** 0.5
+    return other.error - one.error, max(worth * other.error, chance)
 
 
 def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:

@@ -22,7 +22,13 @@ from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Radial
 from bochner.selection.descent import ProcessRows
-from bochner.selection.held_out import first_least, nested_errors, split_rows, targets_that_vary
+from bochner.selection.held_out import (
+    first_least,
+    nested_errors,
+    reduction,
+    split_rows,
+    targets_that_vary,
+)
 from bochner.selection.lengthscales import MatrixSearch
 from bochner.selection.race import CHANCE, WORTH, Race, TunedKernel
 from bochner.selection.record import KernelComparison, Tuning
@@ -75,7 +81,7 @@ def learn_metric(
     alpha = first.alpha
     turned = turned_metrics(start, alpha, search, rounds, diagonal)
     judged = [race.tried(each) for each in (TunedKernel("start", start, alpha, 1), *turned)]
-    gains = [(np.nan, np.nan), *(each.gain(judged[0], WORTH, CHANCE) for each in judged[1:])]
+    gains = [(np.nan, np.nan), *(reduction(each, judged[0], WORTH, CHANCE) for each in judged[1:])]
     best = first_least([each.error for each in judged])
     best = best if best and gains[best][0] > gains[best][1] else 0
     error = judged[0].error

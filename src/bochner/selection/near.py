@@ -24,7 +24,7 @@ from bochner.kernels.kernel import Constant, Kernel, parts_of
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows, descend
-from bochner.selection.held_out import Losses
+from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import KernelComparison, Recorder, Tuning
@@ -158,19 +158,21 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
 
 
 @dataclass(frozen=True, eq=False)
-class AtDensity(Losses):
+class AtDensity:
     """A kernel, the factor of its lengthscales, the solution in a few places, and errors.
 
-    Errors are relative to the variance.
+    ``error`` is relative to the variance: the mean of ``squared``.
     """
 
     kernel: Kernel
     factor: float
     solution: Solution
+    error: float
+    squared: Float[Array, " m"]
 
     def surely_below(self, other: "AtDensity") -> bool:
         """Whether the error is lower by a share worth having, and by more than chance."""
-        gain, required = self.gain(other, WORTH, CHANCE)
+        gain, required = reduction(self, other, WORTH, CHANCE)
         return gain > required
 
 
@@ -237,7 +239,7 @@ class DensePlaces:
         error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.X)
         progress("Judging kernels among near rows", f"error {error:.4g}")
         self.recorder.step(STAGE, longer, share, error)
-        return AtDensity(squared, error, kernel, factor, solution)
+        return AtDensity(kernel, factor, solution, error, squared)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""

@@ -24,7 +24,7 @@ from bochner.data.sample import RowSample
 from bochner.kernels.algebra import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
-from bochner.selection.held_out import Losses, nested_errors, relative_losses
+from bochner.selection.held_out import nested_errors, reduction, relative_losses
 from bochner.selection.record import MEASURES, KernelComparison, Recorder, Tuning
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
@@ -68,10 +68,12 @@ Make = Callable[[], Iterable[TunedKernel]]
 
 
 @dataclass(frozen=True, eq=False)
-class Judged(Losses):
-    """A candidate and its losses on the held-out rows: squared errors or log losses."""
+class Judged:
+    """A candidate and its loss on the held-out rows."""
 
     candidate: TunedKernel  # With its best penalty
+    squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
+    error: float  # Weighted mean of the losses; 1 is the loss of the best constant
     evidence: float  # Minus twice the log evidence, summed over targets
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
@@ -296,7 +298,7 @@ class Race:
         return self._judgement(candidate, across @ coef + intercept, problem, evidence)
 
     def _failed(self, candidate: TunedKernel) -> Judged:
-        return Judged(np.full(len(self.test), np.inf), np.inf, candidate, np.inf)
+        return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
 
     def _judgement(
         self,
@@ -307,13 +309,13 @@ class Race:
     ) -> Judged:
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         likelihood = rows.count * float(evidence[rows.power > 0].sum())
-        return Judged(losses, float(losses.sum() / self.test.w.sum()), candidate, likelihood)
+        return Judged(candidate, losses, float(losses.sum() / self.test.w.sum()), likelihood)
 
     # --- the choice ------------------------------------------------------------------------------
 
     def _below(self, one: Judged, other: Judged) -> bool:
         """Whether an error is lower by the required share of itself, and by more than chance."""
-        gain, required = one.gain(other, WORTH, self._chance)
+        gain, required = reduction(one, other, WORTH, self._chance)
         return gain > required
 
     @property
@@ -345,7 +347,7 @@ class Race:
         order = sorted(judged, key=self._preference)
         best, gains = order[0], [(np.nan, np.nan)]
         for each in order[1:]:
-            gains.append(each.gain(best, WORTH, self._chance))
+            gains.append(reduction(each, best, WORTH, self._chance))
             best = each if self._below(each, best) else best
         seconds, known = dict[str, float](), dict[str, KernelComparison]()
         gains += [(np.nan, np.nan)] * len(before)
