@@ -241,7 +241,7 @@ class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
     for every s, but with losses of a log link and custom ones.
 
     Time O(steps (n D + a D²)), a the active rows: all for smooth losses, few for
-    others. Five folds share their sweeps, not their Hessians.
+    others.
 
     Examples
     --------

@@ -2,14 +2,13 @@
 
 Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
 :class:`HeldOutLoss` remembers the loss of each step; the search goes downhill from a step that is
-likely to be near the best one.
-
-Folds are columns: every target has one for each fold, whose weights are zero on the rows
-left out, so that all folds share their passes. A joint loss has one problem for each fold.
+likely to be near the best one. A fold is the problem of all rows, with weights of zero for the
+rows left out.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -132,7 +131,28 @@ def held_out_path(
     start = FIRST if near is None else min(max(near, NEAREST), MOST)
     walk(lost, start, NEAREST, MOST, first=-1)  # Large penalties first: they take less time.
     path = lost.path()
-    return path, lost.end(sorted(lost.tried)[path.best])
+    # A joint loss has no end that all rows can start from.
+    end = None if problem.loss.joint else lost.ends[sorted(lost.tried)[path.best]][0]
+    return path, end
+
+
+class _Fold(NamedTuple):
+    """Weights of the rows of a fold and of those left out, and where its descents start."""
+
+    w: Float[Array, "n 1"]
+    held_out: Float[Array, "n 1"]
+    share: float  # of the weight that is not left out
+    unfitted: Float[Array, " t"]  # loss of the best constants
+    first: State | None  # to start from; None for a joint loss
+
+    @staticmethod
+    def of(problem: Problem, out: Bool[Array, "n 1"]) -> "_Fold":
+        y, loss = problem.y, problem.loss
+        w, held_out = np.where(out, 0.0, problem.w), np.where(out, problem.w, 0.0)
+        first = None if loss.joint else constant(replace(problem, w=w))
+        f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
+        unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
+        return _Fold(w, held_out, float(w.sum() / problem.w.sum()), unfitted, first)
 
 
 class _Folds(HeldOutLoss):
@@ -142,31 +162,26 @@ class _Folds(HeldOutLoss):
         self, problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float
     ) -> None:
         super().__init__(largest)
-        folds = left_out.T[:, :, None] if problem.loss.joint else [left_out]
-        self._parts = [FoldProblem.of(problem, out) for out in folds]
-        self._targets, self._max_iter = problem.y.shape[1], max_iter
+        self._problem, self._max_iter = replace(problem, value=1.0), max_iter
+        self._folds = [_Fold.of(problem, out[:, None]) for out in left_out.T]
         self.ends: dict[int, list[State]] = {}
 
     def lost(self, step: int) -> float:
-        alpha = self.alpha(step)
+        alpha, loss, y = self.alpha(step), self._problem.loss, self._problem.y
         near = min(self.ends, key=lambda known: abs(known - step), default=None)
-        starts = [part.first for part in self._parts] if near is None else self.ends[near]
-        pairs = zip(self._parts, starts, strict=True)
-        ends = [part.minimum(alpha, at, self._max_iter) for part, at in pairs]
+        ends, shares = list[State](), list[Array]()
+        for k, fold in enumerate(self._folds):
+            start = fold.first if near is None else self.ends[near][k]
+            if start is not None and fold.first is not None:
+                start = replace(start, width=WIDTH * fold.first.width)
+            inner = replace(self._problem, w=fold.w, alpha=fold.share * alpha)
+            ends.append(minimise(inner, start, tol=TOL, max_iter=self._max_iter))
+            lost = _lost(loss, y, fold.held_out, ends[-1].fitted)
+            shares.append(np.maximum(lost, TINY) / fold.unfitted)
         self.ends[step] = ends
-        shares = []
-        for part, at in zip(self._parts, ends, strict=True):
-            lost = _lost(part.inner.loss, part.inner.y, part.held_out, at.fitted)
-            shares.append(np.maximum(lost, TINY) / part.unfitted)
         error = float(np.mean(np.concatenate(shares)))
         progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
         return error
-
-    def end(self, step: int) -> State | None:
-        """Return the first fold's state; a joint loss has none that all rows can start from."""
-        if self._parts[0].inner.loss.joint:
-            return None
-        return self.ends[step][0].at(np.arange(self._targets))
 
     @property
     def none(self) -> float:
@@ -176,44 +191,11 @@ class _Folds(HeldOutLoss):
         noise lie at the border of the tube, and the loss of rows between them falls with the
         penalty for ever, as far as rounding goes.
         """
-        loss = self._parts[0].inner.loss
+        loss = self._problem.loss
         if loss.joint:
             return 0.0
-        shares = [part.held_out.sum(axis=0) / part.unfitted for part in self._parts]
-        return float(np.mean(WITHIN_TUBE * loss.tube**loss.degree * np.concatenate(shares)))
-
-
-@dataclass(frozen=True, eq=False)
-class FoldProblem:
-    """The problem of one fold, or of all folds as columns, without the rows left out."""
-
-    inner: Problem
-    held_out: Float[Array, "n t"]  # weights of the rows left out
-    share: float  # of the weight that is not left out
-    unfitted: Float[Array, " t"]  # loss of the best constants
-    first: State | None  # to start from
-
-    @staticmethod
-    def of(problem: Problem, left_out: Bool[Array, "n k"]) -> "FoldProblem":
-        folds, t = left_out.shape[1], problem.y.shape[1]
-        joint, loss = problem.loss.joint, problem.loss
-        out = left_out if joint else np.repeat(left_out, t, axis=1)
-        w_all = problem.w if joint else np.tile(np.broadcast_to(problem.w, (len(out), t)), folds)
-        y, w = np.tile(problem.y, (1, folds)), np.where(out, 0.0, w_all)
-        held_out, share = np.where(out, w_all, 0.0), float(w.sum() / w_all.sum())
-        loss = loss if joint else loss.at(np.tile(np.arange(t), folds))
-        inner = replace(problem, y=y, w=w, loss=loss, value=1.0)
-        first = None if joint else constant(inner)
-        f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
-        unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
-        return FoldProblem(inner, held_out, share, unfitted, first)
-
-    def minimum(self, alpha: float, start: State | None, max_iter: int) -> State:
-        """Return the minimum at a penalty for all rows."""
-        if self.first is not None and start is not None:
-            start = replace(start, width=WIDTH * self.first.width)
-        inner = replace(self.inner, alpha=self.share * alpha)
-        return minimise(inner, start, tol=TOL, max_iter=max_iter)
+        shares = [fold.held_out.sum() / fold.unfitted for fold in self._folds]
+        return float(np.mean(WITHIN_TUBE * loss.tube**loss.degree * np.array(shares)))
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:

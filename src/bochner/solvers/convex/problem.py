@@ -182,7 +182,7 @@ class Problem:
     """The objective."""
 
     rows: SolverRows
-    y: Float[Array, "n t"]  # targets of the loss; of small integers for classes, to save memory
+    y: Array  # (n, t) targets of the loss; of small integers for classes, to save memory
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
     loss: Loss  # convex in f
