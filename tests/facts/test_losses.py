@@ -11,21 +11,19 @@ from tolerance import assert_close
 from bochner import Huber, JointLoss
 from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex import newton
-from bochner.solvers.convex.class_losses import (
-    Hinge,
-    Logistic,
-    MultinomialShares,
-    SquaredHinge,
-)
 from bochner.solvers.convex.losses import (
     Absolute,
     BelowZero,
     EpsilonInsensitive,
     GammaDeviance,
+    Hinge,
+    Logistic,
+    MultinomialShares,
     PoissonDeviance,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
+    SquaredHinge,
     huber_scale,
     hubers,
 )

@@ -9,8 +9,14 @@ from scipy.optimize import minimize
 from bochner import Huber
 from bochner.errors import InvalidInput
 from bochner.solvers.convex import newton
-from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
-from bochner.solvers.convex.losses import PoissonDeviance, Squared
+from bochner.solvers.convex.losses import (
+    Hinge,
+    Logistic,
+    Multinomial,
+    PoissonDeviance,
+    Squared,
+    SquaredHinge,
+)
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
 from bochner.solvers.convex.problem import Problem, TargetsOf, hessian_factor, optimum, solved
 from bochner.solvers.convex.systems import changed, factored

@@ -33,8 +33,7 @@ from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering
 from bochner.models.unsupervised.pca import PrincipalComponents
 from bochner.selection.chosen import Chosen
-from bochner.solvers.convex.class_losses import Logistic, Multinomial
-from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Loss, Quantile
+from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Logistic, Loss, Multinomial, Quantile
 
 Outputs = dict[str, Traced]
 

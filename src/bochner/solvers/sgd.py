@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.class_losses import Hinge, Logistic, SquaredHinge
 from bochner.solvers.convex.losses import (
     EpsilonInsensitive,
+    Hinge,
     Huber,
+    Logistic,
     Loss,
     Quantile,
     Squared,
     SquaredEpsilonInsensitive,
+    SquaredHinge,
 )
 
 SLOWEST = 1e-6  # Rates of "adaptive" below this end the descent

@@ -48,7 +48,6 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.class_losses import Hinge, SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
     MOVES,
@@ -57,7 +56,7 @@ from bochner.solvers.convex.libsvm import (
     hinge_of_pairs,
     hinge_on_kernel,
 )
-from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.losses import Hinge, Loss, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
 from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (

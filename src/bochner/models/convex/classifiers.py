@@ -34,8 +34,7 @@ from bochner.models.convex.fit import (
     ConvexSpec,
     number_or_auto,
 )
-from bochner.solvers.convex.class_losses import Hinge, Logistic, Multinomial, SquaredHinge
-from bochner.solvers.convex.losses import Loss
+from bochner.solvers.convex.losses import Hinge, Logistic, Loss, Multinomial, SquaredHinge
 from bochner.sums.executor import LOCAL, Executor
 
 MULTI_CLASS = ("auto", "ovo", "ovr")  # How several classes are separated

@@ -47,16 +47,17 @@ from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.box import AT_BOUND, BoxProblem
-from bochner.solvers.convex.class_losses import MultinomialShares, check_shares
 from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
     GammaDeviance,
     Loss,
+    MultinomialShares,
     PoissonDeviance,
     Quantile,
     SquaredEpsilonInsensitive,
+    check_shares,
     huber_scale,
     hubers,
 )
@@ -636,7 +637,7 @@ class _MatrixProblem(HeldOutLoss):
             return minimise_on_kernel(problem, tol=tol, max_iter=spec.max_iter).solution
         from sklearn.svm import SVR  # noqa: PLC0415  takes a sixth of a second to import
 
-        epsilon = float(np.atleast_1d(loss.tube)[0])
+        epsilon = float(np.atleast_1d(getattr(loss, "epsilon", 0.0))[0])
         machine = SVR(C=1 / alpha, epsilon=epsilon)
         tube = BoxProblem(K, y, w, -w / alpha, w / alpha, 0.0, epsilon, machine)
         if tol >= TOL:

@@ -22,13 +22,14 @@ from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, nu
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.spec import Tolerance
-from bochner.solvers.convex.class_losses import MultinomialShares, by_name
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
     Loss,
+    MultinomialShares,
     Quantile,
     SquaredEpsilonInsensitive,
+    by_name,
 )
 from bochner.solvers.convex.problem import best_constant
 from bochner.sums.executor import LOCAL, Executor

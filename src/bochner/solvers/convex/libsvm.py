@@ -23,8 +23,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.class_losses import SquaredHinge
 from bochner.solvers.convex.kernel import DualPoint, KernelOptimum, KernelProblem
+from bochner.solvers.convex.losses import SquaredHinge
 from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.

@@ -16,18 +16,19 @@ A joint loss (``joint``) has one value a row, (n, 1), of all columns together. I
 what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
 ``diagonal(state)`` their diagonals. Columns that differ, as levels of ``Quantile``, have ``at``.
 
-Losses of numbers are here, of classes in ``bochner.solvers.convex.class_losses``, and losses of a
-user in ``bochner.solvers.convex.own_losses``. A new loss is a class with these three methods.
+Losses of a user are in ``bochner.solvers.convex.own_losses``. A new loss is a class with these
+three methods.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.special import expit, logsumexp, softmax, xlogy
 
 from bochner._core.checks import finite
+from bochner._core.names import meant
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 
@@ -48,11 +49,6 @@ class Loss(ABC):
     in_units_of_y: ClassVar[bool] = True
     #: Width over which a slope changes; 0 where it jumps, None if the loss is smooth by itself.
     width: float | None = None
-
-    @property
-    def tube(self) -> float | Array:
-        """How far the prediction may be from the target at no cost: one, or one per column."""
-        return 0.0
 
     @property
     def nonsmooth(self) -> bool:
@@ -83,7 +79,7 @@ class Loss(ABC):
 
     def smooth(self, width: float) -> "Loss":
         """Return the loss whose slope takes ``width`` to change where this one's jumps."""
-        return self if self.width is None else type(self)(**{**vars(self), "width": width})
+        return replace(self, width=width)  # type: ignore[type-var]
 
     def in_units(self, units: Float[Array, " t"]) -> "Loss":
         """Return the loss with its parameter, if in units of y, in these, one for each column."""
@@ -105,7 +101,7 @@ class Loss(ABC):
         return self._with(tuple(values[i] for i in columns.tolist()))
 
     def _with(self, value: Any) -> "Loss":
-        return type(self)(**{**vars(self), self.parameter: value})
+        return replace(self, **{self.parameter: value})  # type: ignore[type-var]
 
     def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:
         """Return the constants of least loss, the smallest of several; None without a formula."""
@@ -119,39 +115,34 @@ def weighted(w: Array, A: Array) -> Array:
     return np.multiply(w, A, out=np.zeros(np.broadcast_shapes(w.shape, A.shape)), where=w > 0)
 
 
-# --- ramps ---------------------------------------------------------------------------------------
+# --- losses of a margin --------------------------------------------------------------------------
 
 
-def positive(m: Array) -> Array:
-    """Return max(0, m)."""
-    return np.maximum(m, 0.0)
+class MarginLoss(Loss):
+    """max(0, m)² of a margin m(y, f), or, with a width δ, the largest q m − δq²/2 over slopes q.
 
+    The slopes are between 0 and 1 by default: with a width of zero max(0, m).
+    """
 
-class OfMargin(Loss):
-    """A loss of a margin m(y, f), nothing where that is zero or below."""
+    at_jump: ClassVar[float] = 0.0  # share of the largest slope in q where m is zero
 
     @abstractmethod
     def margin(self, y: Array, f: Array) -> Array:
         """Return the margin m of targets y and values f."""
 
-    @abstractmethod
     def direction(self, y: Array, f: Array) -> Array:
-        """Return ∂m/∂f, −1 or 1 where m is above zero."""
-
-
-class RampLoss(OfMargin):
-    """Largest q m − δq²/2 over q from low to high, with a width δ smooth; by default max(0, m)."""
-
-    width: float
-    at_jump: ClassVar[float] = 0.0  # share of high in q where m is zero
+        """Return ∂m/∂f where m is above zero."""
+        return np.full(np.shape(f), -1.0)
 
     @property
     def slopes(self) -> tuple[Any, Any]:
-        """Low and high, numbers or one per column."""
+        """Least and largest slope, numbers or one per column."""
         return 0.0, 1.0
 
     def value(self, y: Array, f: Array) -> Array:
         m = self.margin(y, f)
+        if self.width is None:
+            return np.maximum(m, 0.0) ** 2
         q = self._best(m)
         return q * m - self.width * q**2 / 2
 
@@ -161,30 +152,21 @@ class RampLoss(OfMargin):
     def curvature(self, y: Array, f: Array) -> Array:
         if self.nonsmooth:
             return np.zeros_like(f)
-        q, (low, high) = self.margin(y, f) / self.width, self.slopes
+        m, (low, high) = self.margin(y, f), self.slopes
+        if self.width is None:
+            return 2.0 * (m > 0)
+        q = m / self.width
         return ((q > low) & (q <= high)) / self.width
 
     def _best(self, m: Array) -> Array:
+        """Return the slope at each margin."""
+        if self.width is None:
+            return 2 * np.maximum(m, 0.0)
         low, high = self.slopes
-        if not self.nonsmooth:
+        if self.width:
             return np.clip(m / self.width, low, high)
         middle = low + self.at_jump * (high - low)
         return np.where(m > 0, high, np.where(m < 0, low, middle))
-
-
-class SquaredRampLoss(OfMargin):
-    """max(0, m)²."""
-
-    has_inactive_rows = True
-
-    def value(self, y: Array, f: Array) -> Array:
-        return positive(self.margin(y, f)) ** 2
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return 2 * self.direction(y, f) * positive(self.margin(y, f))
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return 2.0 * (self.margin(y, f) > 0)
 
 
 # --- losses of numbers ---------------------------------------------------------------------------
@@ -250,7 +232,7 @@ class Huber(Loss):
         return 1.0 * (np.abs(y - f) <= self.threshold)
 
 
-class TwoSlopes(RampLoss):
+class TwoSlopes(MarginLoss):
     """max(low r, high r), r = y − f."""
 
     degree = 1
@@ -258,9 +240,6 @@ class TwoSlopes(RampLoss):
 
     def margin(self, y: Array, f: Array) -> Array:
         return y - f
-
-    def direction(self, y: Array, f: Array) -> Array:
-        return np.full(np.shape(f), -1.0)
 
     def constant(self, y: Array, w: Array) -> Array | None:
         if not self.nonsmooth:
@@ -300,15 +279,11 @@ class Absolute(TwoSlopes):
         return -1.0, 1.0
 
 
-class OutsideTube(OfMargin):
+class OutsideTube(MarginLoss):
     """A loss of |y − f| − ε; one ε, or one per column."""
 
     epsilon: float | tuple[float, ...]
     parameter = "epsilon"
-
-    @property
-    def tube(self) -> Array:
-        return np.asarray(self.epsilon, np.float64)
 
     def margin(self, y: Array, f: Array) -> Array:
         return np.abs(y - f) - np.asarray(self.epsilon)
@@ -318,7 +293,7 @@ class OutsideTube(OfMargin):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(OutsideTube, RampLoss):
+class EpsilonInsensitive(OutsideTube):
     """max(0, |y − f| − ε): the loss of support vector regression."""
 
     epsilon: float | tuple[float, ...] = 0.1
@@ -328,25 +303,23 @@ class EpsilonInsensitive(OutsideTube, RampLoss):
 
 
 @dataclass(frozen=True)
-class SquaredEpsilonInsensitive(OutsideTube, SquaredRampLoss):
+class SquaredEpsilonInsensitive(OutsideTube):
     """max(0, |y − f| − ε)²."""
 
     epsilon: float | tuple[float, ...] = 0.1
 
     degree = 2
+    has_inactive_rows = True
 
 
 @dataclass(frozen=True)
-class BelowZero(RampLoss):
+class BelowZero(MarginLoss):
     """max(0, −f) for every y: the loss of a one-class machine for a row below zero."""
 
     width: float = 0.0
 
     def margin(self, y: Array, f: Array) -> Array:
         return -f
-
-    def direction(self, y: Array, f: Array) -> Array:
-        return np.full(np.shape(f), -1.0)
 
 
 @dataclass(frozen=True)
@@ -382,8 +355,107 @@ def _exp(f: Array) -> Array:
     return np.where(f > LARGEST_EXPONENT, np.inf, np.exp(np.minimum(f, LARGEST_EXPONENT)))
 
 
+# --- losses of classes, one column: y is −1 or +1, or 0 ------------------------------------------
+
+
+class ClassMargin(MarginLoss):
+    """A loss of 1 − y f; nothing where y is 0, which rows that take no part have."""
+
+    def margin(self, y: Array, f: Array) -> Array:
+        return np.abs(y) - y * f
+
+    def direction(self, y: Array, f: Array) -> Array:
+        return -y
+
+
+@dataclass(frozen=True)
+class SquaredHinge(ClassMargin):
+    """max(0, 1 − y f)²."""
+
+    has_inactive_rows = True
+
+
+@dataclass(frozen=True)
+class Hinge(ClassMargin):
+    """max(0, 1 − y f); with a width δ, (1 − y f)²/2δ until that is δ/2, and straight from there."""
+
+    width: float = 0.0
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + exp(−y f))."""
+
+    def value(self, y: Array, f: Array) -> Array:
+        return np.logaddexp(0.0, -y * f)
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return -y * expit(-y * f)
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return expit(f) * expit(-f)
+
+
+# --- all columns together: y is 1 in the column of the class, else 0 -----------------------------
+
+
+class SoftmaxLoss(Loss):
+    """log Σₖ exp(fₖ) − Σₖ yₖfₖ."""
+
+    joint = True
+
+    def value(self, y: Array, f: Array) -> Array:
+        return (logsumexp(f, axis=1) - (y * f).sum(axis=1))[:, None]
+
+    def slope(self, y: Array, f: Array) -> Array:
+        return softmax(f, axis=1) - y
+
+    def curvature(self, y: Array, f: Array) -> Array:
+        return softmax(f, axis=1)
+
+    def hessian_product(self, state: Array, V: Array) -> Array:
+        return state * (V - (state * V).sum(axis=1, keepdims=True))
+
+    def diagonal(self, state: Array) -> Array:
+        return state * (1 - state)
+
+
+@dataclass(frozen=True)
+class Multinomial(SoftmaxLoss):
+    """The loss of classes, minus the log of the softmax."""
+
+
+@dataclass(frozen=True)
+class MultinomialShares(SoftmaxLoss):
+    """The loss of shares y ≥ 0 of sum one."""
+
+    of_numbers = True
+
+
+def check_shares(y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
+    """Refuse targets that are no shares."""
+    there = y[w[:, 0] > 0]
+    sums = there.sum(axis=1)
+    if y.shape[1] < 2 or np.any(there < 0) or np.any(np.abs(sums - 1) > 1e-6):
+        raise InvalidInput(
+            'KernelRegressor: loss="multinomial" needs y of two columns or more, shares of 0 or '
+            f"above whose rows sum to one; got {y.shape[1]} columns, sums from {sums.min():g} to "
+            f"{sums.max():g}. Divide rows by their sums; for labels take LogisticRegression."
+        )
+
+
 # --- losses by name ------------------------------------------------------------------------------
 
+#: Losses by name.
+NAMES: dict[str, type[Loss]] = {
+    "squared": Squared,
+    "absolute": Absolute,
+    "huber": Huber,
+    "quantile": Quantile,
+    "poisson": PoissonDeviance,
+    "gamma": GammaDeviance,
+    "multinomial": MultinomialShares,
+}
 LOG_LINK = (PoissonDeviance, GammaDeviance)  # Losses of the logarithm of the mean
 
 
@@ -420,3 +492,21 @@ def hubers(thresholds: Float[Array, " t"]) -> Huber:
     """Return Huber's loss of these thresholds, one number for a single target."""
     values = tuple(float(c) for c in thresholds)
     return Huber(values[0] if len(values) == 1 else values)
+
+
+def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
+    """Return a loss given by name, or as a value; "quantile" has a column for each level."""
+    if isinstance(loss, Loss):
+        if loss.joint and not loss.of_numbers:
+            raise InvalidInput(
+                f"loss must be one of numbers; got {loss!r}, which is of classes. Take a "
+                "classifier."
+            )
+        return loss
+    if isinstance(loss, str) and loss in NAMES:
+        return Quantile(as_levels(quantiles)) if loss == "quantile" else NAMES[loss]()
+    raise InvalidInput(
+        f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
+        "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "
+        f"got {loss!r}{meant(loss, NAMES) or '.'}"
+    )

@@ -194,8 +194,9 @@ class _Folds(HeldOutLoss):
         loss = self._problem.loss
         if loss.joint:
             return 0.0
+        tube = np.asarray(getattr(loss, "epsilon", 0.0))
         shares = [fold.held_out.sum() / fold.unfitted for fold in self._folds]
-        return float(np.mean(WITHIN_TUBE * loss.tube**loss.degree * np.array(shares)))
+        return float(np.mean(WITHIN_TUBE * tube**loss.degree * np.array(shares)))
 
 
 def _first_least(errors: Float[Array, " p"], none: float) -> int:

@@ -39,34 +39,22 @@ ENOUGH, DOUBLINGS = 0.1, 20
 # --- rows, and sums over them --------------------------------------------------------------------
 
 
-class RowBlock(Protocol):
-    """Consecutive rows of features: Z (b, D), y, w (b,) or None, and the number of the first."""
-
-    @property
-    def Z(self) -> Array: ...
-    @property
-    def y(self) -> Any: ...
-    @property
-    def w(self) -> Any: ...
-    @property
-    def start(self) -> int: ...
-
-
 class SolverRows(Protocol):
     """Features that can be read again and again; ``cached``: without being computed again.
 
-    ``sum`` makes one pass, here or elsewhere.
+    Iteration gives blocks with Z (b, D), y, w (b,) or None, and the number of the first row,
+    ``start``; ``sum`` makes one pass, here or elsewhere.
     """
 
     @property
     def cached(self) -> bool: ...
     @property
     def n_features(self) -> int: ...
-    def __iter__(self) -> Iterator[RowBlock]: ...
+    def __iter__(self) -> Iterator[Any]: ...
     def sum(self, summand: Any) -> Any: ...
 
 
-def places(block: RowBlock, first: int = 0) -> slice:
+def places(block: Any, first: int = 0) -> slice:
     """Return where the rows of a block are among all, or among those from ``first`` on."""
     start = block.start - first
     return slice(start, start + len(block.Z))
@@ -107,7 +95,7 @@ class OverRows:
     def zero(self) -> None:
         return None
 
-    def add(self, total: Any, block: RowBlock) -> Any:
+    def add(self, total: Any, block: Any) -> Any:
         rows = places(block, self.first)
         numbers = (a[rows] for a in self.numbers)
         if self.into:
