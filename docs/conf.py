@@ -2,10 +2,12 @@
 
 import inspect
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pybtex.database import parse_file
+from pybtex.plugin import find_plugin
 
 from bochner import __version__
 
@@ -22,7 +24,6 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
-    "sphinxcontrib.bibtex",
 ]
 exclude_patterns = ["_build", "api/templates", "auto_examples/**/*.ipynb", "examples"]
 highlight_language = "none"  # an indented formula is not Python
@@ -34,9 +35,6 @@ suppress_warnings = ["ref.python"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
-bibtex_bibfiles = ["references.bib"]
-bibtex_reference_style = "author_year"
-bibtex_default_style = "unsrt"
 
 # ---- names
 
@@ -84,35 +82,50 @@ html_theme_options = {
     "footer_end": [],
 }
 
-# ---- citations: [@key] and [@key, eq. 3] on pages
+# ---- citations: [@key] and [@key, eq. 3] on pages, which end with their references
 
 CITED = re.compile(r"\[@(\w+)((?:, [^\]]+)?)\]")
 WORKS = parse_file(HERE / "references.bib").entries
+STYLE, MARKDOWN = (
+    find_plugin(f"pybtex.{kind}", name)()
+    for kind, name in (("style.formatting", "unsrt"), ("backends", "markdown"))
+)
 
 
 def in_words(key: str) -> str:
-    """Return ``Han et al. 2022`` for a key: for text that is shown as it is."""
+    """Return ``Han et al. 2022`` for a key."""
     work = WORKS[key]
     names = [" ".join(person.last_names).strip("{}") for person in work.persons["author"]]
     people = names[0] + (" et al." if len(names) > 2 else f" and {names[1]}" if names[1:] else "")
     return f"{people} {work.fields['year']}"
 
 
-def cited(line: str, as_it_is: bool) -> str:
-    """Return a line of Markdown whose keys are roles, or words where text is shown as it is."""
-    if as_it_is:
-        return CITED.sub(lambda m: f"({in_words(m[1])}{m[2]})", line)
-    return CITED.sub(lambda m: f"{{cite:p}}`{m[1]}`{m[2]}", line)
+def cited(line: str, fenced: bool) -> str:
+    """Return a line of Markdown whose keys are links to the references, or words in a fence."""
+    link = "({1})" if fenced else r'\[<a href="#{0}">{1}</a>{2}\]'
+    return CITED.sub(lambda m: link.format(m[1], in_words(m[1]) + m[2] * fenced, m[2]), line)
+
+
+def references(keys: Iterable[str]) -> Iterator[str]:
+    """Yield a list item for each work."""
+    for key in keys:
+        text = STYLE.format_entry(key, WORKS[key]).text.render(MARKDOWN)
+        yield f'- <span id="{key}"></span>{text}'
 
 
 def with_citations(app: Any, name: str, source: list[str]) -> None:
-    """Make keys in brackets citations; text in fences, and formulas, keep their lines."""
+    """Make keys in brackets links; add the references that a page cites."""
     if Path(app.env.doc2path(name)).suffix != ".md":
         return
     fenced, lines = False, []
     for line in source[0].splitlines():
         fenced ^= line.startswith("```")
         lines.append(cited(line, fenced or line.startswith("    ")))
+    keys = (
+        WORKS if name == "bibliography" else dict.fromkeys(m[1] for m in CITED.finditer(source[0]))
+    )
+    if keys:
+        lines += ["", *["## References"] * (name != "bibliography"), "", *references(keys)]
     source[0] = "\n".join(lines) + "\n"
 
 

@@ -99,7 +99,6 @@ def test_what_builds_the_pages_is_in_the_extra():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = {re.match(r"[\w-]+", line)[0] for line in project["optional-dependencies"]["docs"]}
     heads = {e.partition(".")[0].replace("_", "-") for e in settings()["extensions"]}
-    heads = {"sphinxcontrib-bibtex" if h == "sphinxcontrib" else h for h in heads}
     assert heads - wanted == set()
     assert "pydata-sphinx-theme" in wanted
 
