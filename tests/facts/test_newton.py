@@ -7,19 +7,16 @@ import pytest
 from scipy.optimize import minimize
 
 from bochner import Huber
-from bochner.errors import InvalidInput
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import (
     Hinge,
     Logistic,
-    Multinomial,
     PoissonDeviance,
     Squared,
     SquaredHinge,
 )
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
-from bochner.solvers.convex.problem import Problem, TargetsOf, hessian_factor, optimum, solved
-from bochner.solvers.convex.systems import changed, factored
+from bochner.solvers.convex.problem import Problem, TargetsOf, hessian_factor, optimum
 from bochner.sums.tree import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
@@ -166,48 +163,6 @@ def test_every_algorithm_ends_at_the_minimum_and_is_kept_with_it(rows, loss, alg
         assert found.objective == pytest.approx(chosen.objective, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("loss", "alpha", "message"),
-    [
-        (Logistic(), 0.0, r"a penalty above zero.*Take ConjugateGradients\(\)"),
-        (Multinomial(), 1.0, r"a loss of single columns.*Take ConjugateGradients\(\)"),
-    ],
-)
-def test_algorithms_that_do_not_suit_are_refused(rows, loss, alpha, message):
-    with pytest.raises(InvalidInput, match=message):
-        minimise(source(*rows), loss, alpha, targets=signs, algorithm=Cholesky())
-
-
-class InParts(Source):
-    """Rows whose sums are made of two parts, each by itself."""
-
-    def sum(self, summand):
-        middle = len(self) // 2
-        parts = [
-            summed(summand, list(self)[piece], 1 << 16)
-            for piece in (slice(middle), slice(middle, None))
-        ]
-        return summand.merge(*parts)
-
-
-@pytest.mark.parametrize(
-    ("loss", "algorithm"),
-    [
-        (Logistic(), ConjugateGradients()),
-        (Logistic(), Cholesky(kept=False)),
-        (Hinge(), Cholesky()),
-        (Hinge(), ConjugateGradients()),
-    ],
-    ids=repr,
-)
-def test_sums_of_parts_are_the_sums_of_all(rows, loss, algorithm):
-    Z, codes = rows
-    ask = {"targets": signs, "tol": 1e-8, "algorithm": algorithm}
-    whole = minimise(source(Z, codes, size=41), loss, 1 / C, **ask)
-    parts = minimise(InParts(source(Z, codes, size=41)), loss, 1 / C, **ask)
-    np.testing.assert_allclose(parts.coef, whole.coef, atol=1e-6)
-
-
 # ==== Dense Hessians: ways over some of the rows end where those over all do; sums that change.
 
 
@@ -241,23 +196,6 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
     assert len(short.history) < len(long.history)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("share", [0.02, 0.9])
-def test_a_changed_sum_is_the_new_one(many, dtype, share):
-    """A few rows changed are added and taken away; many make a new sum."""
-    Z = many[0].astype(dtype)
-    rng = np.random.default_rng(10)
-    table = source(Z, many[1], size=1001)
-    c = rng.integers(0, 3, 4000) * 1.0
-    new = np.where(rng.random(4000) < share, rng.integers(0, 3, 4000), c)
-    found = changed(table, changed(table, None, c), new)
-    ones = np.column_stack([Z, np.ones(4000)]).astype(float)
-    expected = np.triu(ones.T @ (new[:, None] * ones))
-    atol = 1e-9 if dtype == "float64" else 1e-2
-    np.testing.assert_allclose(np.triu(found.total), expected, atol=atol)
-    assert (found.drift > 0) == (share < 0.5)
-
-
 @pytest.mark.parametrize("power", [14, 12, 10, 8, 7, 6])
 def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
     """[[1, 1 + s], [1 + s, 1]] needs s: it gets up to a hundred times that, from 1e-8 on ten times."""
@@ -267,23 +205,3 @@ def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
     added = factor.T @ factor - H
     np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
     assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed
-
-
-@pytest.mark.parametrize(
-    ("dtype", "alpha", "single"),
-    [("float32", 1.0, True), ("float32", 1e-4, False), ("float64", 1.0, False)],
-)
-def test_a_factor_has_single_precision_where_that_resolves_the_penalty(dtype, alpha, single):
-    """Two columns are equal, and all numbers are whole: only the penalty tells them apart."""
-    rng = np.random.default_rng(3)
-    Z = rng.integers(-3, 4, (50, 8)).astype(dtype)
-    Z[:, 7] = Z[:, 6]
-    with_ones = np.column_stack([Z, np.ones(50, dtype)])
-    H = with_ones.T @ with_ones
-    problem = Problem(source(Z, np.ones(50)), np.ones(50), np.ones((50, 1)), Logistic(), alpha)
-    factor, right = factored(H, problem), rng.standard_normal((2, 9))
-    assert (factor.dtype == np.float32) == single
-    whole = H.astype(float) + np.diag([alpha] * 8 + [0.0])
-    expected = np.linalg.solve(whole, right.T).T
-    bar = 100 * np.finfo("float32" if single else "float64").eps * np.linalg.cond(whole)
-    assert np.abs(solved(factor, right) - expected).max() < bar * np.abs(expected).max()

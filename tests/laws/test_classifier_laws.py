@@ -244,19 +244,6 @@ def test_the_penalty_is_the_best_of_rows_left_out(cls):
     assert np.mean(model.predict(T) != truth) < np.mean(ideal != truth) + 0.05
 
 
-def test_svc_takes_calm_penalties_where_classes_are_apart():
-    """Lengthscale and penalty stay where rows can tell them, and steps converge."""
-    X = np.random.default_rng(0).uniform(-2, 2, (500, 2))
-    model = bo.SVC(random_state=0).fit(X, (X**2).sum(axis=1) < 2)
-    assert model.solution_.outcome is Convergence.CONVERGED
-    parts = model.kernel_.get_params().items()
-    scales = [np.max(value) for name, value in parts if name.endswith("lengthscale")]
-    assert scales
-    assert max(scales) < 8
-    T = np.random.default_rng(1).uniform(-2, 2, (500, 2))
-    assert np.mean(model.predict(T) != ((T**2).sum(axis=1) < 2)) < 0.05
-
-
 def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
     X, codes = codes_of_rows(600)
     y = codes > 0

@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.optimum import (
@@ -101,11 +100,6 @@ def minimise(
     by_default = ConjugateGradients() if loss.joint else Cholesky(kept=False)
     algorithm = algorithm or by_default
     kept = isinstance(algorithm, Cholesky) and algorithm.kept and not loss.nonsmooth
-    if isinstance(algorithm, Cholesky) and (loss.joint or (kept and not np.all(problem.alpha))):
-        raise InvalidInput(
-            "minimise: Cholesky factors need a penalty above zero and a loss of single columns; "
-            f"got alpha={problem.alpha!r} and {loss!r}. Take ConjugateGradients()."
-        )
     system: Any = systems_of_rows
     share = INNER
     if kept:
