@@ -56,7 +56,7 @@ from bochner.solvers.convex.libsvm import (
     hinge_of_pairs,
     hinge_on_kernel,
 )
-from bochner.solvers.convex.losses import Hinge, Loss, SquaredHinge
+from bochner.solvers.convex.losses import Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
 from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
@@ -498,15 +498,6 @@ def fit_to_support(
     chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, None)
     later: Any = Calibrating(rows, spec) if probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
-
-
-def rows_on_kernel(loss: Loss, centred: bool) -> int:
-    """Return how many rows a loss is minimised for on their kernel matrix, at most."""
-    if isinstance(loss, Hinge):
-        return EXACT_ROWS if centred else 0
-    if isinstance(loss, SquaredHinge) and not centred:
-        return SQUARED_HINGE_ROWS
-    return EXACT_ROWS
 
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:

@@ -22,10 +22,10 @@ from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models.convex.classification import (
     EXACT_ROWS,
+    SQUARED_HINGE_ROWS,
     fit_classifier,
     fit_classifier_exactly,
     fit_to_support,
-    rows_on_kernel,
 )
 from bochner.models.convex.fit import (
     ClassPairs,
@@ -59,13 +59,13 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        sampled, probability = (
-            n <= kept_rows(blocks.n_columns),
-            vars(self).get("probability", False),
-        )
-        few = local and sampled and self._on_kernel(blocks, EXACT_ROWS)
+        probability = vars(self).get("probability", False)
+        kept = n <= kept_rows(blocks.n_columns)
+        few = local and kept and self._on_kernel(blocks, EXACT_ROWS)
         spec = self._spec_for(n_classes, n if few else 0)
-        if few and self._on_kernel(blocks, rows_on_kernel(spec.loss, spec.fit_intercept)):
+        # LIBSVM needs an intercept.
+        most = {Hinge: 0, SquaredHinge: SQUARED_HINGE_ROWS}.get(type(spec.loss), EXACT_ROWS)
+        if few and (spec.fit_intercept or self._on_kernel(blocks, most)):
             return fit_classifier_exactly(spec, blocks, inputs, probability)
         if local and not few and self._on_kernel(blocks, sys.maxsize):
             on_kernel = self._spec_for(n_classes, n)
@@ -180,9 +180,9 @@ class SVC(ConvexClassifier):
     Newton's method, on features kept in memory where they fit, else recomputed in each pass. To
     D = 2048 each class has its own Hessian, changed from step to step by the rows that enter or
     leave the margin: time O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the
-    rows in all. Below D = 256 a step reads rows near the margin only. Above D = 2048, and without
-    memory for features, conjugate gradients that all classes share take O(n (c(φ) + s D K) + D³),
-    with s some tens. Memory O(K D² + n K) beside the features.
+    rows in all. Above D = 2048, and without memory for features, conjugate gradients that all
+    classes share take O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the
+    features.
 
     Beyond 8192 rows, with a Gaussian kernel and C given, LIBSVM finds the hinge's least where two
     samples say that support vectors are few; ``X_fit_`` are then the support vectors.

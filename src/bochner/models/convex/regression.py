@@ -120,11 +120,6 @@ class ScaledRows:
             return None
         return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
 
-    def repeated(self, times: int) -> "ScaledRows":
-        """Return the same with each target repeated in ``times`` columns."""
-        units, spread = (np.repeat(a, times) for a in (self.units, self.spread))
-        return replace(self, y=np.repeat(self.y, times, axis=1), units=units, spread=spread)
-
 
 def one_or_each(numbers: Any) -> Any:
     """Return one number where all are equal, else all."""
@@ -358,7 +353,8 @@ def fit_regressor(
     if isinstance(asked, MultinomialShares):
         check_shares(rows.y, rows.w)
     times, shape = _columns(spec.who, asked, shape, one_level)
-    rows = rows.repeated(times)
+    units, spread = (np.repeat(a, times) for a in (rows.units, rows.spread))
+    rows = replace(rows, y=np.repeat(rows.y, times, axis=1), units=units, spread=spread)
     y, w = rows.y, rows.w
     _check_targets(asked, y, w)
     loss = asked.in_units(rows.units)

@@ -143,14 +143,14 @@ def minimise_on_kernel(
     smaller ones more often. Memory 2 n².
     """
     columns = list(problem.columns())
-    factors = _KernelFactors()
+    last: _Last = []
     starts: list[DualPoint | None] = _of_columns(problem, start, len(columns))
     fits = _of_columns(problem, near if start is None else None, len(columns))
     local = problem.loss.has_inactive_rows
     if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
         starts = [_thinly(problem, column, tol, max_iter) for column in columns]
     each = [
-        _descended(column, at, fit, factors, tol, max_iter)
+        _descended(column, at, fit, last, tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     ends, outcomes, taken = zip(*each, strict=True)
@@ -214,25 +214,12 @@ def _along(problem: KernelProblem, at: DualPoint, step: DualPoint) -> DualPoint:
 # --- factors -------------------------------------------------------------------------------------
 
 
-class _KernelFactors:
-    """Cholesky factors of √h K √h + alpha I over rows; the last is kept for the next column."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Array, Array, float, Array] | None = None
-
-    def __call__(self, K: Array, rows: Array, h: Array, alpha: float) -> Float[Array, "a a"]:
-        """Return the factor U of √h K √h + αI = UᵀU; K and h are at ``rows``."""
-        if (last := self._last) is not None:
-            same = alpha == last[2] and np.array_equal(rows, last[0])
-            if same and np.array_equal(h, last[1]):
-                return last[3]
-        factor = _factored(K, np.sqrt(h), alpha)
-        self._last = rows, h, alpha, factor
-        return factor
+#: Rows, their curvatures and the factor over them that was made last; the next column may share it.
+_Last = list[tuple[Array, Array, Array]]
 
 
 def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
-    """Return the factor, with more than alpha on the diagonal where rounding needs it."""
+    """Return the factor U of √h K √h + αI = UᵀU, with more than alpha where rounding needs it."""
     root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
     every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
 
@@ -266,7 +253,7 @@ def _descended(
     problem: KernelProblem,
     start: DualPoint | None,
     near: DualPoint | None,
-    factors: _KernelFactors,
+    last: _Last,
     tol: float,
     max_iter: int,
 ) -> tuple[DualPoint, Convergence, list[Step]]:
@@ -278,7 +265,7 @@ def _descended(
     """
     local = problem.loss.has_inactive_rows
     at, taken, least = near or start or _first(problem), list[Step](), np.inf
-    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), factors)
+    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), last)
     at = at if near is None else inverse.solved(near)
     since, most, value = 0, STEPS, problem.value(at)
     before: tuple[_Gradient, float, DualPoint] | None = None
@@ -288,14 +275,14 @@ def _descended(
             curved = _Curved.at(problem, at.fitted)
             if local or since >= (curved.steps if curved.steps <= CHEAP else most):
                 most *= 1 + (since >= most)
-                inverse, since = _Inverse.of(problem, curved, factors), 0
+                inverse, since = _Inverse.of(problem, curved, last), 0
         since += 1
         gradient = _Gradient.of(problem, at)
         up = step = inverse(gradient.r, gradient.s)
         steepest = gradient.along(up)
         if before is not None and not local:
-            old, size, last = before
-            turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), last)
+            old, size, earlier = before
+            turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), earlier)
             step = turned if gradient.along(turned) < 0 else up
         before, promise = (gradient, steepest, step), -steepest / 2
         there = _along(problem, at, step) if gradient.along(step) < 0 else at
@@ -408,15 +395,18 @@ class _Inverse:
     parts: tuple[_Part, ...]
 
     @staticmethod
-    def of(problem: KernelProblem, curved: _Curved, factors: _KernelFactors) -> "_Inverse":
+    def of(problem: KernelProblem, curved: _Curved, last: _Last) -> "_Inverse":
         K, alpha, parts = problem.K, problem.alpha, []
         for k, (columns, rows) in enumerate(zip(curved.columns, curved.rows, strict=True)):
             h = curved.h[rows, k]
             border, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
-            matrix = problem.single if _serves(problem, rows, h) else K
-            if len(rows) < len(K):
-                matrix = square_part(matrix, rows)
-            factor, root = factors(matrix, rows, h, alpha), np.sqrt(h)
+            root = np.sqrt(h)
+            if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
+                matrix = problem.single if _serves(problem, rows, h) else K
+                if len(rows) < len(K):
+                    matrix = square_part(matrix, rows)
+                last[:] = [(rows, h, _factored(matrix, root, alpha))]
+            factor = last[0][2]
             one = root * _solve(factor, root)
             parts.append(_Part(columns, rows, root, factor, one, max(border, 0.0)))
         return _Inverse(problem, curved.h, tuple(parts))

@@ -220,9 +220,9 @@ def _started(problem: Problem, at: State | Optimum | None) -> State:
         return constant(problem)
     if isinstance(at, State) and at.multipliers is not None:
         return at
-    fitted, far = images(problem.rows, at.theta), np.full(len(at.intercept), np.inf)
+    fitted = images(problem.rows, at.theta)
     slope = problem.loss.slope(problem.y, fitted)
-    return State(at.coef, at.intercept, fitted, far, far, slope, AGAIN)
+    return State(at.coef, at.intercept, fitted, slope, AGAIN)
 
 
 def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
@@ -244,9 +244,8 @@ def constant(problem: Problem, value: float | None = None) -> State:
     t = y.shape[1]
     best = problem.fit_intercept and value is None
     b = best_constant(problem.loss, y, problem.w) if best else np.full(t, value or 0.0)
-    none, far = np.zeros((problem.rows.n_features, t)), np.full(t, np.inf)
-    fitted = np.tile(b, (len(y), 1))
-    return State(none, b, fitted, far, far, np.zeros(y.shape), spread(y - b, problem.w))
+    none, fitted = np.zeros((problem.rows.n_features, t)), np.tile(b, (len(y), 1))
+    return State(none, b, fitted, np.zeros(y.shape), spread(y - b, problem.w))
 
 
 def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
@@ -259,5 +258,4 @@ def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
     """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
     theta = -gradients(problem.rows, problem.w * u) / problem.alpha
     theta[:, -1] = 0.0
-    fitted, far = images(problem.rows, theta), np.full(len(theta), np.inf)
-    return State(theta[:, :-1].T, theta[:, -1], fitted, far, far, u, 1.0)
+    return State(theta[:, :-1].T, theta[:, -1], images(problem.rows, theta), u, 1.0)

@@ -205,13 +205,12 @@ class State:
     coef: Float[Array, "D t"]
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]  # f at the rows
-    value: Float[Array, " t"]  # loss and penalty of each column, of a joint loss in every place
-    # Bound of the objective above its minimum; zero where the loss is smooth
-    gap: Float[Array, " t"]
     # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
     # alpha β = −Σ wᵢ uᵢ zᵢ
     multipliers: Float[Array, "n t"] | None = None
     width: float = 0.0  # δ, over which a slope that jumps is spread
+    value: Any = np.inf  # (t,) loss and penalty of each column, of a joint loss in every place
+    gap: Any = np.inf  # (t,) bound of the objective above its minimum; zero for smooth losses
     # Curvatures of a smooth loss at the rows, and Σ c [z 1]ᵀ [z 1] of each column: they may stay
     hessians: tuple[Float[Array, "n t"], list[Array]] | None = None
     algorithm: Algorithm | None = None  # that led here
@@ -237,8 +236,6 @@ class State:
             coef=self.coef[:, columns],
             intercept=self.intercept[columns],
             fitted=self.fitted[:, columns],
-            value=self.value[columns],
-            gap=self.gap[columns],
             multipliers=None if u is None else u[:, columns],
             hessians=None,
         )
