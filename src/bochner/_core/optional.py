@@ -1,9 +1,11 @@
-"""Optional packages, imported when they are used."""
+"""Optional packages, imported when they are used, and their errors in a sentence."""
 
 import importlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from bochner.errors import MissingDependency
+from bochner.errors import BochnerError, MissingDependency
 
 
 def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
@@ -16,3 +18,24 @@ def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
             f"{who} needs the package {package}, which is not installed; install it with: pip "
             f"install {install}"
         ) from error
+
+
+@contextmanager
+def explained(
+    said: Callable[[Any], Exception | None], *kinds: type[BaseException]
+) -> Iterator[None]:
+    """Raise ``said(error)`` in place of an error of these kinds, by default of all.
+
+    Errors of bochner pass, and those of which ``said`` returns None.
+    """
+    try:
+        yield
+    except BochnerError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, kinds or Exception):
+            raise
+        sentence = said(error)
+        if sentence is None:
+            raise
+        raise sentence from error

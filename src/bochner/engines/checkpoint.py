@@ -12,6 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from bochner import __version__
+from bochner._core.optional import explained
 from bochner.data.writers import atomic
 from bochner.errors import DataFileError, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
@@ -52,29 +53,26 @@ class Checkpoint:
                 f"Local: the checkpoint '{folder}' must be a folder, or not be there yet; it is a "
                 "file. Name another."
             )
-        try:
+        unmade = lambda error: DataFileError(
+            f"Local: the checkpoint '{folder}' cannot be made: {(error.strerror or '').lower()}. "
+            "Name a folder that can be written."
+        )
+        with explained(unmade, OSError):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataFileError(
-                f"Local: the checkpoint '{folder}' cannot be made: "
-                f"{(error.strerror or '').lower()}. Name a folder that can be written."
-            ) from error
         first = folder / FIRST
         if not first.exists():
             if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
-                raise _foreign(folder, "a folder of other files")
+                raise foreign(folder, "a folder of other files")
             with atomic(first, "w") as file:
                 file.write(json.dumps({**asked, "memory": memory}, indent=1))
             return Checkpoint(folder, fit, memory)
-        try:
+        damaged = foreign(folder, "damaged, or of something else")
+        with explained(lambda _: damaged, OSError, ValueError):
             manifest = dict(json.loads(first.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise _foreign(folder, "damaged, or of something else") from error
         if manifest.get("version") != __version__:
-            raise _foreign(folder, "by another version of bochner")
+            raise foreign(folder, "by another version of bochner")
         if manifest.get("fit") != fit:
-            what = "of another fit: of other parameters, or of data that have changed"
-            raise _foreign(folder, what)
+            raise foreign(folder, "of another fit: other parameters, or data that have changed")
         return Checkpoint(folder, fit, int(manifest["memory"]))
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
@@ -95,37 +93,27 @@ class Checkpoint:
         path = self.folder / name
         if not path.exists():
             return None
-        try:
+        damaged = lambda error: DataFileError(
+            f"Local: the checkpoint '{path}' must be whole; it is damaged "
+            f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin again."
+        )
+        with explained(damaged, SafetensorError, OSError, ValueError, KeyError, TypeError):
             with safe_open(path, "numpy") as file:
                 header = json.loads(file.metadata()["record"])
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
             return unpacked(decode(header, arrays))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise DataFileError(
-                f"Local: the checkpoint '{path}' must be whole; it is damaged "
-                f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin again."
-            ) from error
-
-    def remove(self, name: str) -> None:
-        """Remove a record, if there is one."""
-        (self.folder / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for path in [*self.folder.glob("pass-*.safetensors"), self.folder / NOW]:
-            path.unlink(missing_ok=True)
-        for path in self.folder.glob(UNFINISHED):
-            path.unlink(missing_ok=True)
-        (self.folder / FIRST).unlink(missing_ok=True)
+        for name in ("pass-*.safetensors", NOW, UNFINISHED, FIRST):
+            for path in self.folder.glob(name):
+                path.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
 
-    def refuse(self, number: int) -> DataFileError:
-        """Return the refusal of a pass that is not the one recorded."""
-        return _foreign(self.folder, f"of other sums (pass {number + 1} of the fit)")
 
-
-def _foreign(folder: Path, what: str) -> DataFileError:
+def foreign(folder: Path, what: str) -> DataFileError:
+    """Return the refusal of a folder that holds something else."""
     return DataFileError(
         f"Local: the checkpoint '{folder}' must be of this fit, to go on from it; it is {what}. "
         "Delete it to begin again, or name another."
@@ -139,8 +127,7 @@ def packed(value: Any) -> Any:
     """Return a sum whose mutable parts are pairs of a name and their content."""
     name = _NAMES.get(type(value))
     if name is not None:
-        content = value.__getstate__() if isinstance(value, Accumulator) else vars(value)
-        return {"open": name, "held": {key: packed(part) for key, part in content.items()}}
+        return {"open": name, "held": packed(value.__getstate__())}
     if type(value) in (list, tuple):
         return type(value)(packed(part) for part in value)
     if isinstance(value, dict):
@@ -156,12 +143,8 @@ def unpacked(value: Any) -> Any:
         return value
     if value.keys() != {"open", "held"}:
         return {key: unpacked(part) for key, part in value.items()}
-    content = {key: unpacked(part) for key, part in value["held"].items()}
     total: Any = object.__new__(OPEN[value["open"]])
-    if isinstance(total, Accumulator):
-        total.__setstate__(content)
-    else:
-        vars(total).update(content)
+    getattr(total, "__setstate__", vars(total).update)(unpacked(value["held"]))
     return total
 
 

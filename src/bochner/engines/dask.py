@@ -3,17 +3,17 @@
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from bochner._core.checks import positive
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
-from bochner.data.sources import Partition
-from bochner.engines.workers import ClusterPasses, Handle, Workers, failed, rows_of
+from bochner.engines.workers import ClusterPasses, Handle, Workers, failed, with_rows
 from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.executor import LOCAL, Engine
 
@@ -74,7 +74,7 @@ class Dask:
     @contextmanager
     def _connected(self) -> Iterator[Any]:
         """Yield the client, which is closed again if it was made here."""
-        distributed = _distributed()
+        distributed = needed("distributed", "Dask", "'bochner[dask]'")
         if self.client is None:
             with (
                 distributed.LocalCluster(threads_per_worker=1, dashboard_address=None) as cluster,
@@ -99,20 +99,13 @@ def here() -> Engine:
         return LOCAL
 
 
-def _distributed() -> Any:
-    return needed("distributed", "Dask", "'bochner[dask]'")
-
-
-@contextmanager
-def _answering(address: object, timeout: float) -> Iterator[None]:
-    """Say in a sentence that nobody answers."""
-    try:
-        yield
-    except (OSError, TimeoutError) as error:
-        raise EngineError(
-            f"Dask: the scheduler at {address} must answer, and have a worker, within "
-            f"{timeout:g} seconds; it did not. Start it, or wait longer with timeout=."
-        ) from error
+def _answering(address: object, timeout: float) -> AbstractContextManager[None]:
+    """Return the context that says in a sentence that nobody answers."""
+    silent = EngineError(
+        f"Dask: the scheduler at {address} must answer, and have a worker, within "
+        f"{timeout:g} seconds; it did not. Start it, or wait longer with timeout=."
+    )
+    return explained(lambda _: silent, OSError, TimeoutError)
 
 
 class _DaskWorkers(Workers):
@@ -132,7 +125,7 @@ class _DaskWorkers(Workers):
 
     def share(self, value: Any) -> Handle:
         # As the result of a task: scattered values are lost with their worker.
-        return self.submit("share", _same, value)
+        return self.submit("share", lambda shared: shared, value)
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         with warnings.catch_warnings():
@@ -140,48 +133,29 @@ class _DaskWorkers(Workers):
             key = f"bochner-{name}-{uuid4().hex[:12]}"
             if partitions := [a for a in args if isinstance(a, DaskPartition)]:
                 self._held[key] = partitions
-            args = tuple(self._rows(a) if isinstance(a, Partition) else a for a in args)
+            args = with_rows(args, DaskPartition, lambda p: self._client.compute(p.task))
             if self._client.status != "running":
-                raise failed("Dask", rows_of(key), "its scheduler answers no more")
+                raise failed("Dask", key, "its scheduler answers no more")
             return self._client.submit(function, *args, key=key, pure=False)
 
-    def _rows(self, partition: Partition) -> Any:
-        """Return the rows of a partition: a task of the cluster, or themselves."""
-        if isinstance(partition, DaskPartition):
-            return self._client.compute(partition.task)
-        return partition.fetch()
-
     def wait(self, handle: Handle) -> None:
-        with _explained(handle, self._held.pop(handle.key, [])):
+        partitions = self._held.pop(handle.key, [])
+        with explained(partial(_sentence, handle, partitions)):
             if handle.exception() is not None:
                 handle.result()
 
     def result(self, handle: Handle) -> Any:
-        with _explained(handle, []):
+        with explained(partial(_sentence, handle, [])):
             return handle.result()
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-@contextmanager
-def _explained(handle: Handle, partitions: list[DaskPartition]) -> Iterator[None]:
-    """Say in a sentence what went wrong with rows that these partitions hold.
-
-    BochnerErrors of workers are raised.
-    """
-    distributed = _distributed()
-    try:
-        yield
-    except BochnerError:
-        raise
-    except distributed.KilledWorker as error:
+def _sentence(handle: Handle, partitions: list[DaskPartition], error: Exception) -> BochnerError:
+    """Return what went wrong with rows that these partitions hold."""
+    if isinstance(error, needed("distributed", "Dask").KilledWorker):
         said = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
-        raise failed("Dask", rows_of(error.task), said) from error
-    except Exception as error:
-        if handle.status == "error":
-            for partition in partitions:
-                partition.fetch()  # says which it is
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise failed("Dask", rows_of(handle.key), said) from error
+        return failed("Dask", error.task, said)
+    if handle.status == "error":
+        for partition in partitions:
+            partition.fetch()  # says which it is
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return failed("Dask", handle.key, said)

@@ -6,18 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType
 from bochner.sums.executor import Together
-from bochner.sums.tree import MergeTree, RunningSum, Summand, blocks_per_part, narrowed, summed
+from bochner.sums.tree import MergeTree, Summand, blocks_per_part, narrowed, summed
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -44,17 +44,15 @@ def as_devices(asked: Any) -> tuple[str, ...]:
 def opened(names: Sequence[str]) -> list[Any]:
     """Return torch's devices of these names, which must be there."""
     torch = needed("torch", "Local: device=", "torch")
-    try:
+    said = lambda error: InvalidInput(
+        "Local: device must name devices that torch has here, and that know float64; got "
+        f"{', '.join(names)} ({str(error).splitlines()[0]}). "
+        'Take "cuda", "cuda:1" or "cpu", or leave it out.'
+    )
+    with explained(said, RuntimeError, AssertionError, ValueError, TypeError):
         devices = [torch.device(name) for name in names]
         for device in devices:
             torch.empty(1, dtype=torch.float64, device=device)
-    except (RuntimeError, AssertionError, ValueError, TypeError) as error:
-        said = str(error).splitlines()[0]
-        raise InvalidInput(
-            "Local: device must name devices that torch has here, and that know float64; got "
-            f"{', '.join(names)} "
-            f'({said}). Take "cuda", "cuda:1" or "cpu", or leave it out.'
-        ) from error
     return devices
 
 
@@ -101,15 +99,17 @@ class DevicePasses:
 
     def _shared(self, summand: Any, blocks: Blocks) -> Any:
         """Sum parts up in a thread for each device, merged in the order of the tree."""
-        merging = narrowed(summand, slice(0, 0))
-        tree: MergeTree[Any] = MergeTree(merging.merge)
+        tree: MergeTree[Any] = MergeTree(narrowed(summand, slice(0, 0)).merge)
         begun: deque[Future[Any]] = deque()
+        every, size = iter(blocks), blocks.block_rows
         with ExitStack() as stack:
             workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in self._devices]
-            for number, part in enumerate(_parts(blocks)):
-                k = number % len(workers)
+            for worker, device in cycle(zip(workers, self._devices, strict=True)):
+                part = list(islice(every, blocks_per_part(size)))
+                if not part:
+                    break
                 begun.append(
-                    workers[k].submit(_part_sum, summand, part, self._devices[k], blocks.block_rows)
+                    worker.submit(lambda *given: summed(summand, moved(*given), size), part, device)
                 )
                 if len(begun) > AHEAD * len(workers):
                     tree.take(begun.popleft().result())
@@ -123,20 +123,6 @@ def _makes_features(summand: Any) -> bool:
     if isinstance(summand, Together):
         return any(map(_makes_features, summand.summands))
     return hasattr(summand, "features")
-
-
-def _parts(blocks: Blocks) -> Iterator[list[Block]]:
-    """Yield the blocks of all parts in order."""
-    every = iter(blocks)
-    while part := list(islice(every, blocks_per_part(blocks.block_rows))):
-        yield part
-
-
-def _part_sum(summand: Any, part: list[Block], device: Any, block_rows: int) -> Any:
-    running: RunningSum[Any] = RunningSum(summand, block_rows)
-    for block in moved(part, device):
-        running.add(block)
-    return running.total()
 
 
 # --- moving --------------------------------------------------------------------------------------
@@ -171,11 +157,9 @@ def _begun(block: Block, device: Any, stream: Any) -> Callable[[], Block]:
     if stream is None:
         X = rows.to(device)
         return lambda: block._replace(X=X)
-    rows = rows.pin_memory()
     with torch.cuda.stream(stream):
-        X = rows.to(device, non_blocking=True)
-        done = torch.cuda.Event()
-        done.record(stream)
+        X = rows.pin_memory().to(device, non_blocking=True)
+        done = stream.record_event()
 
     def arrived() -> Block:
         here = torch.cuda.current_stream(device)

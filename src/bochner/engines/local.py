@@ -18,7 +18,7 @@ from typing import Any
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
 from bochner.data.blocks import Blocks, has_weight
-from bochner.engines.checkpoint import NOW, Checkpoint
+from bochner.engines.checkpoint import NOW, Checkpoint, foreign
 from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
 from bochner.engines.digest import digest_of
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput
@@ -211,7 +211,7 @@ class RecordedPasses:
         if record is None or record.get("pass") != of:
             return None
         if record["digest"] != digest:
-            raise self._checkpoint.refuse(number)
+            raise foreign(self._checkpoint.folder, f"of other sums (pass {number + 1} of the fit)")
         return record
 
     def _made(
@@ -257,7 +257,7 @@ class RecordedPasses:
             if now:
                 self._checkpoint.write(NOW, now)
             else:
-                self._checkpoint.remove(NOW)
+                (self._checkpoint.folder / NOW).unlink(missing_ok=True)
         except DataFileError as error:
             warn_user(
                 "Local: a record must be written for a fit that is killed to go on from it; "

@@ -4,24 +4,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from bochner._core.checks import positive
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import said
 from bochner.data.ray_tables import RayPartition
-from bochner.data.sources import Partition
 from bochner.engines.workers import (
     ClusterPasses,
     Handle,
     Workers,
     failed,
     require_answer,
-    rows_of,
+    with_rows,
 )
 from bochner.errors import BochnerError, EngineError
-from bochner.sums.executor import Engine
 
 #: Workers that may die over one part before the fit is given up.
 RETRIES = 8
@@ -71,24 +70,17 @@ class Ray:
         if not ray.is_initialized():
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
-            try:
+            silent = lambda error: EngineError(
+                f"Ray: the cluster at {self.address or 'this machine'} must answer; it did not "
+                f"({str(error)[:200]}). Start it, or name another address."
+            )
+            with explained(silent, ConnectionError, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
-            except (ConnectionError, ValueError, RuntimeError, SystemExit) as error:
-                raise EngineError(
-                    f"Ray: the cluster at {self.address or 'this machine'} must answer; it did not "
-                    f"({str(error)[:200]}). Start it, or name another address."
-                ) from error
         yield ClusterPasses(_RayWorkers(ray), repr(self))
 
 
-def here() -> Engine:
-    """Return the engine of the cluster that this process is connected to."""
-    return Ray()
-
-
-def _rows(partition: Partition) -> Any:
-    """Return the rows of a partition: a reference into Ray's store, or the fetched rows."""
-    return partition.reference if isinstance(partition, RayPartition) else partition.fetch()
+#: The engine of the cluster that this process is connected to.
+here = Ray
 
 
 class _RayWorkers(Workers):
@@ -96,7 +88,7 @@ class _RayWorkers(Workers):
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._remote = ray.remote(_ended)
+        self._remote = ray.remote(lambda function, *args: (function(*args), True))
         self._ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
 
     @property
@@ -107,7 +99,7 @@ class _RayWorkers(Workers):
         return self._ray.put(value)
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        args = tuple(_rows(a) if isinstance(a, Partition) else a for a in args)
+        args = with_rows(args, RayPartition, attrgetter("reference"))
         options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
         value, end = self._remote.options(**options).remote(function, *args)
         if name.startswith("rows"):
@@ -116,27 +108,16 @@ class _RayWorkers(Workers):
 
     def wait(self, handle: Handle) -> None:
         # The value stays where it is: its end alone comes here.
-        name, end = self._ends.pop(handle.hex())
-        with _explained(self._ray, name):
-            self._ray.get(end)
+        self._get(*self._ends.pop(handle.hex()))
 
     def result(self, handle: Handle) -> Any:
-        with _explained(self._ray, ""):
-            return deepcopy(self._ray.get(handle))  # arrays of the store are not to be written to
+        return deepcopy(self._get("", handle))  # arrays of the store are not to be written to
 
-
-def _ended(function: Callable[..., Any], *args: Any) -> tuple[Any, bool]:
-    """Return what a function gives, and that it has ended."""
-    return function(*args), True
-
-
-@contextmanager
-def _explained(ray: Any, name: str) -> Iterator[None]:
-    """Say in a sentence what went wrong with a task. BochnerErrors of workers are raised."""
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        is_task_error = isinstance(error, ray.exceptions.RayTaskError)
-        if is_task_error and isinstance(error.cause, BochnerError):
-            raise error.cause from None
-        raise failed("Ray", rows_of(name), said(error)) from error
+    def _get(self, name: str, handle: Handle) -> Any:
+        try:
+            return self._ray.get(handle)
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, BochnerError):
+                raise cause from None
+            raise failed("Ray", name, said(error)) from error

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from bochner._core.checks import positive
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import said
 from bochner.data.sources import Partition
@@ -22,10 +22,8 @@ from bochner.engines.workers import (
     failed,
     merged,
     require_answer,
-    rows_of,
 )
 from bochner.errors import BochnerError, EngineError, InvalidType
-from bochner.sums.executor import Engine
 
 #: Times that a part is handed out before the fit is given up.
 TRIES = 4
@@ -83,13 +81,12 @@ class Spark:
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         context = self._begun().sparkContext
-        try:
+        stopped = EngineError(
+            "Spark: the session must be there until the fit is made; it was stopped. Start it "
+            "again, and fit again."
+        )
+        with explained(lambda _: stopped):
             workers = max(1, int(context.defaultParallelism))
-        except Exception as error:
-            raise EngineError(
-                "Spark: the session must be there until the fit is made; it was stopped. Start it "
-                "again, and fit again."
-            ) from error
         with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
             cluster = _SparkWorkers(context, threads, merging, workers)
             try:
@@ -110,14 +107,13 @@ class Spark:
             require_answer("Spark", self.session, self.timeout)
         if master.startswith("local"):  # "python3" may be one without what is installed here
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        try:
+        silent = lambda error: EngineError(
+            f"Spark: a session at {master} must begin; it did not "
+            f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
+            "the master, or name another address."
+        )
+        with explained(silent):
             return active or SparkSession.builder.master(master).getOrCreate()
-        except Exception as error:
-            raise EngineError(
-                f"Spark: a session at {master} must begin; it did not "
-                f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
-                "the master, or name another address."
-            ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +134,7 @@ class _SparkWorkers(Workers):
     def __init__(
         self, context: Any, threads: ThreadPoolExecutor, merging: ThreadPoolExecutor, count: int
     ) -> None:
-        self._context = context
-        self._threads = threads
-        self._merging = merging
+        self._context, self._threads, self._merging = context, threads, merging
         self._count = count
         self._group = f"bochner-{uuid4().hex[:12]}"
 
@@ -174,7 +168,15 @@ class _SparkWorkers(Workers):
         """Return the result of a job; run the job again if its worker dies."""
         self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
         partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
-        args, task = args[: len(args) - len(partitions)], _outcome(function)
+        args = args[: len(args) - len(partitions)]
+
+        def task(given: tuple[Any, ...]) -> Any:
+            """Return the result; an error of bochner as a value, for it is no death of a worker."""
+            try:
+                return function(*(a.value if _is_shared(a) else a for a in given))
+            except BochnerError as error:
+                return error
+
         for left in reversed(range(TRIES)):
             try:
                 if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
@@ -185,33 +187,19 @@ class _SparkWorkers(Workers):
                 else:
                     sent = (*args, *(partition.fetch() for partition in partitions))
                     (result,) = self._context.parallelize([sent], 1).map(task).collect()
+                break
             except Exception as error:
                 if not left:
                     words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
-                    raise failed("Spark", rows_of(name), words) from error
-            else:
-                break
+                    raise failed("Spark", name, words) from error
         if isinstance(result, BochnerError):
             raise result
         return result
 
 
-def here() -> Engine:
-    """Return the engine of the session that is active."""
-    return Spark()
-
-
-def _outcome(function: Callable[..., Any]) -> Callable[[tuple[Any, ...]], Any]:
-    """Return a Spark task that calls the function and returns a `BochnerError` as a value."""
-
-    def task(args: tuple[Any, ...]) -> Any:
-        try:
-            return function(*(a.value if _is_shared(a) else a for a in args))
-        except BochnerError as error:
-            return error
-
-    return task
-
-
 def _is_shared(value: Any) -> bool:
     return type(value).__name__ == "Broadcast"
+
+
+#: The engine of the session that is active.
+here = Spark

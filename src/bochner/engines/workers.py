@@ -5,14 +5,15 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import islice
 from socket import create_connection
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from bochner._core.arrays import as_floating
+from bochner._core.optional import explained
 from bochner.data.blocks import Blocks, has_weight
 from bochner.data.partitions import Here
 from bochner.data.sources import Block, Partition
@@ -78,29 +79,32 @@ def require_answer(who: str, address: str, timeout: float) -> None:
         return  # several addresses, or local[2]: the client parses them
     if not host or port is None:
         return
-    try:
+    silent = lambda error: EngineError(
+        f"{who}: the cluster at {address} must answer within {timeout:g} seconds; it did not "
+        f"({str(error) or type(error).__name__}). Start it, name another address, or wait "
+        "longer with timeout=."
+    )
+    with explained(silent, OSError):
         create_connection((host, port), timeout).close()
-    except OSError as error:
-        raise EngineError(
-            f"{who}: the cluster at {address} must answer within {timeout:g} seconds; it did not "
-            f"({str(error) or type(error).__name__}). Start it, name another address, or wait "
-            "longer with timeout=."
-        ) from error
 
 
-def failed(engine: str, rows: str, said: str) -> EngineError:
-    """Return the error to raise if workers could not sum these rows."""
+def failed(engine: str, task: object, said: str) -> EngineError:
+    """Return the error of a task that workers could not do; its name, or key, holds its rows."""
+    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
+    what = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
     return EngineError(
-        f"{engine}: workers must be able to add up {rows} while the cluster is there; they could "
+        f"{engine}: workers must be able to add up {what} while the cluster is there; they could "
         f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
         "fewer features, and fit again; start the cluster again if it is gone."
     )
 
 
-def rows_of(task: object) -> str:
-    """Return what a task adds up, in words: its name, or its key, holds the rows."""
-    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
-    return f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
+def with_rows(
+    args: tuple[Any, ...], kind: type[Partition], handle_of: Callable[[Any], Handle]
+) -> tuple[Any, ...]:
+    """Return arguments with rows in place of partitions: handles of those of the engine's kind."""
+    rows = lambda a: handle_of(a) if isinstance(a, kind) else a.fetch()
+    return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
 class ClusterPasses:
@@ -122,8 +126,7 @@ class ClusterPasses:
     in_order = False
 
     def sum(self, summand: Any, blocks: Blocks) -> Any:
-        workers, shared = self._workers, self._with_features(summand)
-        merging = narrowed(summand.summand, slice(0, 0)) if _on_features(summand) else shared
+        workers, shared, merging = self._workers, *self._shared_value(summand)
         tree: MergeTree[Handle] = MergeTree(
             lambda a, b: workers.submit("merge", merged, merging, a, b)
         )
@@ -154,37 +157,28 @@ class ClusterPasses:
         if rows:
             blocks.passed(rows)
 
-    def _with_features(self, summand: Any) -> Handle:
-        """Share with the workers the value of all parts: a map, once in a fit, or a summand."""
-        if not _on_features(summand):
-            return self._workers.share(summand)
-        known = self._shared.get(id(summand.features))
-        if known is None:
-            known = summand.features, self._workers.share(summand.features)
-            self._shared[id(summand.features)] = known
-        return known[1]
+    def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
+        """Share with the workers a map, once in a fit, or a summand; return also what merges."""
+        if not isinstance(summand, SumOnFeatures):
+            shared = self._workers.share(summand)
+            return shared, shared
+        phi = summand.features
+        if id(phi) not in self._shared:
+            self._shared[id(phi)] = phi, self._workers.share(phi)
+        return self._shared[id(phi)][1], narrowed(summand.summand, slice(0, 0))
 
     def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
-        """Hand out the rows of a part."""
+        """Hand out the rows of a part; partitions that an engine holds go apart from it."""
         rows = slice(part.start, part.stop)
-        narrow = narrowed(summand.summand, rows) if _on_features(summand) else None
-        part, partitions = _apart(part)
+        sums_features = isinstance(summand, SumOnFeatures)
+        narrow = narrowed(summand.summand, rows) if sums_features else None
+        partitions: tuple[Partition, ...] = ()
+        if isinstance(part.blocks, Blocks):
+            partitions = part.blocks.source.partitions
+            part = replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions]))
         what = part, blocks.block_rows, repr(blocks.source)
         name = f"rows-{part.start}-{part.stop}"
         return self._workers.submit(name, made, shared, narrow, *what, *partitions)
-
-
-def _apart(part: Part) -> tuple[Part, tuple[Partition, ...]]:
-    """Return a part without the partitions that an engine holds of it, and these."""
-    if not isinstance(part.blocks, Blocks):
-        return part, ()
-    partitions = part.blocks.source.partitions
-    return replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions])), partitions
-
-
-def _on_features(summand: Any) -> bool:
-    """Return whether the summand holds the map separately from the sum over its features."""
-    return isinstance(summand, SumOnFeatures)
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
@@ -192,7 +186,9 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
     size = blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
-        yield from _read_here(blocks, size)
+        every = iter(blocks)
+        while batch := tuple(islice(every, blocks_per_part(blocks.block_rows))):
+            yield Part(batch[0].start, batch[-1].start + batch[-1].X.shape[0], batch)
         return
     while n > 64 * workers * size:  # many parts for a worker: larger ones
         size *= BRANCHES
@@ -203,44 +199,24 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
         yield Part(start, stop, rows)
 
 
-def _read_here(blocks: Blocks, size: int) -> Iterator[Part]:
-    """Yield parts of at least ``size`` rows (the last may be shorter), read in this process."""
-    batch: list[Block] = []
-    for block in blocks:
-        batch.append(block)
-        start, stop = batch[0].start, block.start + block.X.shape[0]
-        if stop - start >= size:
-            yield Part(start, stop, tuple(batch))
-            batch = []
-    if batch:
-        yield Part(batch[0].start, batch[-1].start + batch[-1].X.shape[0], tuple(batch))
-
-
 # --- What workers compute -------------------------------------------------------------------------
 
 
 def made(
     shared: Any, own_data: Any, part: Part, block_rows: int, source: str, *partitions: Any
 ) -> PartialSum:
-    """Return the sum of a part, of the rows that its partitions hold."""
+    """Return the sum of a part, of the rows that its partitions hold; errors name these rows."""
     # Arrays from a network may be unaligned; copies are aligned.
     shared = deepcopy(shared)
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
-    running, rows, weighty = RunningSum(summand, block_rows), 0, False
-    with _named(part, source):
-        for block in _blocks_of(part, partitions):
-            running.add(block)
-            rows += block.X.shape[0]
-            weighty = weighty or has_weight(block.w)
-        return PartialSum(running.total(), rows, weighty)
-
-
-@contextmanager
-def _named(part: Part, source: str) -> Iterator[None]:
-    """Name the rows in errors."""
+    running, count, weighty = RunningSum(summand, block_rows), 0, False
     rows = f"{part.start:,} to {part.stop - 1:,}"
     try:
-        yield
+        for block in _blocks_of(part, partitions):
+            running.add(block)
+            count += block.X.shape[0]
+            weighty = weighty or has_weight(block.w)
+        return PartialSum(running.total(), count, weighty)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {rows}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows
@@ -255,13 +231,10 @@ def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
     """Yield the blocks of a part; ``partitions`` hold its rows."""
     if isinstance(part.blocks, Blocks):
         yield from part.blocks.held_by([Here(rows) for rows in partitions]).walk()
-    else:
-        yield from map(_aligned, part.blocks)
-
-
-def _aligned(block: Block) -> Block:
-    X, y, w = (None if array is None else as_floating(array) for array in block[:3])
-    return Block(X, y, w, block.start)
+        return
+    for block in part.blocks:
+        X, y, w = (None if array is None else as_floating(array) for array in block[:3])
+        yield Block(X, y, w, block.start)
 
 
 def merged(summand: Any, a: PartialSum, b: PartialSum) -> PartialSum:

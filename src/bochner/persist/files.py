@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -23,6 +24,7 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
+from bochner._core.optional import explained
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
@@ -151,14 +153,20 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     True
     """
     path = Path(path).expanduser()
-    with _opened(path) as file:
+    with explained(partial(_unread, path), OSError), path.open("rb") as file:
         beginning, size = file.read(64), file.seek(0, os.SEEK_END)
-        with _understood(path, beginning):
+        with explained(lambda _: _refusal(path, _what(beginning)), *_MISREAD):
             header = _header(path, _metadata(file, size), size)
             file.seek(0)
             # Not as a memory map, which would end the process if the file were cut meanwhile.
             arrays = from_bytes(file.read())
-            _require_intact(path, header, arrays)
+            tensors = header["tensors"]
+            if tensors.keys() != arrays.keys():
+                raise _refusal(path, _DAMAGED)
+            for name, array in arrays.items():
+                if _digest(array) != tensors[name]:
+                    again = "Copy it again, or save the model again"
+                    raise _refusal(path, f"its array '{name}' is altered. {again}")
     with _buildable(path, header), own_kernels(kernels):
         require_arrays(arrays)
         require_nesting(header, size)
@@ -195,17 +203,6 @@ def _digest(array: np.ndarray) -> str:
     return total.hexdigest()
 
 
-def _require_intact(path: Path, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
-    """Refuse arrays that differ from the arrays written; name the first altered array."""
-    tensors = header["tensors"]
-    if tensors.keys() != arrays.keys():
-        raise _refusal(path, _DAMAGED)
-    altered = next((name for name, array in arrays.items() if _digest(array) != tensors[name]), "")
-    if altered:
-        what = f"its array '{altered}' is altered. Copy it again, or save the model again"
-        raise _refusal(path, what)
-
-
 # --- Refusals ------------------------------------------------------------------------------------
 
 
@@ -213,18 +210,13 @@ def _refusal(path: Path, what: str) -> ModelFileError:
     return ModelFileError(f"load: '{path}' must be a model file as bochner.save writes it; {what}.")
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for reading; refuse a missing file, a folder and an unreadable file."""
-    try:
-        with path.open("rb") as file:
-            yield file
-    except FileNotFoundError as error:
-        raise _refusal(path, f"there is no such file{name_beside(path)}") from error
-    except IsADirectoryError as error:
-        raise _refusal(path, "it is a folder. Name the file in it") from error
-    except OSError as error:
-        raise _refusal(path, f"it cannot be read: {reason_of(error)}") from error
+def _unread(path: Path, error: OSError) -> ModelFileError:
+    """Refuse a missing file, a folder and an unreadable file."""
+    if isinstance(error, FileNotFoundError):
+        return _refusal(path, f"there is no such file{name_beside(path)}")
+    if isinstance(error, IsADirectoryError):
+        return _refusal(path, "it is a folder. Name the file in it")
+    return _refusal(path, f"it cannot be read: {reason_of(error)}")
 
 
 @contextmanager
@@ -247,18 +239,8 @@ def _short(said: Any, most: int = 40) -> str:
     return " ".join(str(said).split())[:most]
 
 
-@contextmanager
-def _understood(path: Path, beginning: bytes) -> Iterator[None]:
-    """Say what a file is that is not safetensors with our header."""
-    try:
-        yield
-    except ModelFileError:
-        raise
-    except _MISREAD as error:
-        raise _refusal(path, _what(beginning)) from error
-
-
 def _what(beginning: bytes) -> str:
+    """Return what a file is that is not safetensors with our header."""
     if not beginning:
         return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":

@@ -9,6 +9,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from numbers import Integral, Real
 from typing import Any
@@ -64,23 +65,21 @@ def require_nesting(value: Any, size: int) -> None:
     while level:
         if depth > _MOST_NESTED:
             raise ValueError("JSON is nested too deeply")
-        padded += sum(map(_padded, level))
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+                *_, texts = _as_list(item.get("text")) or [None]
+                lengths = [len(text) for text in _as_list(texts) if isinstance(text, str)]
+                padded += 4 * len(_as_list(texts)) * max(lengths, default=0)
+            else:
+                inner += _as_list(item)
         _require_small(padded, size)
-        level = [part for item in level for part in _inside(item)]
-        depth += 1
+        level, depth = inner, depth + 1
 
 
-def _inside(item: Any) -> Any:
-    return item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
-
-
-def _padded(item: Any) -> int:
-    """Return the bytes of the text array that the JSON describes, 0 if it describes none."""
-    content = item.get("text") if isinstance(item, dict) else None
-    if not isinstance(content, list) or not content or not isinstance(content[-1], list):
-        return 0
-    items = content[-1]
-    return 4 * len(items) * max((len(text) for text in items if isinstance(text, str)), default=0)
+def _as_list(item: Any) -> list[Any]:
+    return item if isinstance(item, list) else []
 
 
 def _require_small(taken: int, size: int) -> None:
@@ -140,17 +139,38 @@ def _hints(cls: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((f.name, hints[f.name]) for f in dataclasses.fields(cls) if f.init)
 
 
-def fits(value: Any, hint: Any, sizes: Sizes) -> bool:
+def fits(value: Any, hint: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per kind
     """Return whether a value fits the annotation; record sizes of shape letters in ``sizes``."""
     if (shape := shape_of(hint)) is not None:
         return _is_shaped(value, shape.split(), sizes)
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    origin, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
     if origin is typing.Annotated:  # with a check of the field
         return fits(value, parts[0], sizes)
-    check = _CHECKS.get(hint if origin is None else origin)
-    if check is not None:
-        return check(value, parts, sizes)
-    return isinstance(value, origin or hint)
+    if origin is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(fits(value, part, sizes) for part in parts)
+    if origin is typing.Literal:
+        return isinstance(value, str) and value in parts
+    if origin is tuple and type(value) is tuple:
+        if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
+            return all(fits(item, parts[0], None if sizes is None else {}) for item in value)
+        return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
+    if origin is dict and type(value) is dict:
+        pairs = [pair for item in value.items() for pair in zip(item, parts, strict=True)]
+        return all(fits(*pair, None) for pair in pairs)
+    if origin in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, _KINDS.get(origin, origin))
+
+
+#: Types of values by their annotation, where they differ. No file holds functions.
+_KINDS: dict[Any, Any] = {
+    bool: bool | np.bool_,
+    int: Integral,
+    float: Real,
+    Callable: Monomials,
+}
 
 
 def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
@@ -159,52 +179,10 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
         return False
     if value.dtype.kind not in "biuf" or sizes is None:
         return value.dtype.kind in "biuf"
-    if len(words) != len(value.shape):
-        return False
-    return all(_is_size(*pair, sizes) for pair in zip(words, value.shape, strict=True))
-
-
-def _is_size(word: str, length: int, sizes: dict[str, int]) -> bool:
-    if word == "_" or word.isdecimal():
-        return word in ("_", str(length))
-    return sizes.setdefault(word, length) == length
-
-
-def _is_tuple(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
-    if type(value) is not tuple:
-        return False
-    if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
-        return all(fits(item, parts[0], None if sizes is None else {}) for item in value)
-    return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
-
-
-def _is_dict(value: Any, parts: tuple[Any, ...], _sizes: Sizes) -> bool:
-    key, item = parts
-    return type(value) is dict and all(
-        fits(k, key, None) and fits(v, item, None) for k, v in value.items()
+    return len(words) == len(value.shape) and all(
+        word == "_" or (int(word) if word.isdecimal() else sizes.setdefault(word, length)) == length
+        for word, length in zip(words, value.shape, strict=True)
     )
-
-
-def _is_one_of(value: Any, parts: tuple[Any, ...], sizes: Sizes) -> bool:
-    return any(fits(value, part, sizes) for part in parts)
-
-
-def _is_number(value: Any, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-_CHECKS: dict[Any, Callable[[Any, tuple[Any, ...], Sizes], bool]] = {
-    Any: lambda *_: True,
-    bool: lambda value, *_: isinstance(value, bool | np.bool_),
-    int: lambda value, *_: _is_number(value, Integral),
-    float: lambda value, *_: _is_number(value, Real),
-    tuple: _is_tuple,
-    dict: _is_dict,
-    typing.Union: _is_one_of,
-    types.UnionType: _is_one_of,
-    typing.Literal: lambda value, parts, _: isinstance(value, str) and value in parts,
-    Callable: lambda value, *_: isinstance(value, Monomials),  # no file holds functions
-}
 
 
 # --- Numbers that predictions are made of must be numbers ----------------------------------------
@@ -238,8 +216,11 @@ def require_numbers(value: Any) -> None:
             raise ValueError(f"{name} of {type(value).__name__} must be finite")
     if _is_part_of_map(type(value)) and any(_has_nan(part) for part in _parts(value)):
         raise ValueError(f"{type(value).__name__} must hold numbers")
-    if isinstance(value, hermite.HermiteMap) and not _are_degrees(value.indices):
-        raise ValueError("indices of HermiteMap must be degrees")
+    if isinstance(value, hermite.HermiteMap):
+        degrees = np.asarray(value.indices)
+        most = max(_MOST_DEGREES, degrees.size)
+        if degrees.dtype.kind not in "iu" or not np.all((degrees >= 0) & (degrees <= most)):
+            raise ValueError("indices of HermiteMap must be degrees")
     if isinstance(value, Kernel) and any(
         type(n) is int and n > _MOST_DEGREES for n in _parts(value)
     ):
@@ -250,13 +231,6 @@ def is_finite(value: Any) -> bool:
     """Whether an array or number is finite everywhere."""
     numbers = value.data if scipy.sparse.issparse(value) else value
     return bool(np.isfinite(numbers).all())
-
-
-def _are_degrees(values: Any) -> bool:
-    """Return whether the values are nonnegative integers, small enough to loop over."""
-    if not isinstance(values, np.ndarray) or values.dtype.kind not in "iu":
-        return False
-    return values.size == 0 or 0 <= values.min() <= values.max() <= max(_MOST_DEGREES, values.size)
 
 
 def _has_nan(part: Any) -> bool:
@@ -336,42 +310,24 @@ def require_working(model: Any, size: int) -> None:
     Errors of bochner's own pass: zero need not be in the domain of a kernel.
     """
     if isinstance(model, FeatureMap):
-        _require_narrow(model, size)
-        for n in _ROWS:
-            _tried(model, np.zeros((n, model.n_inputs)))
+        phi: FeatureMap | None = model
+        columns, calls = model.n_inputs, [model]
     elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
-        _require_predictions(copy.copy(model), size)
-
-
-def _require_predictions(model: Any, size: int) -> None:
-    schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
-    if phi is not None:
-        _require_narrow(phi, size)
-    columns = model.n_features_in_ if schema is None else len(schema.feature_names)
-    _require_room(columns, size)
-    for n in _ROWS:
-        rows = Blocks.from_arrays(np.zeros((n, columns)))
-        calls = "predict", "transform", "decision_function", "predict_proba", "score_samples"
-        for name in calls:
-            if hasattr(model, name):
-                _tried(getattr(model, name), rows)
-
-
-def _require_narrow(phi: FeatureMap, size: int) -> None:
-    if min(phi.n_inputs, phi.n_features) < 0:
+        model = copy.copy(model)
+        schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
+        columns = model.n_features_in_ if schema is None else len(schema.feature_names)
+        names = "predict", "transform", "decision_function", "predict_proba", "score_samples"
+        calls = [getattr(model, name) for name in names if hasattr(model, name)]
+    else:
+        return
+    if phi is not None and min(phi.n_inputs, phi.n_features) < 0:
         raise ValueError("a map must have columns and features")
-    _require_room(phi.n_inputs + phi.n_features, size)
-
-
-def _require_room(width: int, size: int) -> None:
-    if 8 * max(_ROWS) * _ARRAYS * width > _ROW_TIMES * size + _ROW_BYTES:
-        raise ValueError(f"{width} columns and features are too many for a file of {size} bytes")
-
-
-def _tried(call: Any, rows: Any) -> None:
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore", RuntimeWarning)
-        try:
-            call(rows)
-        except BochnerError:
-            return
+    for width in (columns, 0 if phi is None else phi.n_inputs + phi.n_features):
+        if 8 * max(_ROWS) * _ARRAYS * width > _ROW_TIMES * size + _ROW_BYTES:
+            raise ValueError(f"{width} columns are too many for a file of {size} bytes")
+    for n in _ROWS:
+        zeros = np.zeros((n, columns))
+        for call in calls:
+            with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
+                warnings.simplefilter("ignore", RuntimeWarning)
+                call(zeros if phi is model else Blocks.from_arrays(zeros))

@@ -8,9 +8,9 @@ only classes of `bochner.persist.known` are built.
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cached_property, partial, singledispatch
+from functools import cached_property, partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
@@ -47,13 +47,11 @@ class NamedArrays:
         self.by_name: dict[str, np.ndarray] = {}
         # by id; the arrays are kept, or another could come to have the id
         self._known: dict[int, tuple[str, np.ndarray]] = {}
-        self._path: list[str] = []
 
-    def add(self, array: np.ndarray) -> str:
-        """Return the name of the array."""
+    def add(self, array: np.ndarray, name: str) -> str:
+        """Return the name of the array; ``name`` if it is new."""
         if id(array) in self._known:
             return self._known[id(array)][0]
-        name = ".".join(self._path) or "value"
         if name in self.by_name:  # a name of the user's with a point in it
             name = f"{name}#{len(self.by_name)}"
         if array.dtype.name not in _NUMBERS:
@@ -66,14 +64,6 @@ class NamedArrays:
         self.by_name[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
         return name
 
-    def encoded(self, name: object, value: Any) -> Json:
-        """Return the part of this name as JSON."""
-        self._path.append(str(name))
-        try:
-            return encode(value, self)
-        finally:
-            self._path.pop()
-
 
 def _is_fortran(array: np.ndarray) -> bool:
     return array.flags.f_contiguous and not array.flags.c_contiguous
@@ -82,15 +72,52 @@ def _is_fortran(array: np.ndarray) -> bool:
 # --- Encoding ------------------------------------------------------------------------------------
 
 
-@singledispatch
-def encode(value: Any, arrays: NamedArrays) -> Json:
-    """Return ``value`` as JSON; its arrays go into ``arrays``."""
-    name = name_of(type(value))
-    if is_estimator(type(value)):
+def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0911  one per kind
+    """Return ``value``, which is at this place, as JSON; its arrays go into ``arrays``."""
+    kind = type(value)
+    if value is None or kind in (bool, int, str):
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if kind in (list, tuple):
+        items = _parts(enumerate(value), arrays, at)
+        return {"tuple": items} if kind is tuple else items
+    if isinstance(value, dict):
+        keys = [encode(key, arrays, at) for key in value]
+        return {"dict": [*map(list, zip(keys, _parts(value.items(), arrays, at), strict=True))]}
+    if isinstance(value, np.ndarray):
+        if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
+            text = "object" if value.dtype.kind == "O" else "str"
+            return {"text": [text, list(value.shape), value.ravel().tolist()]}
+        return {"array": [arrays.add(value, at or "value"), "F" if _is_fortran(value) else "C"]}
+    if isinstance(value, np.generic):
+        number = value.dtype.kind != "U"
+        return {"scalar": arrays.add(np.asarray(value), at or "value")} if number else str(value)
+    if kind.__name__ in _SPARSE and scipy.sparse.issparse(value):
+        held = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
+        return {"sparse": [kind.__name__, list(value.shape), *_parts(held, arrays, at)]}
+    return _of_class(value, arrays, at)
+
+
+def _parts(parts: Iterable[tuple[Any, Any]], arrays: NamedArrays, at: str) -> list[Json]:
+    """Return the parts, given with their names, of the value at this place."""
+    return [encode(part, arrays, f"{at}.{name}".lstrip(".")) for name, part in parts]
+
+
+def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
+    """Return an instance of one of bochner's classes; refuse any other."""
+    kind, name = type(value), name_of(type(value))
+
+    def fields(state: Mapping[str, Any]) -> Json:
+        names = sorted(state)
+        parts = _parts(((name, state[name]) for name in names), arrays, at)
+        return dict(zip(names, parts, strict=True))
+
+    if is_estimator(kind):
         parameters = value.get_params(deep=False)
-        cached = lambda k: isinstance(getattr(type(value), k, None), cached_property)
+        cached = lambda k: isinstance(getattr(kind, k, None), cached_property)
         state = {k: v for k, v in vars(value).items() if k not in parameters and not cached(k)}
-        return {"estimator": [name, _fields(parameters, arrays), _fields(state, arrays)]}
+        return {"estimator": [name, fields(parameters), fields(state)]}
     if isinstance(value, FunctionType | BuiltinFunctionType | MethodType | np.ufunc | partial):
         raise InvalidType(
             f"save: a model file cannot hold a function, and this model has "
@@ -100,66 +127,13 @@ def encode(value: Any, arrays: NamedArrays) -> Json:
     if name is None:
         raise InvalidType(
             f"save: a model must be made of bochner's own classes, numbers, text and arrays; "
-            f"got a part of type {type(value).__module__}.{type(value).__qualname__}. "
+            f"got a part of type {kind.__module__}.{kind.__qualname__}. "
             "Replace it (a random_state by an integer), or keep the model with skops or pickle."
         )
     if isinstance(value, Enum):
         return {"enum": [name, value.name]}
     state = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if f.init}
-    return {"class": [name, _fields(state, arrays)]}
-
-
-def _fields(state: Mapping[str, Any], arrays: NamedArrays) -> Json:
-    return {name: arrays.encoded(name, state[name]) for name in sorted(state)}
-
-
-@encode.register(type(None))
-@encode.register(bool)
-@encode.register(int)
-@encode.register(str)
-def _(value: bool | int | str | None, _arrays: NamedArrays) -> Json:
-    return value
-
-
-@encode.register
-def _(value: float, _arrays: NamedArrays) -> Json:
-    return value if math.isfinite(value) else {"float": repr(value)}
-
-
-@encode.register(list)
-@encode.register(tuple)
-def _(value: list | tuple, arrays: NamedArrays) -> Json:
-    if isinstance(value, tuple) and type(value) is not tuple:
-        return encode.dispatch(object)(value, arrays)
-    items = [arrays.encoded(i, item) for i, item in enumerate(value)]
-    return {"tuple": items} if isinstance(value, tuple) else items
-
-
-@encode.register
-def _(value: dict, arrays: NamedArrays) -> Json:
-    return {"dict": [[encode(k, arrays), arrays.encoded(k, v)] for k, v in value.items()]}
-
-
-@encode.register
-def _(value: np.ndarray, arrays: NamedArrays) -> Json:
-    if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
-        kind = "object" if value.dtype.kind == "O" else "str"
-        return {"text": [kind, list(value.shape), value.ravel().tolist()]}
-    return {"array": [arrays.add(value), "F" if _is_fortran(value) else "C"]}
-
-
-@encode.register
-def _(value: np.generic, arrays: NamedArrays) -> Json:
-    return str(value) if value.dtype.kind == "U" else {"scalar": arrays.add(np.asarray(value))}
-
-
-@encode.register
-def _(value: scipy.sparse.sparray | scipy.sparse.spmatrix, arrays: NamedArrays) -> Json:
-    name = type(value).__name__
-    if name not in _SPARSE:
-        return encode.dispatch(object)(value, arrays)
-    parts = (arrays.encoded(part, getattr(value, part)) for part in ("data", "indices", "indptr"))
-    return {"sparse": [name, list(value.shape), *parts]}
+    return {"class": [name, fields(state)]}
 
 
 # --- Decoding ------------------------------------------------------------------------------------
@@ -177,9 +151,7 @@ def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:
 
 def _array(content: Json, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     name, order = content
-    if order not in ("C", "F"):
-        raise ValueError("arrays are in the order C or F")
-    return arrays[name].T if order == "F" else arrays[name]
+    return {"C": arrays[name], "F": arrays[name].T}[order]
 
 
 def _scalar(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -203,34 +175,31 @@ def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
 
 
+def _class(name: str, is_one: Callable[[Any], bool]) -> Any:
+    cls = class_of(name)
+    if not is_one(cls):
+        raise TypeError(f"{name} is a class of another kind")
+    return cls
+
+
+def _values(content: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    return {key: decode(item, arrays) for key, item in content.items()}
+
+
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
-    cls = class_of(name)
-    if not dataclasses.is_dataclass(cls):
-        raise TypeError(f"{name} is no dataclass")
-    value: Any = cls(**{key: decode(item, arrays) for key, item in fields.items()})  # type: ignore[operator]
+    value = _class(name, dataclasses.is_dataclass)(**_values(fields, arrays))
     require_fields(value)
     require_numbers(value)
     return value
 
 
-def _member(content: Json, _arrays: Mapping[str, np.ndarray]) -> Enum:
-    name, member = content
-    cls = class_of(name)
-    if not issubclass(cls, Enum):
-        raise TypeError(f"{name} is no enumeration")
-    return cls[member]
-
-
 def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, parameters, state = content
-    cls = class_of(name)
-    if not is_estimator(cls):
-        raise TypeError(f"{name} is no estimator")
-    model = cls(**{key: decode(item, arrays) for key, item in parameters.items()})
+    model = _class(name, is_estimator)(**_values(parameters, arrays))
     if not {*state} <= FITTED_STATE:
         raise TypeError(f"{name} has no such fitted state")
-    vars(model).update({key: decode(item, arrays) for key, item in state.items()})
+    vars(model).update(_values(state, arrays))
     require_learner(model)
     return model
 
@@ -245,7 +214,7 @@ _DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
     "array": _array,
     "class": _instance,
     "dict": lambda content, arrays: {decode(k, arrays): decode(v, arrays) for k, v in content},
-    "enum": _member,
+    "enum": lambda content, _: _class(content[0], lambda cls: issubclass(cls, Enum))[content[1]],
     "estimator": _estimator,
     "float": _number,
     "scalar": _scalar,
