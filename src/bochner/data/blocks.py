@@ -1,6 +1,6 @@
 """Data in: a table of any length as re-iterable blocks of a few thousand rows."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,15 +8,14 @@ from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner.data.coordinates import values_of
-from bochner.data.encoders import Encoder
 from bochner.data.files import Paths, find_files
 from bochner.data.formats import open_file
 from bochner.data.frames import open_table
-from bochner.data.learning import Target, open_tables
-from bochner.data.partitions import library_of, module_of
+from bochner.data.learning import Target, Types, open_tables
+from bochner.data.partitions import is_stored, library_of, module_of, open_stored
 from bochner.data.progress import Bar
 from bochner.data.sample import Sample, chosen_rows, sample_stream
-from bochner.data.schema import Schema, Types, listed
+from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
     Arrays,
     Block,
@@ -27,7 +26,6 @@ from bochner.data.sources import (
     open_arrays,
     open_iterable,
 )
-from bochner.data.stored import is_stored, open_stored
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
 
@@ -70,9 +68,8 @@ class Blocks:
     source: Source
     block_rows: int
     callbacks: tuple[Callable[[int], Any], ...] = ()
-    recode: Callable[[Any], Any] | None = None
-    weigh: Callable[[Any], Any] | None = None
-    change: Callable[[Piece], Piece] | None = None
+    changes: tuple[Callable[[Piece], Piece], ...] = ()  # one after the other
+    weigh: Callable[[Any], Any] | None = None  # factors of weights, of y
     first: int = 0  # number of the first row, where they are a part of others
     _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
 
@@ -250,16 +247,14 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        changed, schema = self.recode or self.change, self.schema
-        if isinstance(self.source, Arrays) and not changed:
-            y = self.source.data.y
-        elif schema is None or changed:
-            y = next(iter(self)).y
-        elif schema.target is None:
+        schema = self.schema
+        if schema is None or self.changes:
+            plain = isinstance(self.source, Arrays) and not self.changes
+            y = (self.source.data if plain else next(iter(self))).y  # type: ignore[attr-defined]
+            return None if y is None else tuple(y.shape[1:])
+        if schema.target is None:
             return None
-        else:
-            return () if isinstance(schema.target, str) else (len(schema.target),)
-        return None if y is None else tuple(y.shape[1:])
+        return () if isinstance(schema.target, str) else (len(schema.target),)
 
     @property
     def n_rows(self) -> int | None:
@@ -298,8 +293,8 @@ class Blocks:
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
         for piece in pieces:
-            if self.recode or self.weigh or self.change:
-                piece = self._changed(piece)  # noqa: PLW2901
+            for change in self.changes:
+                piece = change(piece)  # noqa: PLW2901
             yield Block(*piece, first)
             first += piece.X.shape[0]
 
@@ -341,14 +336,6 @@ class Blocks:
         """Return the same rows, in these partitions of an engine."""
         return replace(self, source=self.source.held_by(partitions))
 
-    def _changed(self, piece: Piece) -> Piece:
-        X, y, w = piece
-        y = y if self.recode is None else self.recode(y)
-        if self.weigh is not None:
-            w = self.weigh(y) if w is None else w * self.weigh(y)
-        piece = Piece(X, y, w)
-        return piece if self.change is None else self.change(piece)
-
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
         if block_rows == self.block_rows:
@@ -367,17 +354,22 @@ class Blocks:
         """
         return self.watch(Bar(self))
 
+    def changed(self, change: Callable[[Piece], Piece]) -> "Blocks":
+        """Return the same blocks with ``change(piece)``, after all else, in place of a piece."""
+        return replace(self, changes=(*self.changes, change))
+
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
-        return replace(self, recode=code)
+        return self.changed(lambda piece: piece._replace(y=code(piece.y)))
 
     def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
-        return replace(self, weigh=weigh)
 
-    def changed(self, change: Callable[[Piece], Piece]) -> "Blocks":
-        """Return the same blocks with ``change(piece)``, after all else, in place of a piece."""
-        return replace(self, change=change)
+        def weighted(piece: Piece) -> Piece:
+            factors = weigh(piece.y)
+            return piece._replace(w=factors if piece.w is None else piece.w * factors)
+
+        return replace(self.changed(weighted), weigh=weigh)
 
     def cells(self) -> "Blocks | None":
         """Return the cells of the same rows, as encoders read them; None if not of a table."""
@@ -392,38 +384,12 @@ class Blocks:
         tables = self.source
         return tables.as_given(rows) if isinstance(tables, Tables) else None
 
-    def read_as(self, schema: Schema) -> "Blocks":
-        """Return the same rows through a schema with encoders; blocks of arrays as they are.
-
-        Rows of tables without a column that it reads stay as they are too.
-        """
-        tables = self.source
-        if not isinstance(tables, Tables) or not schema.encoders:
-            return self
-        read, here = set(schema.features_only().read_names), set(tables.schema.columns)
-        return replace(self, source=tables.read_as(schema)) if read <= here else self
-
     def read_by(self, who: str) -> "Blocks":
         """Return the same rows, with the name of a learner for warnings about cells."""
         tables = self.source
         if not isinstance(tables, Tables):
             return self
         return replace(self, source=replace(tables, who=who))
-
-    def encoded(
-        self,
-        encoders: tuple[Encoder, ...],
-        dropped: Sequence[tuple[str, str]] = (),
-        fold_tables: Mapping[str, Any] | None = None,
-    ) -> "Blocks":
-        """Return the same rows through encoders of their columns; blocks of arrays as they are."""
-        tables = self.source
-        if not isinstance(tables, Tables) or not encoders:
-            return self
-        source, rows = tables.learned(encoders, dropped, fold_tables or {}), self.block_rows
-        # before, each category was a column
-        rows = default_rows(source.n_columns) if rows == default_rows(self.n_columns) else rows
-        return replace(self, source=source, block_rows=rows)
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.
@@ -447,7 +413,7 @@ class Blocks:
         without a pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
-        if isinstance(self.source, Arrays) and not (self.recode or self.weigh or self.change):
+        if isinstance(self.source, Arrays) and not self.changes:
             index = chosen_rows(seed, self.source.n_rows, m)
             return Sample(*self.source.rows(index), index)
         return sample_stream(self, m, seed)

@@ -4,7 +4,6 @@ The pass adds up what is missing, what is constant and what two columns share, k
 of rows for medians and spans, and sums up targets by level for columns of many levels.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,21 +64,13 @@ class LevelSums:
     square: Float[Array, "k l t"]
 
     def __add__(self, other: "LevelSums") -> "LevelSums":
-        pairs = zip(self._parts, other._parts, strict=True)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return LevelSums(*(a + b for a, b in pairs))
 
     def means(self, without: int | None = None) -> Float[Array, "l t"]:
         """Return the means of the levels, then of all rows, without the rows of one fold."""
         kept = [k for k in range(FOLDS) if k != without]
-        return np.vstack(shrunk(*(part[kept].sum(axis=0) for part in self._parts)))
-
-    def without_fold(self) -> Float[Array, "k l t"]:
-        """Return these means without the rows of each fold."""
-        return np.stack([self.means(fold) for fold in range(FOLDS)])
-
-    @property
-    def _parts(self) -> tuple[Array, Array, Array]:
-        return self.count, self.total, self.square
+        return np.vstack(shrunk(*(part[kept].sum(axis=0) for part in vars(self).values())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +82,13 @@ class SeenCells:
     least: Float[Array, " c"]  # of cells that are not missing
     most: Float[Array, " c"]
     marks: Array  # equal for columns of the same cells, and for no others
-    sample: RowSample | None  # random rows; None if there are no rows
+    sample: RowSample  # random rows
     counts: dict[int, Array]  # of each level, by the number of the column
     means: dict[str, LevelSums]  # of columns of many levels, by name
 
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
-        cells = np.empty(0) if self.sample is None else self.sample.X[:, j]
+        cells = self.sample.X[:, j]
         finite = cells[np.isfinite(cells)]
         return finite if len(finite) else np.array([self.least[j]])
 
@@ -114,24 +105,14 @@ class CellsOf:
     n_classes: int = 0  # above 0, targets are codes of classes
     with_targets: bool = True  # whether targets are used, where there are any
 
-    def zero(self) -> SeenCells:
-        c = len(self.drafts)
-        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if isinstance(e, Levels)}
-        return SeenCells(
-            rows=0,
-            missing=np.zeros(c, np.int64),
-            least=np.full(c, np.inf),
-            most=np.full(c, -np.inf),
-            marks=np.zeros(c, np.uint64),
-            sample=None,
-            counts={j: np.zeros(count, np.int64) for j, count in levels.items()},
-            means={},
-        )
+    def zero(self) -> Any:
+        return None
 
-    def add(self, total: SeenCells, block: Block) -> SeenCells:
+    def add(self, total: Any, block: Block) -> SeenCells:
         X = np.asarray(to_numpy(block.X), np.float64)
         columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
         gone = np.isnan(columns)
+        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if isinstance(e, Levels)}
         new = SeenCells(
             rows=len(X),
             missing=gone.sum(axis=1),
@@ -139,24 +120,27 @@ class CellsOf:
             most=np.where(gone, -np.inf, columns).max(axis=1),
             marks=_marks(columns, block.start),
             sample=RowSample.of(block._replace(X=X), self.seed),
-            counts={j: _counted(X[:, j], len(count)) for j, count in total.counts.items()},
+            counts={
+                j: np.bincount(columns[j][columns[j] >= 0].astype(np.intp), minlength=count)
+                for j, count in levels.items()
+            },
             means=self._means(X, block),
         )
-        return self.merge(total, new)
+        return new if total is None else self.merge(total, new)
 
     def merge(self, a: SeenCells, b: SeenCells) -> SeenCells:
+        means = a.means | b.means
+        for name in a.means.keys() & b.means.keys():
+            means[name] = a.means[name] + b.means[name]
         return SeenCells(
             rows=a.rows + b.rows,
             missing=a.missing + b.missing,
             least=np.minimum(a.least, b.least),
             most=np.maximum(a.most, b.most),
             marks=a.marks + b.marks,
-            sample=_both(a.sample, b.sample, RowSample.merge),
+            sample=a.sample.merge(b.sample),
             counts={j: count + b.counts[j] for j, count in a.counts.items()},
-            means={
-                name: _both(a.means.get(name), b.means.get(name), LevelSums.__add__)
-                for name in a.means | b.means
-            },
+            means=means,
         )
 
     def _means(self, X: Array, block: Block) -> dict[str, LevelSums]:
@@ -168,16 +152,6 @@ class CellsOf:
         drafts = ((j, e) for j, e in enumerate(self.drafts) if isinstance(e, Levels))
         many = ((j, e.name, len(e.levels)) for j, e in drafts if len(e.levels) > MOST_ONE_HOT)
         return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
-
-
-def _both(a: Any, b: Any, add: Callable[[Any, Any], Any]) -> Any:
-    """Return the sum of both, or the one that is not None."""
-    return b if a is None else a if b is None else add(a, b)
-
-
-def _counted(cells: Array, levels: int) -> Array:
-    """Return how often each level occurs."""
-    return np.bincount(cells[cells >= 0].astype(np.intp), minlength=levels)
 
 
 def _level_sums(cells: Array, levels: int, y: Float[Array, "n t"], block: Block) -> LevelSums:
@@ -244,8 +218,8 @@ def columns_from(
     """Return the encoders from the sums over all cells; ``dropped`` are columns without a draft."""
     before: dict[int, list[Encoder]] = {}
     encoders, out, tables = [], dict(dropped), {}
-    for j, (draft, mark) in enumerate(zip(drafts, seen.marks.tolist(), strict=True)):
-        same = before.setdefault(mark, [])
+    for j, draft in enumerate(drafts):
+        same = before.setdefault(int(seen.marks[j]), [])
         reason = _reason(draft, same, j, seen)
         same.append(draft)
         encoder = reason or _encoder(draft, j, seen)
@@ -254,8 +228,8 @@ def columns_from(
             continue
         encoders.append(encoder)
         if isinstance(encoder, Levels) and draft.name in seen.means:
-            means = seen.means[draft.name].without_fold()
-            coded = len(encoder.features) > means.shape[2]
+            means = [seen.means[draft.name].means(without=fold) for fold in range(FOLDS)]
+            coded = len(encoder.features) > means[0].shape[1]
             tables[draft.name] = np.stack([_table(table, coded) for table in means])
     # constants and copies among complete numbers are no reason to encode
     if {*out.values()} <= {CONSTANT, COPY} and all(

@@ -9,10 +9,19 @@ import numpy as np
 
 from bochner._core.optional import needed
 from bochner.data.frames import open_table
-from bochner.data.partitions import Chunk, Chunks, PartitionReader, by_name, readers_of, uncomputed
-from bochner.data.sources import Partition
-from bochner.data.stored import CELLS_READ
-from bochner.errors import InvalidInput, InvalidType
+from bochner.data.partitions import (
+    CELLS_READ,
+    Chunk,
+    Chunks,
+    PartitionReader,
+    by_name,
+    readers_of,
+    uncomputed,
+)
+from bochner.data.sources import Partition, rows_and_columns, stand_ins
+from bochner.errors import InvalidType
+
+_WHO = "Blocks.from_arrays"
 
 #: Small chunks are read together, for a task takes milliseconds: as few as this many tasks, of at
 #: most so many rows.
@@ -55,27 +64,25 @@ def readers(table: Any) -> list[PartitionReader]:
 
 def chunks(X: Any, y: Any, w: Any) -> Chunks:
     """Return arrays as a source: chunks of rows of X, and the same rows of y and w."""
-    if X.ndim != 2 or X.shape[1] == 0:
-        raise InvalidInput(
-            "Blocks: X must have two dimensions, rows and at least one column; got shape "
-            f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
-        )
-    if any(np.isnan(size) for size in X.chunks[0]):
-        X.compute_chunk_sizes()
-    X = X.rechunk({0: _together(X.chunks[0], X.shape[1]), 1: -1})
-    others = [_aligned(X, array, name) for array, name in ((y, "y"), (w, "sample_weight"))]
-    parts = [X.to_delayed().ravel(), *others]
-    delayed = needed("dask", "Blocks.from_arrays").delayed
-    tasks = [delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
+    dask, as_dask = needed("dask", _WHO), needed("dask.array", _WHO).asarray
+    X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
+    for array in (X, y, w):
+        if array is not None and np.isnan(array.shape).any():
+            array.compute_chunk_sizes()
+    n_rows, n_columns = rows_and_columns(stand_ins(X, y, w))
+    sizes = _together(X.chunks[0], n_columns)
+    parts: list[Any] = [[None] * len(sizes)] * 3
+    for k, array in enumerate((X, y, w)):
+        if array is not None:
+            whole = {1: -1} if array.ndim == 2 else {}
+            parts[k] = array.rechunk({0: sizes, **whole}).to_delayed().flat
+    tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
     pieces = tuple(
         Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
-        for i, (task, n) in enumerate(zip(tasks, X.chunks[0], strict=True))
+        for i, (task, n) in enumerate(zip(tasks, sizes, strict=True))
         if n
     )
-    n = sum(X.chunks[0])
-    if n == 0:
-        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return Chunks(pieces, "the dask Array", str(X.name), n, X.shape[1])
+    return Chunks(pieces, "the dask Array", str(X.name), n_rows, n_columns)
 
 
 def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
@@ -87,23 +94,6 @@ def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
             groups.append(0)
         groups[-1] += size
     return tuple(groups)
-
-
-def _aligned(X: Any, array: Any, name: str) -> list[Any]:
-    """Return the chunks of an array, cut as the chunks of X."""
-    if array is None:
-        return [None] * X.numblocks[0]
-    if not hasattr(array, "rechunk"):
-        array = needed("dask.array", "Blocks.from_arrays").from_array(np.asarray(array))
-    if any(np.isnan(size) for size in array.chunks[0]):
-        array.compute_chunk_sizes()
-    if array.shape[0] != X.shape[0] or array.ndim > 2:
-        raise InvalidInput(
-            f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
-            f"shape {tuple(array.shape)}."
-        )
-    chunk_sizes = {1: -1} if array.ndim == 2 else {}
-    return list(array.rechunk({0: X.chunks[0], **chunk_sizes}).to_delayed().ravel())
 
 
 def beside(table: Any, columns: dict[str, Any]) -> Any:

@@ -1,13 +1,14 @@
 """Table files: which ones a path or URL means, and whether one changes while it is read."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.schema import did_you_mean
 from bochner.errors import (
     BochnerError,
@@ -68,20 +69,17 @@ def stamp_of(file: File) -> Stamp:
         return Stamp(status.st_size, status.st_mtime_ns)
 
 
-@contextmanager
-def readable(file: object) -> Iterator[None]:
-    """Name the file in errors of the system or of a storage.
+def readable(file: object) -> AbstractContextManager[None]:
+    """Return the context that names the file in errors of the system or of a storage.
 
     Packages of storages raise other errors, e.g. without an answer or a key.
     """
-    try:
-        yield
-    except (BochnerError, ImportError, ValueError):
-        raise
-    except Exception as error:
-        if not isinstance(error, OSError) and not _of_storage(file):
-            raise
-        raise unreadable(file, error) from error
+
+    def named(error: Exception) -> DataFileError | None:
+        foreign = _of_storage(file) and not isinstance(error, ImportError | ValueError)
+        return unreadable(file, error) if foreign or isinstance(error, OSError) else None
+
+    return explained(named)
 
 
 def _of_storage(file: object) -> bool:
@@ -122,11 +120,8 @@ def reason_of(error: Exception) -> str:
 
 def unreadable(file: object, error: Exception) -> DataFileError:
     """Say which file the system refuses to read, and why."""
-    what = (
-        "the URL, its server and the keys to it"
-        if _of_storage(file)
-        else "the path and its permissions"
-    )
+    remote, here = "the URL, its server and the keys to it", "the path and its permissions"
+    what = remote if _of_storage(file) else here
     return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
 
 
@@ -155,15 +150,13 @@ def _expand(name: str | PathLike[str] | Remote) -> list[File]:
     if isinstance(name, str) and "://" in name:
         return list(_remote(name))
     path = Path(name).expanduser()
-    try:
+    with explained(partial(unreadable, path), OSError):
         if path.is_dir():
             list(path.iterdir())  # fails where the folder may not be read; rglob would skip it
             files = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
             return [path / file for file in _tables(files, path)]
         if path.exists():
             return [path]
-    except OSError as error:
-        raise unreadable(path, error) from error
     here = f"The current folder is '{Path.cwd()}'."
     if not _is_glob(str(path)):
         raise _nowhere(path, f"{name_beside(path)}. {here}")
@@ -175,26 +168,25 @@ def _expand(name: str | PathLike[str] | Remote) -> list[File]:
 def _remote(url: str) -> list[Remote]:
     """Return the files behind a URL such as s3://bucket/folder or memory://table.csv."""
     fsspec = needed("fsspec", f"{WHO}: reading '{url}'")
-    try:
-        with readable(url):
-            system, root = fsspec.core.url_to_fs(url)
-            if _is_glob(root):
-                paths = sorted(p for p in system.glob(root) if system.isfile(p))
-                return [Remote(system, p) for p in paths or _nothing(url, "Check the URL.")]
-            if system.isdir(root):
-                files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
-                return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
-            if system.isfile(root):
-                return [Remote(system, root)]
-    except BochnerError:
-        raise
-    except ImportError as error:
-        raise MissingDependency(f"{WHO}: '{url}' cannot be read: {error}.") from error
-    except ValueError as error:
-        raise InvalidInput(
+
+    def said(error: Exception) -> BochnerError:
+        if isinstance(error, ImportError):
+            return MissingDependency(f"{WHO}: '{url}' cannot be read: {error}.")
+        return InvalidInput(
             f"{WHO}: '{url}' must be of a kind that fsspec knows, as s3://, gs://, https://; "
             f"{str(error).splitlines()[0]}."
-        ) from error
+        )
+
+    with explained(said, ImportError, ValueError), readable(url):
+        system, root = fsspec.core.url_to_fs(url)
+        if _is_glob(root):
+            paths = sorted(p for p in system.glob(root) if system.isfile(p))
+            return [Remote(system, p) for p in paths or _nothing(url, "Check the URL.")]
+        if system.isdir(root):
+            files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
+            return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
+        if system.isfile(root):
+            return [Remote(system, root)]
     raise _nowhere(url, ". Check the URL.")
 
 

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.files import (
     COMPRESSED,
     FEATHER,
@@ -119,17 +119,10 @@ def _binary(
     return BinaryReader(file, stamp, f"'{file}'", tuple(columns), rows, tuple(groups), batches)
 
 
-@contextmanager
-def _explained(file: File, said: Callable[[Exception], BochnerError]) -> Iterator[None]:
-    """Raise in place of what goes wrong within what ``said`` says of it."""
-    try:
-        yield
-    except BochnerError:
-        raise
-    except PermissionError as error:
-        raise unreadable(file, error) from error
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise said(error) from error
+def _explained(file: File, said: Callable[[Any], BochnerError]) -> AbstractContextManager[None]:
+    """Return the context that raises, in place of what goes wrong, what ``said`` says of it."""
+    refused = lambda e: unreadable(file, e) if isinstance(e, PermissionError) else said(e)
+    return explained(refused, OSError, ValueError, NotImplementedError)
 
 
 def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
@@ -314,7 +307,13 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
         raise InvalidInput(
             rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
         )
-    _refuse_numbers_for_names(path, next(csv.reader(head.splitlines(), delimiter=separator), []))
+    names = next(csv.reader(head.splitlines(), delimiter=separator), [])
+    if names and all(map(is_number, names)):
+        raise DataFileError(
+            f"{WHO}: the first line of '{path}' must hold the names of the columns; "
+            f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
+            "Add a line of names."
+        )
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = TextReader(path, stamp, separator, block, f"'{path}'")
     with _explained(path, partial(_sentence, file)):
@@ -356,15 +355,6 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
         return len(sizes) == 1 and len(rows[0]) > 1, len(rows[0])
 
     return max((",", ";", "\t", "|"), key=merit)
-
-
-def _refuse_numbers_for_names(path: File, names: list[str]) -> None:
-    if names and all(map(is_number, names)):
-        raise DataFileError(
-            f"{WHO}: the first line of '{path}' must hold the names of the columns; "
-            f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
-            "Add a line of names."
-        )
 
 
 def _sentence(file: TextReader, error: Exception) -> BochnerError:

@@ -27,24 +27,21 @@ ColumnsByName = Mapping[str, Any]
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
     """Return an Arrow type as a column without a name; files have many columns of few types."""
-    types = needed("pyarrow", _WHO).types
-    if str(dtype).startswith("run_end_encoded"):
+    types, text = needed("pyarrow", _WHO).types, str(dtype)
+    if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
-    small = ("int8", "int16", "uint8", "uint16", "halffloat", "float")
-    narrow = types.is_boolean(dtype) or str(dtype) in small
-    kinds: dict[str, bool] = {
-        "nothing": types.is_null(dtype),
-        "numbers": types.is_boolean(dtype)
-        or types.is_integer(dtype)
-        or types.is_floating(dtype)
-        or types.is_decimal(dtype)
-        or types.is_duration(dtype),
-        "text": "string" in str(dtype) or types.is_dictionary(dtype),
-        "dates or times": types.is_temporal(dtype),
-        "lists or records": types.is_nested(dtype),
+    numbers = ("is_boolean", "is_integer", "is_floating", "is_decimal", "is_duration")
+    is_of = lambda *names: any(getattr(types, name)(dtype) for name in names)
+    kinds = {
+        "nothing": is_of("is_null"),
+        "numbers": is_of(*numbers),
+        "text": "string" in text or is_of("is_dictionary"),
+        "dates or times": is_of("is_temporal"),
+        "lists or records": is_of("is_nested"),
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "neither numbers nor text")
-    return Column("", kind, narrow, "all values missing" if kind == "nothing" else str(dtype))
+    narrow = text in ("bool", "int8", "int16", "uint8", "uint16", "halffloat", "float")
+    return Column("", kind, narrow, "all values missing" if kind == "nothing" else text)
 
 
 def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
@@ -149,17 +146,18 @@ def rows_in(table: Any) -> int:
 def held_in(table: Any, names: Iterable[str]) -> ColumnsByName:
     """Return columns of a table in memory."""
     pa = needed("pyarrow", _WHO)
-    return {name: _content(pa, table[name]) for name in names}
-
-
-def _content(pa: Any, column: Any) -> Any:
-    if package_of(column) == "pandas":
-        column = _of_pandas(pa, column)
-    elif str(getattr(column, "dtype", "")) == "Object":  # of polars
-        return "Object"
-    if isinstance(column, np.ndarray | str | pa.ChunkedArray):
-        return column
-    return pa.chunked_array(column if hasattr(column, "__arrow_c_stream__") else [column])
+    columns = {}
+    for name in names:
+        column = table[name]
+        if package_of(column) == "pandas":
+            column = _of_pandas(pa, column)
+        elif str(getattr(column, "dtype", "")) == "Object":  # of polars
+            column = "Object"
+        if not isinstance(column, np.ndarray | str | pa.ChunkedArray):
+            streams = hasattr(column, "__arrow_c_stream__")
+            column = pa.chunked_array(column if streams else [column])
+        columns[name] = column
+    return columns
 
 
 #: Columns of pandas whose types Arrow lacks, by the beginning of the type: in other types.
@@ -187,15 +185,10 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowException, NotImplementedError):
-        return _of_objects(column)
-
-
-def _of_objects(column: Any) -> Any:
-    """Return a column of mixed number types as float64, or a text that names its types."""
-    if str(column.dtype) != "object":
-        return str(column.dtype)
+        if str(dtype) != "object":
+            return str(dtype)
     values = column[~column.isna()]
-    if all(isinstance(value, Real | Decimal | np.bool_) for value in values):
+    if all(isinstance(value, Real | Decimal | np.bool_) for value in values):  # of mixed types
         return np.array([float(value) for value in column.where(~column.isna(), np.nan)])
     first: dict[str, Any] = {}
     for value in values:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,19 +11,10 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner.data.cells import column_of, is_all_numbers, texts_in
+from bochner.data.columns import NOTHING
 from bochner.data.encoders import Encoder, Levels, Numbers, Times, ordered
 from bochner.data.partitions import rows_without_target
-from bochner.data.schema import (
-    FEWEST_NUMBERS,
-    NUMBERS_TO_ONE,
-    Schema,
-    Types,
-    is_number,
-    listed,
-    repeated,
-    require_known,
-    types_of,
-)
+from bochner.data.schema import Schema, is_number, listed, repeated
 from bochner.data.tables import (
     CELLS_PER_PIECE,
     NO_ROWS,
@@ -37,9 +28,27 @@ from bochner.data.tables import (
     without_target,
 )
 from bochner.data.times import form_of
-from bochner.errors import DataWarning, InvalidInput
+from bochner.errors import DataWarning, InvalidInput, InvalidType
 
 Target = str | Sequence[str] | None
+
+#: What users say of columns: "number" or "category", by name.
+Types = Mapping[str, str]
+
+#: Kinds of columns by these words.
+_DECLARED = {"number": "numbers", "category": "text"}
+
+#: More different texts than this are no categories.
+MOST_LEVELS = 100_000
+
+#: Different numbers among the texts of a column, and how many to each other text, from which on the
+#: column was perhaps meant to hold numbers.
+FEWEST_NUMBERS, NUMBERS_TO_ONE = 4, 9
+
+#: Kinds of columns that a fit makes numbers of.
+USABLE = ("numbers", "text", "dates or times", "nothing")
+
+_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
 def open_tables(
@@ -52,78 +61,83 @@ def open_tables(
     drop: Sequence[str] | None = None,
 ) -> Tables:
     """Return the source of these readers: schema given, or learned from the data."""
-    readers, types = tuple(readers), types_of(dtypes)
-    if (columns is not None or drop is not None) and schema is None:
-        columns = _chosen(readers[0], columns, drop, target, weight)
+    readers, types = tuple(readers), _checked(dtypes)
+    rows = total_rows(readers)
     if types and schema is not None:
         raise InvalidInput(
             "Blocks: dtypes must be left out where schema is given, which says what columns are; "
             "got both."
         )
-    if total_rows(readers) == 0:
+    if rows == 0:
         all_of = readers[0].label if len(readers) == 1 else f"each of the {len(readers)} files"
         raise InvalidInput(f"Blocks: a table must have at least one row; {all_of} has none.")
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
-        if columns is None:
-            _require_same_names(readers)
-        draft = _draft(readers[0], target, weight, columns)
-        absent = _without_target(readers, draft)
-        schema, drafts = _learned(readers, draft, absent, types)
+        roles = _roles(readers, target, weight, columns, drop)
+        absent = _without_target(readers, roles)
+        schema, drafts = _learned(readers, roles, absent, types)
     else:
         schema = _adapted(readers, schema, target, weight)
         absent = _without_target(readers, schema)
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
-    widths = _dtype(readers, numbers), _dtype(readers, schema.target_names)
-    width = len(schema.feature_names)
-    rows = total_rows(readers)
-    rows = None if rows is None else rows - sum(map(len, absent))
-    return Tables(readers, schema, *widths, rows, width, drafts, absent=absent)
+    return Tables(
+        readers,
+        schema,
+        dtype=_dtype(readers, numbers),
+        target_dtype=_dtype(readers, schema.target_names or ()),
+        n_rows=None if rows is None else rows - sum(map(len, absent)),
+        n_columns=len(schema.feature_names),
+        absent=absent,
+        drafts=drafts,
+    )
 
 
-def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.ndarray, ...]:
-    """Return the numbers of the rows of each reader without a target, in one pass; warn of them.
-
-    Workers of an engine look at the rows that they hold.
-    """
-    names = schema.target_names
-    if not names:
-        return ()
-    for reader in readers:
-        _require_names(reader, schema)
-    partitions = [reader.partition for reader in readers if reader.partition is not None]
-    if partitions:
-        absent = tuple(partitions[0].each(partitions, partial(rows_without_target, names)))
-        rows = total_rows(readers) or 0
-    else:
-        rows = 0
-        missing_rows: dict[int, list[np.ndarray]] = {id(reader): [NO_ROWS] for reader in readers}
-        for reader, start, frame in _frames(readers, names):
-            missing_rows[id(reader)].append(start + without_target(frame, names))
-            rows += frame.num_rows
-        absent = tuple(np.concatenate(missing_rows[id(reader)]) for reader in readers)
-    if missing := sum(map(len, absent)):
-        reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
-        place = f"in {reader.place(int(first))}"
-        warn_without_target("Blocks", names, missing, rows, place)
-    return absent if missing else ()
+def _checked(types: Any) -> dict[str, str]:
+    """Return what users say of columns, checked."""
+    if not isinstance(types or {}, Mapping):
+        raise InvalidType(
+            "Blocks: dtypes must be a mapping from names of columns to 'number' or 'category'; "
+            f"got {type(types).__name__}."
+        )
+    for name, kind in (types or {}).items():
+        if kind not in _DECLARED:
+            raise InvalidInput(
+                f"Blocks: dtypes must say 'number' or 'category' of a column; got {kind!r} for "
+                f"{name!r}."
+            )
+    return dict(types or {})
 
 
-def _dtype(readers: tuple[Reader, ...], names: Iterable[str] | None) -> np.dtype:
+def _dtype(readers: tuple[Reader, ...], names: Iterable[str]) -> np.dtype:
     """float32 if it holds every value of these columns and there are any, else float64."""
-    wanted = set(names or ())
-    columns = [c for reader in readers for c in reader.columns if c.name in wanted]
-    return np.dtype(np.float32 if columns and all(c.narrow for c in columns) else np.float64)
+    wanted = set(names)
+    narrow = [c.narrow for reader in readers for c in reader.columns if c.name in wanted]
+    return np.dtype(np.float32 if narrow and all(narrow) else np.float64)
 
 
-def _chosen(
-    reader: Reader,
-    columns: Sequence[str] | None,
-    drop: Sequence[str] | None,
+# --- The roles of columns -------------------------------------------------------------------------
+
+
+def _roles(
+    readers: tuple[Reader, ...],
     target: Target,
     weight: str | None,
-) -> list[str]:
-    """Return the feature columns that names and patterns mean, without those that are dropped."""
+    columns: Sequence[str] | None,
+    drop: Sequence[str] | None,
+) -> Schema:
+    """Return which columns are features, targets and weights; patterns mean all that match."""
+    reader, roles = readers[0], Schema((), target=target, weight=weight)  # type: ignore[arg-type]
+    others = {*(roles.target_names or ()), weight}
+    known = [c.name for c in reader.columns if c.name not in others]
+    if columns is None and drop is None:
+        _require_same_names(readers)
+        _require_names(reader, roles)
+        if not known:
+            raise InvalidInput(
+                f"Blocks: {reader.label} must have at least one feature column beside target and "
+                f"weight; got none{reader.hint}."
+            )
+        return replace(roles, columns=tuple(known))
     if columns is not None and (isinstance(columns, str) or not len(columns)):
         raise InvalidInput(
             "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
@@ -131,17 +145,15 @@ def _chosen(
         )
     if isinstance(drop, str):
         raise InvalidInput(f"Blocks: drop must name columns, as drop=['a', 'b*']; got {drop!r}.")
-    others = {*([target] if isinstance(target, str) else target or ()), weight}
-    known = [c.name for c in reader.columns if c.name not in others]
     taken = known if columns is None else _matching(columns, known, reader)
     dropped = set(_matching(drop or (), known, reader, " to drop"))
-    kept = [name for name in taken if name not in dropped]
+    kept = tuple(name for name in taken if name not in dropped)
     if not kept:
         raise InvalidInput(
             f"Blocks: at least one feature column of {reader.label} must be left; drop takes "
             f"{listed(dropped)}, which are all. Drop fewer."
         )
-    return kept
+    return replace(roles, columns=kept)
 
 
 def _matching(
@@ -159,92 +171,9 @@ def _matching(
     return list(patterns) if repeated(patterns) else list(names)
 
 
-def _learned(
-    readers: tuple[Reader, ...],
-    draft: Schema,
-    absent: tuple[np.ndarray, ...],
-    types: dict[str, str],
-) -> tuple[Schema, tuple[Encoder, ...]]:
-    """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
-    require_known(types, draft.raw_names, readers[0].label)
-    kinds = _kinds(readers, draft, types)
-    roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
-    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
-    unknown = (name for name in draft.columns if kinds[name].kind in looked)
-    texts = _texts(readers, (*unknown, *roles), absent)
-    commas = {name for name in roles if _have_commas(texts[name])}
-    for name in {*roles} - {draft.target} | commas:
-        texts.pop(name)
-    target = draft.target
-    one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
-    if said := _unusable(kinds, draft, commas):
-        raise InvalidInput(f"Blocks: {' '.join(said)}")
-    classes = tuple(sorted(texts.pop(str(target)))) if one else ()
-    encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
-    dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
-    drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
-    levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
-    for name, values in levels:
-        # any text: a type of categories is a choice
-        free = kinds[name].type_text.lower().endswith(("string", "string_view"))
-        if free and name not in types:
-            _warn_of_strays(name, values)
-    schema = replace(draft, categories=levels, classes=classes, dropped=dropped)
-    return schema, drafts
-
-
-def _draft_of(column: Column, texts: set[str] | None, types: dict[str, str]) -> Encoder | str:
-    """Return the encoder to be fitted to a column, or the reason to drop it."""
-    name = column.name
-    if column.kind == "nothing" if texts is None else not texts:
-        return NOTHING
-    if texts is not None:
-        return _draft_of_text(column, texts, types.get(name) == "category")
-    if column.kind != "dates or times":
-        return Numbers(name)
-    type_text = column.type_text.lower()
-    is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
-    return Times(name, ("day",) if is_clock else ("trend",))
-
-
-def _draft_of_text(column: Column, texts: set[str], is_category: bool) -> Encoder | str:
-    name = column.name
-    if not is_category:
-        number = column.kind == "nothing" and is_all_numbers(texts)
-        if number or _have_commas(texts):
-            return Numbers(name, comma=not number)
-        if form := form_of(texts):
-            return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
-    if len(texts) > MOST_LEVELS:
-        return f"over {MOST_LEVELS:,} different texts"
-    if column.order:
-        return ordered(name, column.order)
-    unseen = (level for level in column.declared if level not in texts)
-    return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
-
-
-def _draft(
-    reader: Reader, target: Target, weight: str | None, columns: Sequence[str] | None
-) -> Schema:
-    """Return the roles of the columns of the first table; nothing known about categories yet."""
-    bare = Schema(tuple(columns or ()), target=target, weight=weight)  # type: ignore[arg-type]
-    if columns is not None:
-        return bare
-    others = {*(bare.target_names or ()), weight}
-    _require_names(reader, bare)
-    names = tuple(column.name for column in reader.columns if column.name not in others)
-    if not names:
-        raise InvalidInput(
-            f"Blocks: {reader.label} must have at least one feature column beside target and "
-            f"weight; got none{reader.hint}."
-        )
-    return replace(bare, columns=names)
-
-
 def _require_names(reader: Reader, schema: Schema) -> None:
     known = {column.name for column in reader.columns}
-    read = set(schema.read_names)
-    roles = [("a column {}", name) for name in schema.columns if name in read]
+    roles = [("a column {}", name) for name in schema.used_columns]
     roles += [("a target column {}", name) for name in schema.target_names or ()]
     roles += [("a weight column {}", schema.weight)] if schema.weight is not None else []
     absent = [(role, name) for role, name in roles if name not in known]
@@ -267,65 +196,158 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
             )
 
 
-def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -> dict[str, Column]:
-    """Return the kind of each column used, the same in every file that has values in it."""
-    kinds: dict[str, tuple[Column, Reader]] = {}
+# --- What the cells are ---------------------------------------------------------------------------
+
+
+def _frames(reader: Reader, names: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
+    """Yield frames of these columns, all read as text, each with the number of its first row."""
+    start = 0
+    for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
+        yield start, frame
+        start += frame.num_rows
+
+
+def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.ndarray, ...]:
+    """Return the numbers of the rows of each reader without a target, in one pass; warn of them.
+
+    Workers of an engine look at the rows that they hold.
+    """
+    names, rows = schema.target_names, total_rows(readers) or 0
+    if not names:
+        return (NO_ROWS,) * len(readers)
     for reader in readers:
         _require_names(reader, schema)
-        for raw in reader.columns:
-            column = _as_declared(raw, types)
-            known, where = kinds.setdefault(column.name, (column, reader))
+    partitions = [reader.partition for reader in readers if reader.partition is not None]
+    if partitions:
+        absent = partitions[0].each(partitions, partial(rows_without_target, names))
+    else:
+        absent, rows = [], 0
+        for reader in readers:
+            missing_rows = [NO_ROWS]
+            for start, frame in _frames(reader, names):
+                missing_rows.append(start + without_target(frame, names))
+                rows += frame.num_rows
+            absent.append(np.concatenate(missing_rows))
+    if missing := sum(map(len, absent)):
+        reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
+        place = f"in {reader.place(int(first))}"
+        warn_without_target("Blocks", names, missing, rows, place)
+    return tuple(absent)
+
+
+def _texts(
+    readers: tuple[Reader, ...], names: tuple[str, ...], absent: tuple[np.ndarray, ...]
+) -> dict[str, set[str]]:
+    """Return the different texts of columns in rows with a target, in one pass."""
+    texts_by_name: dict[str, set[str]] = {name: set() for name in names}
+    for reader, gaps in zip(readers, absent, strict=True) if names else ():
+        for start, frame in _frames(reader, names):
+            kept, _ = present(frame, start, gaps)
+            for name, texts in texts_by_name.items():
+                if len(texts) <= MOST_LEVELS:
+                    texts.update(texts_in(column_of(kept, name)))
+    return texts_by_name
+
+
+def _learned(
+    readers: tuple[Reader, ...],
+    draft: Schema,
+    absent: tuple[np.ndarray, ...],
+    types: dict[str, str],
+) -> tuple[Schema, tuple[Encoder, ...]]:
+    """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
+    if unknown := sorted({*types} - {*draft.raw_names}):
+        raise InvalidInput(
+            f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
+            f"it does not use; it uses {listed(draft.raw_names)}."
+        )
+    kinds = _kinds(readers, draft, types)
+    roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
+    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
+    features = (name for name in draft.columns if kinds[name].kind in looked)
+    texts = _texts(readers, (*features, *roles), absent)
+    # targets and weights of texts with decimal commas are numbers
+    commas = {name for name in roles if _have_commas(texts[name])}
+    for name in {*roles} - {draft.target} | commas:
+        texts.pop(name)
+    target = draft.target
+    one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
+    targets = ("numbers", "text") if isinstance(target, str) else ("numbers",)
+    allowed: list[tuple[str, str, tuple[str, ...]]]
+    allowed = [(f"column {name!r}", name, USABLE) for name in draft.columns]
+    allowed += [(f"target {name!r}", name, targets) for name in draft.target_names or ()]
+    allowed += [(f"weight {n!r}", n, ("numbers",)) for n in (draft.weight,) if n is not None]
+    said = [_wrong_kind(who, kinds[name], may) for who, name, may in allowed if name not in commas]
+    if any(said):
+        raise InvalidInput(f"Blocks: {' '.join(filter(None, said))}")
+    classes = tuple(sorted(texts.pop(str(target)))) if one else ()
+    encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
+    dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
+    drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
+    levels = tuple((e.name, tuple(sorted(texts[e.name]))) for e in drafts if isinstance(e, Levels))
+    for name, values in levels:
+        # any text: a type of categories is a choice
+        free = kinds[name].type_text.lower().endswith(("string", "string_view"))
+        if free and name not in types:
+            _warn_of_strays(name, values)
+    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts
+
+
+def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -> dict[str, Column]:
+    """Return the kind of each column used, the same in every file that has values in it."""
+    kinds: dict[str, tuple[Column, str]] = {}
+    for reader in readers:
+        _require_names(reader, schema)
+        for column in reader.columns:
+            if column.name in types and column.kind in USABLE:
+                kind = _DECLARED[types[column.name]]
+                narrow = column.narrow and kind == "numbers"
+                column = column._replace(kind=kind, narrow=narrow)  # noqa: PLW2901
+            known, label = kinds.setdefault(column.name, (column, reader.label))
             if known.kind == "nothing":
-                kinds[column.name] = (column, reader)
+                kinds[column.name] = (column, reader.label)
             elif column.kind not in (known.kind, "nothing") and column.name in schema.raw_names:
-                raise _differing((column, reader), (known, where))
+                raise InvalidInput(
+                    "Blocks: all files of a data set must hold the same kind of values; column "
+                    f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
+                    f"{label}. Make them alike, or say what it is with dtypes={{{column.name!r}: "
+                    f"'number'}} or 'category' (on the command line --types {column.name}=number)."
+                )
     return {name: column for name, (column, _) in kinds.items()}
 
 
-def _as_declared(column: Column, types: dict[str, str]) -> Column:
-    """Return the column as numbers or text where the user says so and it can be."""
-    kind = {"number": "numbers", "category": "text"}.get(types.get(column.name, ""))
-    if kind is None or column.kind not in USABLE:
-        return column
-    return column._replace(kind=kind, narrow=column.narrow and kind == "numbers")
+def _draft_of(  # noqa: PLR0911  one for each kind
+    column: Column, texts: set[str] | None, types: dict[str, str]
+) -> Encoder | str:
+    """Return the encoder to be fitted to a column, or the reason to drop it."""
+    name = column.name
+    if column.kind == "nothing" if texts is None else not texts:
+        return NOTHING
+    if texts is None:
+        if column.kind != "dates or times":
+            return Numbers(name)
+        type_text = column.type_text.lower()
+        is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
+        return Times(name, ("day",) if is_clock else ("trend",))
+    if types.get(name) != "category":
+        number = column.kind == "nothing" and is_all_numbers(texts)
+        if number or _have_commas(texts):
+            return Numbers(name, comma=not number)
+        if form := form_of(texts):
+            return Times(name, ("day",) if form == "clock" else ("trend",), form=form)
+    if len(texts) > MOST_LEVELS:
+        return f"over {MOST_LEVELS:,} different texts"
+    if column.order:
+        return ordered(name, column.order)
+    unseen = (level for level in column.declared if level not in texts)
+    return Levels(name, tuple(sorted(texts)), declared=tuple(unseen))
 
 
-def _differing(here: tuple[Column, Reader], there: tuple[Column, Reader]) -> InvalidInput:
-    """Say that files hold different kinds of values."""
-    (column, reader), (known, where) = here, there
-    return InvalidInput(
-        "Blocks: all files of a data set must hold the same kind of values; column "
-        f"{column.name!r} holds {column.kind} in {reader.label} and {known.kind} in "
-        f"{where.label}. Make them alike, or say what it is with dtypes={{{column.name!r}: "
-        f"'number'}} or 'category' (on the command line --types {column.name}=number)."
+def _have_commas(texts: set[str]) -> bool:
+    """Whether texts are numbers, some with a decimal comma."""
+    return any(map(_COMMA.fullmatch, texts)) and all(
+        _COMMA.fullmatch(text) or is_number(text) for text in texts
     )
-
-
-def _frames(readers: Iterable[Reader], names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """Give (reader, number of the first row, frame) of these columns, all read as text."""
-    for reader in readers:
-        start = 0
-        for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
-            yield reader, start, frame
-            start += frame.num_rows
-
-
-def _unusable(kinds: dict[str, Column], schema: Schema, commas: set[str]) -> list[str]:
-    """Return what is wrong with columns, targets and weights that are not of a kind for it.
-
-    Texts that are numbers with a comma before the decimals are numbers.
-    """
-    allowed = ("numbers", "text") if isinstance(schema.target, str) else ("numbers",)
-    roles: list[tuple[str, str, tuple[str, ...]]]
-    roles = [(f"column {name!r}", name, USABLE) for name in schema.columns]
-    roles += [(f"target {name!r}", name, allowed) for name in schema.target_names or ()]
-    if schema.weight is not None:
-        roles.append((f"weight {schema.weight!r}", schema.weight, ("numbers",)))
-    return [
-        _wrong_kind(who, kinds[name], kinds_allowed)
-        for who, name, kinds_allowed in roles
-        if kinds[name].kind not in kinds_allowed and name not in commas
-    ]
 
 
 _REMEDY = {
@@ -337,44 +359,15 @@ _REMEDY = {
 
 
 def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
+    """Return what is wrong with the kind of a column; "" if it is one of those allowed."""
+    if column.kind in allowed:
+        return ""
     got = f"{column.kind} ({column.type_text})" if column.type_text else column.kind
     remedy = _REMEDY.get(column.kind, "Turn it into numbers or text first.")
     leave = " Or drop it." if who.startswith("column") else ""
     *first, last = (kind for kind in allowed if kind != "nothing")
     words = f"{', '.join(first)} or {last}" if first else last
     return f"{who} must hold {words}; got {got}. {remedy}{leave}"
-
-
-#: More different texts than this are no categories.
-MOST_LEVELS = 100_000
-
-#: Kinds of columns that a fit makes numbers of.
-USABLE = ("numbers", "text", "dates or times", "nothing")
-
-NOTHING = "all values missing"
-
-_COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
-
-
-def _have_commas(texts: set[str]) -> bool:
-    """Whether texts are numbers, some with a decimal comma."""
-    return any(map(_COMMA.fullmatch, texts)) and all(
-        _COMMA.fullmatch(text) or is_number(text) for text in texts
-    )
-
-
-def _texts(
-    readers: tuple[Reader, ...], names: tuple[str, ...], absent: tuple[np.ndarray, ...]
-) -> dict[str, set[str]]:
-    """Return the different texts of columns in rows with a target, in one pass."""
-    texts_by_name: dict[str, set[str]] = {name: set() for name in names}
-    gaps = dict(zip(map(id, readers), absent, strict=bool(absent)))
-    for reader, start, is_all in _frames(readers, names) if names else ():
-        frame, _ = present(is_all, start, gaps.get(id(reader), NO_ROWS))
-        for name, texts in texts_by_name.items():
-            if len(texts) <= MOST_LEVELS:
-                texts.update(texts_in(column_of(frame, name)))
-    return texts_by_name
 
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
@@ -390,40 +383,37 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
         )
 
 
+# --- A schema that was learned before -------------------------------------------------------------
+
+
 def _adapted(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
-    """Return the schema without a weight or target that these tables lack or have no cell of."""
+    """Return the schema without a weight or target that these tables lack or have no cell of.
+
+    Tables whose columns are of other kinds are refused; a column without a value, and text where
+    numbers must be, are refused when rows are read.
+    """
     known = {column.name for column in readers[0].columns}
     holding = {column.name for column in readers[0].columns if column.kind != "nothing"}
     if target is not None:
         schema = replace(schema, target=target)  # type: ignore[arg-type]
     elif not holding.issuperset(schema.target_names or ()):
         schema = replace(schema, target=None, classes=())
-    if weight is not None:
+    if weight is not None or schema.weight not in known:
         schema = replace(schema, weight=weight)
-    elif schema.weight not in known:
-        schema = replace(schema, weight=None)
-    _hold(readers, schema)
-    return schema
-
-
-def _hold(readers: tuple[Reader, ...], schema: Schema) -> None:
-    """Refuse tables whose columns are not of the kinds that the schema was learned from.
-
-    A column without a value, and text where numbers must be, are refused when rows are read.
-    """
-    of: dict[str | None, Encoder] = {e.name: e for e in schema.plain}
+    encoders: dict[str | None, Encoder] = {e.name: e for e in schema.plain}
     roles = {*(schema.target_names or ()), schema.weight}
     for reader in readers:
         _require_names(reader, schema)
         for column in () if reader.of_text else reader.columns:
-            encoder = of.get(column.name)
+            encoder = encoders.get(column.name)
             times = isinstance(encoder, Times)
-            if encoder is None and column.name not in roles:
-                continue
-            if column.kind not in ("nothing", "text", "dates or times" if times else "numbers"):
+            may = "text", "dates or times" if times else "numbers"
+            used = encoder is not None or column.name in roles
+            if used and column.kind not in ("nothing", *may):
                 is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
-                words = ("text", "dates or times") if times else ("text" if is_text else "numbers",)
+                words = may if times else may[:1] if is_text else may[1:]
                 who = f"{column.name!r} of {reader.label}"
                 raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")
+    return schema

@@ -3,27 +3,41 @@
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
+import array_api_compat
 import numpy as np
 
+from bochner._core.optional import explained
 from bochner.data.frames import arrow_table, held_in, names_in, rows_in, slices
-from bochner.data.sources import Partition, Piece, Source, checked, part
+from bochner.data.sources import (
+    Partition,
+    Piece,
+    Source,
+    checked,
+    part,
+    rows_and_columns,
+    shaped,
+    stand_ins,
+)
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
-from bochner.errors import BochnerError, DataFileError, InvalidInput
+from bochner.errors import DataFileError, InvalidInput
 
 #: How Python ends a traceback.
 _RAISED = re.compile(r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)")
 
-#: Classes of tables and arrays in partitions, by the package of their engine.
-HELD = {
-    "dask": ("DataFrame", "Array"),
-    "ray": ("Dataset", "MaterializedDataset"),
-    "pyspark": ("DataFrame",),
+#: Our module of tables and arrays in partitions, and their classes, by the package of the engine.
+_HELD = {
+    "dask": ("dask_tables", "DataFrame", "Array"),
+    "ray": ("ray_tables", "Dataset", "MaterializedDataset"),
+    "pyspark": ("spark_tables", "DataFrame"),
 }
+
+#: Numbers, at most, that are read at a time where that is more than one chunk.
+CELLS_READ = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +85,7 @@ class PartitionReader(Reader):
         return replace(self, n_rows=stop - start, first=self.first + start)
 
 
-@dataclass(frozen=True, eq=False)
-class Chunk:
+class Chunk(NamedTuple):
     """One partition of arrays, or a stretch of its rows."""
 
     partition: Partition
@@ -119,7 +132,7 @@ class Chunks(Source):
         for chunk in self.chunks:
             low, high = max(start - before, 0), min(stop - before, chunk.rows)
             if low < high:
-                chunks.append(replace(chunk, rows=high - low, first=chunk.first + low))
+                chunks.append(chunk._replace(rows=high - low, first=chunk.first + low))
             before += chunk.rows
         return replace(self, chunks=tuple(chunks), n_rows=stop - start, first=self.first + start)
 
@@ -129,14 +142,14 @@ class Chunks(Source):
 
     def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
         pairs = zip(self.chunks, partitions, strict=True)
-        return replace(self, chunks=tuple(replace(c, partition=p) for c, p in pairs))
+        return replace(self, chunks=tuple(c._replace(partition=p) for c, p in pairs))
 
 
 def library_of(table: Any) -> str:
     """Return the engine's package that holds a table or array; "" if none does."""
     kind = type(table)
     name = kind.__module__.partition(".")[0]
-    return name if name in sys.modules and kind.__name__ in HELD.get(name, ()) else ""
+    return name if name in sys.modules and kind.__name__ in _HELD.get(name, ()) else ""
 
 
 def readers_of(
@@ -159,18 +172,14 @@ def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
     return without_target(arrow_table(rows, names), names) if known else NO_ROWS
 
 
-@contextmanager
-def uncomputed(what: str) -> Iterator[None]:
-    """Name the table in errors of the engine that computes it."""
-    try:
-        yield
-    except BochnerError:
-        raise
-    except Exception as error:
-        raise DataFileError(
+def uncomputed(what: str) -> AbstractContextManager[None]:
+    """Return the context that names the table in errors of the engine that computes it."""
+    return explained(
+        lambda error: DataFileError(
             f"Blocks: {what} must be computed to be read; it could not be ({said(error)}). Correct "
             "its computation, and fit again."
-        ) from error
+        )
+    )
 
 
 def said(error: Exception) -> str:
@@ -195,12 +204,6 @@ def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     return table
 
 
-# --- The module of each library -------------------------------------------------------------------
-
-#: The module of each library that holds tables in partitions.
-_MODULES = {"dask": "dask_tables", "ray": "ray_tables", "pyspark": "spark_tables"}
-
-
 def module_of(table: Any) -> Any:
     """Return the module of the library of a table or array.
 
@@ -208,4 +211,42 @@ def module_of(table: Any) -> Any:
     gives what ``call`` gives of each partition, when asked for, and ``beside(table, columns)`` a
     table with more columns.
     """
-    return import_module(f"bochner.data.{_MODULES[library_of(table)]}")
+    return import_module(f"bochner.data.{_HELD[library_of(table)][0]}")
+
+
+# --- Arrays in files, such as h5py and Zarr arrays, read in slices of whole chunks ----------------
+
+
+@dataclass(frozen=True, eq=False)
+class Slice(Partition):
+    """Rows of an array in a file; y and w are in memory."""
+
+    arrays: Piece
+    rows: slice
+
+    def fetch(self) -> Piece:
+        X, *others = (None if array is None else array[self.rows, ...] for array in self.arrays)
+        return Piece(np.asarray(X), *others)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Here, (self.fetch(),)  # a file that is open here is not open in another process
+
+
+def is_stored(X: Any) -> bool:
+    """Whether X is an array in chunks that slices are read of, and of no array library."""
+    parts = ("shape", "dtype", "chunks", "__getitem__")
+    foreign = hasattr(X, "rechunk") or array_api_compat.is_array_api_obj(X)
+    return all(hasattr(X, name) for name in parts) and not foreign
+
+
+def open_stored(X: Any, y: Any, w: Any) -> Chunks:
+    """Check shapes and types, reading y and w alone; slices are of about 32 MB."""
+    y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
+    n_rows, n_columns = rows_and_columns(shaped(stand_ins(X).X, y, w))
+    chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // n_columns)
+    step = most if chunk > most else most - most % chunk
+    stops = [min(at + step, n_rows) for at in range(0, n_rows, step)]
+    slices = [slice(at, stop) for at, stop in zip((0, *stops), stops, strict=False)]
+    chunks = (Chunk(Slice(Piece(X, y, w), s), *[s.stop - s.start] * 2) for s in slices)
+    label = f"a stored array of {type(X).__module__.partition('.')[0]}"
+    return Chunks(tuple(chunks), label, "", n_rows, n_columns, library="")

@@ -166,38 +166,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
 
 
-# --- Cells of text: which are numbers, and which one keeps a column from being numbers -----------
-
-#: Types that users may declare.
-TYPES = ("number", "category")
-Types = Mapping[str, str]
+# --- Cells of text --------------------------------------------------------------------------------
 
 #: As CSV readers read numbers: digits, a point, an exponent; no separators within.
 _NUMBER = re.compile(
     r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
 )
-
-#: Different numbers among the texts of a column, and how many to each other text, from which on the
-#: column was perhaps meant to hold numbers.
-FEWEST_NUMBERS, NUMBERS_TO_ONE = 4, 9
-
-
-def types_of(given: Any, who: str = "Blocks") -> dict[str, str]:
-    """Return what users say of columns, checked."""
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise InvalidType(
-            f"{who}: dtypes must be a mapping from names of columns to 'number' or 'category'; "
-            f"got {type(given).__name__}."
-        )
-    for name, kind in given.items():
-        if kind not in TYPES:
-            raise InvalidInput(
-                f"{who}: dtypes must say 'number' or 'category' of a column; got {kind!r} for "
-                f"{name!r}."
-            )
-    return dict(given)
 
 
 def is_number(text: str) -> bool:
@@ -209,16 +183,6 @@ def display_text(text: str) -> str:
     """Return a cell in quotes, cut if it is long."""
     text = text.strip()
     return repr(text if len(text) <= 40 else text[:37] + "...")
-
-
-def require_known(types: Types, known: Iterable[str], label: str) -> None:
-    """Refuse types of columns that are not there."""
-    absent = sorted(set(types) - set(known))
-    if absent:
-        raise InvalidInput(
-            f"Blocks: dtypes must name columns of {label}; got {listed(absent)}, which it does "
-            f"not use; it uses {listed(known)}."
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,31 +128,32 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
 def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
     """Return some rows of a piece: a slice gives views, an array of row numbers copies."""
-    arrays: list[Any] = []
-    for array in piece:
+
+    def chosen(array: Any) -> Any:
         if array is None:
-            arrays.append(None)
-        elif isinstance(rows, slice):
-            arrays.append(array[rows] if is_sparse(array) else array[rows, ...])
-        else:
-            arrays.append(taken(array, rows, axis=0))
-    return Piece(*arrays)
+            return None
+        if not isinstance(rows, slice):
+            return taken(array, rows, axis=0)
+        return array[rows] if is_sparse(array) else array[rows, ...]
+
+    return Piece(*map(chosen, piece))
 
 
 def join(pieces: list[Piece]) -> Piece:
     """Put pieces one below the other; a single piece is returned as it is."""
     if len(pieces) == 1:
         return pieces[0]
-    columns = zip(*pieces, strict=True)
-    return Piece(*(None if parts[0] is None else _stack(parts) for parts in columns))
 
+    def stacked(arrays: tuple[Any, ...]) -> Any:
+        if arrays[0] is None:
+            return None
+        if is_sparse(arrays[0]):
+            return scipy.sparse.vstack(arrays, format="csr")
+        if isinstance(arrays[0], np.ndarray):
+            return np.concatenate(arrays)
+        return array_namespace(arrays[0]).concat(list(arrays))
 
-def _stack(arrays: tuple[Any, ...]) -> Any:
-    if is_sparse(arrays[0]):
-        return scipy.sparse.vstack(arrays, format="csr")
-    if isinstance(arrays[0], np.ndarray):
-        return np.concatenate(arrays)
-    return array_namespace(arrays[0]).concat(list(arrays))
+    return Piece(*map(stacked, zip(*pieces, strict=True)))
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
@@ -162,7 +163,13 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
     finite = xp.isfinite(values)
     if bool(xp.all(finite)):
         return
-    row, col, value = _first_bad(array, np.flatnonzero(~to_numpy(finite).ravel())[0])
+    at = np.flatnonzero(~to_numpy(finite).ravel())[0]
+    value = to_numpy(values).ravel()[at]
+    if is_sparse(array):
+        row = int(np.searchsorted(array.indptr, at, side="right")) - 1
+        col = int(array.indices[at])
+    else:
+        row, col = map(int, divmod(at, array.shape[1] if array.ndim == 2 else 1))
     got = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
     raise InvalidInput(
         f"Blocks: {column(col)} must hold finite numbers; got {got} in {where(row)}. "
@@ -170,29 +177,16 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
     )
 
 
-def _first_bad(array: Any, at: np.intp) -> tuple[int, int, float]:
-    if is_sparse(array):
-        row = int(np.searchsorted(array.indptr, at, side="right")) - 1
-        return row, int(array.indices[at]), array.data[at]
-    columns = array.shape[1] if array.ndim == 2 else 1
-    return int(at // columns), int(at % columns), to_numpy(array).ravel()[at]
-
-
 def require_weights(w: Any, where: Where) -> None:
     """Refuse weights that are negative, missing or too large, naming the row of the first."""
     require_finite(w, lambda _: "the sample weight", where)
-    xp = array_namespace(w)
-    if bool(xp.any(w < 0)):
-        row = int(np.flatnonzero(to_numpy(w < 0))[0])
+    bad = (w < 0) | (w > LARGEST)
+    if bool(array_namespace(w).any(bad)):
+        row = int(np.flatnonzero(to_numpy(bad))[0])
         raise InvalidInput(
-            f"Blocks: the sample weight must be zero or above; got {float(w[row])} in "
-            f"{where(row)}. Drop such rows or weigh them zero."
-        )
-    if bool(xp.any(w > LARGEST)):
-        row = int(np.flatnonzero(to_numpy(w > LARGEST))[0])
-        raise InvalidInput(
-            f"Blocks: sample_weight must be finite and not negative, {LARGEST:g} at most; got "
-            f"{float(w[row]):g} in {where(row)}. Divide all weights by one number."
+            f"Blocks: sample_weight must be zero or above, {LARGEST:g} at most; got "
+            f"{float(w[row]):g} in {where(row)}. Drop such rows, weigh them zero, or divide all "
+            "weights by one number."
         )
 
 
@@ -273,9 +267,7 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             "Use Blocks.from_table(table, target=...)."
         )
     piece = shaped(X, y, w)
-    if piece.X.shape[0] == 0:
-        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return Arrays(piece, *piece.X.shape)
+    return Arrays(piece, *rows_and_columns(piece))
 
 
 def open_iterable(source: Any) -> Iterables:
@@ -347,6 +339,20 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
     return Piece(X, y, w)
 
 
+def rows_and_columns(piece: Piece) -> tuple[int, int]:
+    """Return the number of rows, one at least, and of columns."""
+    if piece.X.shape[0] == 0:
+        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
+    n, d = piece.X.shape
+    return n, d
+
+
+def stand_ins(*arrays: Any) -> Piece:
+    """Return arrays of the shapes and types of X, y and w, that take no memory and fit together."""
+    empty = (None if a is None else np.broadcast_to(np.zeros((), a.dtype), a.shape) for a in arrays)
+    return shaped(*empty)
+
+
 def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows of these numbers in floating point: all finite, weights not negative."""
     X, y, w = piece
@@ -379,8 +385,7 @@ def digest_of(pieces: Iterable[Piece]) -> str:
 
 
 def _first_row(piece: Piece) -> bytes:
-    rows = slice(0, min(1, piece.X.shape[0]))
-    return to_numpy(part(Piece(piece.X), rows).X).tobytes()
+    return to_numpy(part(Piece(piece.X), slice(0, 1)).X).tobytes()
 
 
 def form_of(piece: Piece) -> str:

@@ -101,11 +101,11 @@ class Tables(Source):
     target_dtype: np.dtype
     n_rows: int | None
     n_columns: int
+    absent: tuple[np.ndarray, ...]
     drafts: tuple[Encoder, ...] | None = None
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     first: int = 0  # number of the first row, where they are a part
     who: str = "Blocks"
-    absent: tuple[np.ndarray, ...] = ()
     raw: bool = False
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class Tables(Source):
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
         total = self.first
-        for reader, absent in zip(self.readers, self._absent, strict=True):
+        for reader, absent in zip(self.readers, self.absent, strict=True):
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
@@ -200,10 +200,6 @@ class Tables(Source):
                 yield kept, row_of(reader, numbers), total
                 start += frame.num_rows
                 total += kept.num_rows
-
-    @property
-    def _absent(self) -> tuple[np.ndarray, ...]:
-        return self.absent or (NO_ROWS,) * len(self.readers)
 
     def mark(self) -> str:
         marks = [reader.mark() for reader in self.readers]
@@ -215,7 +211,7 @@ class Tables(Source):
         if self.n_rows is None:
             return None
         parts, absent, before = [], [], 0
-        for reader, numbers in zip(self.readers, self._absent, strict=True):
+        for reader, numbers in zip(self.readers, self.absent, strict=True):
             count = reader.n_rows or 0
             gaps = within(numbers, reader.first, count) - reader.first
             rows = count - len(gaps)

@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -12,9 +13,9 @@ from typing import IO, Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.optional import needed
+from bochner._core.optional import explained, needed
 from bochner.data.files import reason_of
-from bochner.errors import BochnerError, DataFileError
+from bochner.errors import DataFileError
 
 Chunk = Mapping[str, Any]
 
@@ -40,7 +41,7 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    with _explained(path):
+    with explained(partial(_unwritten, path), OSError):
         if path.is_dir():
             raise DataFileError(f"'{path}' cannot be written: it is a folder. Name a file in it.")
         if path.exists() and not path.is_file():
@@ -80,26 +81,19 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say what the system refused; errors that are not about this file pass."""
-    try:
-        yield
-    except BochnerError:
-        raise
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            what = "the disk is full"
-            todo = "Nothing was left behind; free some space or choose another place"
-        elif error.filename is not None and (
-            Path(error.filename) == path
-            or (Path(error.filename).parent == path.parent and error.filename.endswith(".part"))
-        ):
-            what = reason_of(error)
-            todo = "Check the folder and its permissions"
-        else:
-            raise
-        raise DataFileError(f"'{path}' cannot be written: {what}. {todo}.") from error
+def _unwritten(path: Path, error: OSError) -> DataFileError | None:
+    """Say what the system refused; None of an error that is not about this file."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        what = "the disk is full"
+        todo = "Nothing was left behind; free some space or choose another place"
+    elif error.filename is not None and (
+        Path(error.filename) == path
+        or (Path(error.filename).parent == path.parent and error.filename.endswith(".part"))
+    ):
+        what, todo = reason_of(error), "Check the folder and its permissions"
+    else:
+        return None
+    return DataFileError(f"'{path}' cannot be written: {what}. {todo}.")
 
 
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:

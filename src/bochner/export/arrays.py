@@ -76,22 +76,23 @@ class Traced:
     def __array_namespace__(self, api_version: Any = None) -> "OnnxNamespace":
         return OnnxNamespace(self.graph)
 
+    _functions = property(__array_namespace__)
+
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
     @property
     def T(self) -> "Traced":
-        return OnnxNamespace(self.graph).permute_dims(self, (1, 0))
+        return self._functions.permute_dims(self, (1, 0))
 
     # NumPy's functions are replaced by the functions of the same name.
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        name = {"power": "pow", "absolute": "abs", "true_divide": "divide"}.get(
-            ufunc.__name__, ufunc.__name__
-        )
+        name = ufunc.__name__
         if method != "__call__" or options:
-            raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
-        return getattr(OnnxNamespace(self.graph), name)(*inputs)
+            raise Unwritable(f"numpy.{name}.{method}")
+        others = {"power": "pow", "absolute": "abs", "true_divide": "divide"}
+        return getattr(self._functions, others.get(name, name))(*inputs)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise Unwritable(f"numpy.{function.__name__}")
@@ -108,12 +109,10 @@ class Traced:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def __neg__(self) -> "Traced":
-        return self._functions.subtract(0.0, self)
-
     def __abs__(self) -> "Traced":
         return self._functions.abs(self)
 
+    __neg__ = partialmethod(_operator("subtract", reflected=True), 0.0)
     __add__ = __radd__ = _operator("add")
     __mul__ = __rmul__ = _operator("multiply")
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
@@ -130,10 +129,6 @@ class Traced:
             keys[at : at + 1] = [slice(None)] * rest
         keys += [slice(None)] * (self.ndim - sum(k is not None for k in keys))
         return _indexed(self, keys)
-
-    @property
-    def _functions(self) -> "OnnxNamespace":
-        return OnnxNamespace(self.graph)
 
 
 def _indexed(A: Traced, keys: list[Any]) -> Traced:
@@ -247,13 +242,7 @@ class OnnxNamespace:
         """Return a constant of the type that it is: labels."""
         return Traced(self.graph, self.graph.constant(values), values.shape, values.dtype)
 
-    def full(
-        self,
-        shape: Any,
-        value: Any,
-        dtype: Any = None,
-        device: Any = None,
-    ) -> Traced:
+    def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
         """Return one number in every place, of any number of rows."""
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
         if not _free(shape):
@@ -269,11 +258,7 @@ class OnnxNamespace:
         wanted = self.graph.node("Concat", *sizes, axis=0)
         return Traced(self.graph, self.graph.node("Expand", a.name, wanted), shape, a.dtype)
 
-    def zeros(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
-        return self.full(shape, 0.0)
-
-    def ones(self, shape: Any, dtype: Any = None, device: Any = None) -> Traced:
-        return self.full(shape, 1.0)
+    zeros, ones = partialmethod(full, value=0.0), partialmethod(full, value=1.0)
 
     def full_like(self, a: Traced, value: Any) -> Traced:
         return self.full(a.shape, value)
@@ -415,18 +400,15 @@ class OnnxNamespace:
         """Return arrays side by side; an array without a row axis is repeated for each row."""
         parts = [self.asarray(a) for a in arrays]
         axis %= parts[0].ndim
+        sizes = [part.shape[axis] for part in parts]
         rest = _broadcast(*((*p.shape[:axis], 1, *p.shape[axis + 1 :]) for p in parts))
-        if _free(rest):
-            sized = [(*rest[:axis], p.shape[axis], *rest[axis + 1 :]) for p in parts]
-            parts = [
-                p if _free(p.shape) else self.spread(p, s)
-                for p, s in zip(parts, sized, strict=True)
-            ]
-        total = sum((p.shape[axis] for p in parts), 0)
-        if _free([p.shape[axis] for p in parts]):
+        sized = lambda size: (*rest[:axis], size, *rest[axis + 1 :])
+        if _free(sizes):
             raise Unwritable("rows below other rows")
-        shape = (*rest[:axis], total, *rest[axis + 1 :])
-        return self._of("Concat", parts, shape, parts[0].dtype, axis=axis)
+        if _free(rest):
+            pairs = zip(parts, sizes, strict=True)
+            parts = [p if _free(p.shape) else self.spread(p, sized(size)) for p, size in pairs]
+        return self._of("Concat", parts, sized(sum(sizes)), parts[0].dtype, axis=axis)
 
     def stack(self, arrays: Sequence[Traced], axis: int = 0) -> Traced:
         axis %= arrays[0].ndim + 1

@@ -91,9 +91,10 @@ def to_onnx(
     try:
         graph_outputs = outputs(fit, rows_of(inputs, graph, dtype))
     except Unwritable as reason:
+        kernel = fit.kernel if isinstance(fit, FeatureMap) else fit.chosen.kernel
         raise UnsupportedKernel(
             f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
-            f"{_what(model)!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
+            f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
     text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
@@ -116,10 +117,6 @@ def _formula(model: Any) -> tuple[Any, Inputs]:
         )
     check_is_fitted(model)
     return model.fit_, model.fit_.inputs
-
-
-def _what(model: Any) -> Any:
-    return model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
 
 
 def _made(graph: Graph, graph_outputs: Outputs, dtype: np.dtype, who: str, text: str) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,12 @@ class Unwritable(Exception):
     """Raised for formulas without an ONNX node; its text completes ``the graph would need …``."""
 
 
-def onnx() -> ModuleType:
-    """Return the package onnx, or say how to install it."""
-    needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
-    return import_module("onnx")
-
-
 class Graph:
     """Nodes in the order in which they are computed, and the constants that they read."""
 
     def __init__(self) -> None:
-        self._onnx = onnx()
+        needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
+        self._onnx: Any = import_module("onnx")
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         self._inputs: dict[str, Any] = {}
@@ -96,7 +90,15 @@ class Graph:
         nodes = self._needed(set(outputs))
         read = {name for node in nodes for name in node.input}
         constants = [c for c in self._constants.values() if c.name in read]
-        self._require_free({*outputs, *(n for node in nodes for n in node.output)})
+        computed = {*outputs, *(n for node in nodes for n in node.output)}
+        taken = {*self._inputs} & {*computed, *(c.name for c in self._constants.values())}
+        if taken:
+            raise InvalidInput(
+                "to_onnx: columns must have other names than what the graph gives and computes; "
+                f"got {listed(sorted(taken))}. Rename the column before the fit."
+            )
+        versions = {"": OPSET, DOMAIN: LEARNERS}
+        used = sorted({"", *(node.domain for node in nodes)})
         given = [
             helper.make_tensor_value_info(n, self.element(t), shape)
             for n, (t, shape) in outputs.items()
@@ -104,28 +106,13 @@ class Graph:
         graph = helper.make_graph(nodes, name, [*self._inputs.values()], given, constants, text)
         model = helper.make_model(
             graph,
-            opset_imports=self._operators(nodes),
+            opset_imports=[helper.make_opsetid(one, versions[one]) for one in used],
             ir_version=FORMAT,
             producer_name="bochner",
             producer_version=__version__,
         )
         self._onnx.checker.check_model(model, full_check=True)
         return model
-
-    def _require_free(self, names: set[str]) -> None:
-        """Refuse inputs that have the name of something else."""
-        taken = sorted({*self._inputs} & {*names, *(c.name for c in self._constants.values())})
-        if taken:
-            raise InvalidInput(
-                "to_onnx: columns must have other names than what the graph gives and computes; "
-                f"got {listed(taken)}. Rename the column before the fit."
-            )
-
-    def _operators(self, nodes: Sequence[Any]) -> list[Any]:
-        """Return the ONNX operator sets, with versions, that the nodes use."""
-        versions = {"": OPSET, DOMAIN: LEARNERS}
-        used = {"", *(node.domain for node in nodes)}
-        return [self._onnx.helper.make_opsetid(one, versions[one]) for one in sorted(used)]
 
     def _needed(self, wanted: set[str]) -> list[Any]:
         """Return the nodes that these values are computed from."""

@@ -76,24 +76,16 @@ def _(fit: Clustering, X: Traced) -> Outputs:
     return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
 
 
-def _of_fit(chosen: Chosen, X: Traced) -> Traced:
-    """Return φ(X); landmark maps take the root in the precision of the fit."""
+def _of_fit(chosen: Chosen, X: Traced, coef: Array | None = None) -> Traced:
+    """Return φ(X), or φ(X) β; landmark maps take the root in the precision of the fit.
+
+    φ(X) β is one product where features are kernel values times a triangle.
+    """
     phi = chosen.map
-    if isinstance(phi, NystromMap):
-        return phi.values(X) @ _root(phi, chosen.precision)
-    return phi.features(X)
-
-
-def _root(phi: NystromMap, precision: str) -> Array:
-    return phi.root(np.dtype(precision)).astype(FLOAT)
-
-
-def _linear(chosen: Chosen, X: Traced, coef: Array, intercept: Array) -> Traced:
-    """Return φ(X) β + b, by one product where features are kernel values times a triangle."""
-    phi = chosen.map
-    if isinstance(phi, NystromMap):
-        return phi.values(X) @ (_root(phi, chosen.precision) @ coef) + intercept
-    return phi.features(X) @ coef + intercept
+    if not isinstance(phi, NystromMap):
+        return phi.features(X) if coef is None else phi.features(X) @ coef
+    root = phi.root(np.dtype(chosen.precision)).astype(FLOAT)
+    return phi.values(X) @ (root if coef is None else root @ coef)
 
 
 # --- predictions ---------------------------------------------------------------------------------
@@ -105,7 +97,7 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
     rows, solution = fit.representation, fit.solution
     match rows:
         case FeatureSums() | WideSums():
-            f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+            f = _of_fit(fit.chosen, X, solution.coef) + solution.intercept
         case MatrixRows():
             f = _kernel_sum(fit.chosen.kernel, rows.X, solution, X)
         case LeafRows():  # zero for rows outside of a leaf
@@ -144,7 +136,7 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
     if fit.is_dual:
         f = fit.chosen.kernel.evaluate(X, xp.asarray(dense(fit.support))) @ coef + intercept
     else:
-        f = _linear(fit.chosen, X, coef, intercept)
+        f = _of_fit(fit.chosen, X, coef) + intercept
     columns = _targets(f, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
         columns |= _probabilities(Logistic(), None, f)
@@ -159,7 +151,7 @@ def _(fit: ConvexFit, X: Traced) -> Outputs:
     if fit.exact:
         f = _kernel_sum(fit.chosen.kernel, fit.X, solution, X)
     else:
-        f = _linear(fit.chosen, X, solution.coef, solution.intercept)
+        f = _of_fit(fit.chosen, X, solution.coef) + solution.intercept
     if isinstance(loss, BelowZero):
         inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
         return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
@@ -269,14 +261,12 @@ def _variance(xp: OnnxNamespace, law: Predictive, X: Traced, Z: Traced) -> Trace
 
 
 def _leverage(xp: OnnxNamespace, law: Predictive, Z: Traced) -> Traced:
-    posterior = law.posterior
-    alpha = posterior.evidence.alpha
+    posterior, alpha = law.posterior, law.posterior.evidence.alpha
     centred = Z - posterior.feature_mean
     A = centred @ posterior.vectors
     leverage = (A * A) @ (1.0 / (posterior.values[:, None] + alpha)) + posterior.spread
     if posterior.vectors.shape[0] == posterior.vectors.shape[1]:
         return leverage
-    outside = xp.sum(centred * centred, axis=1, keepdims=True) - xp.sum(
-        A * A, axis=1, keepdims=True
-    )
+    outside = xp.sum(centred * centred, axis=1, keepdims=True)
+    outside = outside - xp.sum(A * A, axis=1, keepdims=True)
     return leverage + xp.maximum(outside, 0.0) / alpha

@@ -42,8 +42,8 @@ from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
+from bochner.data.partitions import is_stored
 from bochner.data.schema import Inputs, listed, repeated
-from bochner.data.stored import is_stored
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom.nystrom import Rounded
 from bochner.kernels.windows import as_rows

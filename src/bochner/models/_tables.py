@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, wraps
 from types import MethodType
 from typing import Any
@@ -14,7 +15,7 @@ from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.optional import needed
 from bochner._core.shapes import Array
-from bochner.data.blocks import Blocks
+from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import CellsOf, columns_from
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.frames import (
@@ -228,17 +229,17 @@ def encoded(
     ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at. ``beside``
     are targets and weights that are not in the table.
     """
-    tables, cells = blocks.source, blocks.cells()
-    if not isinstance(tables, Tables) or cells is None or _is_learned(tables):
+    tables = blocks.source
+    if not isinstance(tables, Tables) or _is_learned(tables):
         return blocks
+    cells = replace(blocks, source=tables.of_cells())
     drafts = tables.drafts or ()
     summand = CellsOf(drafts, 0, n_classes, with_targets)
-    if not drafts:
-        seen = summand.zero()
-    elif beside is None:
+    seen: Any = None
+    if drafts and beside is None:
         many = (1 << 18) // max(cells.n_columns, 1)  # each block costs some time
         seen = where.sum(summand, cells.with_rows(max(many, cells.block_rows)))
-    else:
+    elif drafts and beside is not None:
         rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
         check_consistent_length(rows, *(a for a in beside if a is not None))
         seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
@@ -254,7 +255,11 @@ def encoded(
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    return blocks.encoded(columns.encoders, dropped, columns.fold_tables)
+    source = tables.learned(columns.encoders, dropped, columns.fold_tables)
+    size = blocks.block_rows
+    if size == default_rows(blocks.n_columns):  # before, each category was a column
+        size = default_rows(source.n_columns)
+    return replace(blocks, source=source, block_rows=size)
 
 
 def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
@@ -265,11 +270,16 @@ def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
 
 
 def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
-    """Return blocks of a table as the fit with this schema reads them."""
+    """Return blocks of a table as the fit with this schema reads them.
+
+    Rows of arrays stay as they are, and those of tables without a column that the schema reads.
+    """
     tables = blocks.source
     if schema is None or not isinstance(tables, Tables) or _is_learned(tables):
         return blocks
-    return blocks.read_as(schema)
+    read, here = set(schema.features_only().read_names), set(tables.schema.columns)
+    is_read = bool(schema.encoders) and read <= here
+    return replace(blocks, source=tables.read_as(schema)) if is_read else blocks
 
 
 def _is_learned(tables: Tables) -> bool:

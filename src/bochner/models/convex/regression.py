@@ -139,12 +139,9 @@ def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> Sc
     if not degree:
         return ScaledRows(blocks, y, w, np.ones(len(spread)), spread, 0)
     units = np.array([unit_of(m) for m in np.maximum(spread, NARROW * np.abs(y).max(axis=0))])
-    recode, one = blocks.recode, units[0] if len(units) == 1 else units
-
-    def divided(y: Array) -> Array:
-        return to_numpy(y if recode is None else recode(y)).astype(np.float64) / one
-
-    return ScaledRows(blocks.recoded(divided), y / units, w, units, spread / units, degree)
+    one = units[0] if len(units) == 1 else units
+    divided = blocks.recoded(lambda y: to_numpy(y).astype(np.float64) / one)
+    return ScaledRows(divided, y / units, w, units, spread / units, degree)
 
 
 # --- Rows as a regression predicts them without each, from the fit to all -------------------------
