@@ -129,7 +129,7 @@ class TensorProduct(FeatureMap):
 class OnInputs(FeatureMap):
     """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
 
-    kernel: algebra.Transformed | algebra.Bilinear | SkewedChi2
+    kernel: algebra.Transformed | SkewedChi2
     inner: FeatureMap
     inputs: int
 

@@ -43,7 +43,7 @@ from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch import polysketch, powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
-from bochner.kernels.algebra import Bilinear, Columns, Exp, Modulated, Normalised, Transformed
+from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, BrownianBridge
 from bochner.kernels.dotproduct import DotExponential, Linear
 from bochner.kernels.equispaced import has_weights
@@ -287,10 +287,6 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             return composed.ConstantMap(kernel, kernel.value, ask.n_inputs)
         case Linear():
             return composed.LinearMap(kernel, ask.n_inputs)
-        case Bilinear():
-            return composed.OnInputs(
-                kernel, composed.LinearMap(Linear(), kernel.root.shape[1]), ask.n_inputs
-            )
         case Basis():
             return products.draw_basis(method, kernel, ask)
         case Scaled():

@@ -361,7 +361,7 @@ class Normalised(Kernel):
 
 
 @dataclass(frozen=True)
-class Bilinear(Kernel):
+class Bilinear(Transformed):
     """k(x, y) = xᵀ A y with A positive semi-definite; refused if A is not.
 
     Parameters
@@ -386,6 +386,7 @@ class Bilinear(Kernel):
     """
 
     matrix: Matrix
+    kernel = Linear()
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d r"]:
@@ -398,19 +399,8 @@ class Bilinear(Kernel):
         """Return X R, dense: exact features."""
         return turned(X, self.root, "Bilinear")
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        U = self.inputs(X)
-        return distances.inner(U, U if Y is X else self.inputs(Y))
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return distances.square_norms(self.inputs(X))
-
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n r"]) -> Float[Array, "n d"]:
-        """Return gradients in the rows, given those in X R."""
         return G @ moved(self.root.T, like=G)
-
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.back(X, C @ self.inputs(Y))
 
 
 def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:

@@ -53,7 +53,7 @@ class PowerSeries(NamedArguments, abc.ABC):
         """Return κ'(t), elementwise: the series of one derivative more."""
         if self.degree == 0:
             return 0.0 * t
-        degree = None if self.degree is None else self.degree - 1
+        degree = self.degree and self.degree - 1
         return LogDerivatives(lambda n: self.log_derivative(n + 1), degree).value(t)
 
 
@@ -101,9 +101,6 @@ class Coefficients(PowerSeries):
 
     def value(self, t: Array) -> Array:
         return horner(self.values, t)
-
-    def slope(self, t: Array) -> Array:
-        return horner(tuple(n * a for n, a in enumerate(self.values))[1:], t)
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ LEAKS = 1e-12
 
 def has_weights(kernel: Kernel) -> bool:
     """Whether a kernel is a sum of waves with known weights: see :func:`equispaced_weights`."""
-    kinds = (*ALGEBRA, Normalised, Columns)
-    for leaf in leaves_of(kernel, kinds):
+    for leaf in leaves_of(kernel, (*ALGEBRA, Normalised, Columns)):
         inner = leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
         known = isinstance(inner, Stationary) and inner.has_density
         if not (known or isinstance(leaf, Constant | Periodic)):
@@ -79,10 +78,9 @@ def equispaced_weights(
 
 def _leaf_weights(kernel: Any, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
     """Return the weights of a kernel that is no sum, product or multiple."""
-    shape = tuple(2 * m + 1 for m in extent)
     match kernel:
         case Constant():
-            weights = np.zeros(shape)
+            weights = np.zeros([2 * m + 1 for m in extent])
             weights[extent] = kernel.value
             return weights
         case Normalised():
@@ -90,11 +88,10 @@ def _leaf_weights(kernel: Any, spacing: Float[Array, " d"], extent: tuple[int, .
             return equispaced_weights(kernel.kernel, spacing, extent) / variance
         case Periodic():
             return _harmonic(kernel, spacing, extent)
-        case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
-            return _turned(kernel, inner, spacing, extent)
         case Stationary():
-            W = _frequencies(spacing, extent)
-            return _density(kernel, W, math.prod(spacing)).reshape(shape)
+            return _density(kernel, np.eye(len(extent)), spacing, extent)
+        case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
+            return _density(inner, kernel.root, spacing, extent)
     raise UnsupportedKernel(
         "FourierGrid requires a stationary kernel with a spectral density, such as Gaussian, "
         "Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a Periodic one, or sums and "
@@ -181,9 +178,25 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
     return reduce(np.multiply.outer, along)
 
 
-def _density(kernel: Stationary, W: Float[Array, "m d"], cell: float) -> Float[Array, " m"]:
-    """Return the spectral density at rows of W, times a cell of the grid."""
-    measure = kernel.spectral_measure(W.shape[1])
+def _density(
+    kernel: Stationary,
+    root: Float[Array, "d d"],
+    spacing: Float[Array, " d"],
+    extent: tuple[int, ...],
+) -> Array:
+    """Return weights of k(xL, yL), L the root: the density at L⁻¹ω over |det L|, times a cell."""
+    size = abs(float(np.linalg.det(root)))
+    if size <= 1e-12 * np.linalg.norm(root) ** len(root):
+        raise UnsupportedKernel(
+            "FourierGrid requires a metric of full rank; got a Mahalanobis kernel whose matrix is "
+            "singular. Add a small multiple of the identity to it, or take Fourier()."
+        )
+    axes = [h * np.arange(-m, m + 1) for h, m in zip(spacing, extent, strict=True)]
+    places = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    W, measure = (
+        places.reshape(-1, len(axes)) @ np.linalg.inv(root),
+        kernel.spectral_measure(len(axes)),
+    )
     density = np.empty(len(W))
     for start in range(0, len(W), TOGETHER):
         rows = slice(start, start + TOGETHER)
@@ -192,27 +205,8 @@ def _density(kernel: Stationary, W: Float[Array, "m d"], cell: float) -> Float[A
     odd = ~np.isfinite(density) & ~W.any(axis=1)
     if odd.any():
         density[odd] = measure.log_density(NEXT_TO_ZERO * measure.scales[None])
-    return cell * np.exp(np.nan_to_num(density, nan=-math.inf))
-
-
-def _turned(
-    kernel: Mahalanobis, inner: Stationary, spacing: Float[Array, " d"], extent: tuple[int, ...]
-) -> Array:
-    """Return weights of k(xL, yL): the density at L⁻¹ω, over |det L|."""
-    root = np.asarray(kernel.root, dtype=float)
-    size = abs(float(np.linalg.det(root)))
-    if size <= 1e-12 * np.linalg.norm(root) ** len(root):
-        raise UnsupportedKernel(
-            "FourierGrid requires a metric of full rank; got a Mahalanobis kernel whose matrix is "
-            "singular. Add a small multiple of the identity to it, or take Fourier()."
-        )
-    W = _frequencies(spacing, extent) @ np.linalg.inv(root)
-    return _density(inner, W, math.prod(spacing) / size).reshape([2 * m + 1 for m in extent])
-
-
-def _frequencies(spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Float[Array, "m d"]:
-    axes = [h * np.arange(-m, m + 1) for h, m in zip(spacing, extent, strict=True)]
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    weights = np.exp(np.nan_to_num(density, nan=-math.inf)) * (math.prod(spacing) / size)
+    return weights.reshape(places.shape[:-1])
 
 
 def _convolved(a: Array, b: Array) -> Array:

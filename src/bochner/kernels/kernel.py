@@ -7,6 +7,7 @@ the field ``lengthscale`` of the field ``left``.
 import abc
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
 from functools import lru_cache
@@ -26,7 +27,7 @@ from bochner._core.arrays import (
     require_alike,
     to_numpy,
 )
-from bochner._core.checks import Counted, finite, optional, unpacked
+from bochner._core.checks import Counted, optional, unpacked
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
@@ -117,29 +118,18 @@ def answer(
 # --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
 
 
-#: The matrices checked last: a copy of a kernel has the same tuple, and its d² numbers are not
-#: checked again.
-_CHECKED: dict[int, tuple[tuple[float, ...], ...]] = {}
-
-
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
-    if (known := _CHECKED.get(id(matrix))) is not None and known is matrix:
-        return known
-    rows = unpacked(matrix)
-    d = len(rows) if isinstance(rows, list | tuple) else 0
-    if d == 0 or any(not isinstance(r, list | tuple) or len(r) != d for r in rows):
-        raise InvalidInput(f"{who}: matrix must be square, d rows of d numbers; got {matrix!r}.")
-    result = tuple(
-        tuple(finite(v, who, f"{name}[{i}, {j}]") for j, v in enumerate(row))
-        for i, row in enumerate(rows)
-    )
-    symmetric_root(result, who)
-    result = matrix if isinstance(matrix, tuple) and matrix == result else result
-    if len(_CHECKED) >= 16:
-        _CHECKED.clear()
-    _CHECKED[id(result)] = result
-    return result
+    A = np.empty(0)
+    with suppress(TypeError, ValueError):
+        A = np.array(unpacked(matrix), dtype=np.float64)
+    if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
+        raise InvalidInput(
+            f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
+        )
+    rows = tuple(map(tuple, A.tolist()))
+    symmetric_root(rows, who)
+    return matrix if isinstance(matrix, tuple) and matrix == rows else rows
 
 
 @lru_cache(maxsize=16)

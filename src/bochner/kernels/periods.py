@@ -101,11 +101,8 @@ def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
             periods = tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs)
             return replace(kernel, period=periods)
         case Columns():
-            h = spacing[list(kernel.columns)]
-            return rebuilt(kernel, lambda part: on_frequencies(part, h))
-        case Sum() | Product() | Scaled() | Power() | Normalised():
-            return rebuilt(kernel, lambda part: on_frequencies(part, spacing))
-    return kernel
+            spacing = spacing[list(kernel.columns)]
+    return rebuilt(kernel, lambda part: on_frequencies(part, spacing))
 
 
 # --- Terms of a kernel, and what these see -------------------------------------------------------

@@ -33,7 +33,7 @@ from bochner.kernels.dotproduct import (
     weighted,
 )
 from bochner.kernels.kernel import Constant, Kernel, Scaled
-from bochner.kernels.stationary import Gaussian, Radial, Stationary
+from bochner.kernels.stationary import Gaussian, Radial
 from bochner.kernels.zonal import (
     GeneralizedZonal,
     Homogeneous,
@@ -253,14 +253,6 @@ def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.nda
     return R
 
 
-def one_lengthscale(kernel: Stationary) -> float | None:
-    """Return the lengthscale of a kernel; None where columns differ in it."""
-    scale = kernel.lengthscale
-    if isinstance(scale, tuple):
-        return scale[0] if len(set(scale)) == 1 else None
-    return scale
-
-
 # --- From a kernel to its radial kernels ---------------------------------------------------------
 
 
@@ -277,7 +269,8 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
             case Constant():
                 return _of_series(d, Coefficients((part.value,)))
             case Radial():
-                if (scale := one_lengthscale(part)) is None:
+                scale, *others = {*np.atleast_1d(part.lengthscale).tolist()}
+                if others:
                     return None
                 if isinstance(part, Gaussian):
                     rate = 1.0 / scale**2

@@ -7,7 +7,6 @@ and P_l the Legendre polynomials, with a_l ≥ 0 (Schoenberg 1942). By the addit
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
-from bochner.kernels.zonal import Zonal, gegenbauers
+from bochner.kernels.zonal import Zonal, angles, gegenbauers, n_nodes
 
 #: Kernels by name.
 FAMILIES: dict[str, Kernel] = {
@@ -42,10 +41,6 @@ FAMILIES: dict[str, Kernel] = {
     "matern52": Matern(2.5),
     "rational_quadratic": RationalQuadratic(),
 }
-
-#: Nodes of a panel, degrees that a panel may turn through, and halvings of panels towards θ = 0,
-#: where kernels need not be smooth.
-NODES, TURNED, HALVINGS = 20, 8.0, 48
 
 #: Degree variances below zero by this share of k(x, x) are rounding.
 ROUNDING = 1e-12
@@ -145,12 +140,12 @@ def is_on_sphere(kernel: Kernel) -> bool:
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     """Return a_0, ..., a_L with k(x, y) = Σ_l (2l + 1) a_l P_l(cos θ), L = ``degree``.
 
-    a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by Gauss-Legendre quadrature on panels that halve towards
-    θ = 0: errors about 1e-15 k(x, x). O(L²) operations. Negative a_l are refused.
+    a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by quadrature: errors about 1e-15 k(x, x). O(L²) operations.
+    Negative a_l are refused.
     """
     _require_isotropic(kernel)
-    theta, weights = _quadrature(degree)
-    values = _at(kernel, np.rad2deg(theta)) * weights * np.sin(theta) / 2
+    theta, weights = angles(3, n_nodes(3, degree), towards_zero=True)
+    values = _at(kernel, np.rad2deg(theta)) * weights
     variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
     if variances.min() < -ROUNDING * float(np.abs(values).sum()):
         raise NotPositive(
@@ -182,20 +177,6 @@ def _require_isotropic(kernel: Kernel) -> None:
             "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
             f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
         )
-
-
-def _quadrature(degree: int) -> tuple[Float[Array, " q"], Float[Array, " q"]]:
-    """Return nodes in (0, π) and weights."""
-    ends = np.concatenate([[0.0], math.pi * 0.5 ** np.arange(HALVINGS, -1, -1.0)])
-    widest = TURNED / (degree + 1)
-    edges = [np.zeros(1)]
-    for a, b in pairwise(ends):
-        edges.append(np.linspace(a, b, math.ceil((b - a) / widest) + 1)[1:])
-    edge = np.concatenate(edges)
-    x, w = np.polynomial.legendre.leggauss(NODES)
-    half = np.diff(edge)[:, None] / 2
-    middle = (edge[:-1, None] + edge[1:, None]) / 2
-    return (middle + half * x).ravel(), (half * w).ravel()
 
 
 def with_lengthscale(kernel: Any, within: Any) -> OnSphere:

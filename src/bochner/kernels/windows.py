@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
-from bochner._core.checks import Counted, integer, word
+from bochner._core.checks import Counted, integer, require_switch, word
 from bochner._core.shapes import Array, Float, Int, Others, Pairs, Rows
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, leaves_on
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Part
@@ -82,15 +82,7 @@ class Windows(Kernel):
     width: Counted = 1
     channels: Counted = 1
     average: Annotated[str, word(*AVERAGES)] = "mean"
-    lengths: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.lengths, bool):
-            raise InvalidType(
-                f"Windows: lengths must be True or False; got {self.lengths!r}. Pass True where "
-                "the first column is the number of steps."
-            )
+    lengths: Annotated[bool, lambda given, who, name: require_switch(who, given, name)] = False
 
     @property
     def columns(self) -> int:

@@ -100,12 +100,13 @@ def n_nodes(d: int, l: int) -> int:
 
 def _clenshaw_curtis(n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Return n + 1 nodes in [0, 1] and weights, n even [Trefethen (2008), section 2]."""
-    j, k = np.arange(n + 1), np.arange(1, n // 2 + 1)
-    # Whole turns leave the product as integers, before it is rounded.
-    waves = np.cos(2.0 * math.pi / n * (j[:, None] * k[None, :] % n))
+    j, k = np.arange(n + 1), np.arange(n // 2 + 1)
     terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
+    terms[0] = -1.0
     ends = np.where((j == 0) | (j == n), 0.5, 1.0)
-    return np.sin(0.5 * math.pi / n * j) ** 2, ends * (1.0 - waves @ terms) / n
+    return np.sin(0.5 * math.pi / n * j) ** 2, -ends * np.resize(
+        np.fft.fft(terms, n).real, n + 1
+    ) / n
 
 
 def coefficients(
