@@ -384,23 +384,16 @@ USELESS = 10.0
 
 
 def _meaning(c: Any) -> str:
-    if c.risk_factor is not None and c.risk_factor >= USELESS:
-        return (
-            "That is no useful bound on how much worse than the exact kernel the fit can be; the "
-            "fit may still be good."
-        )
-    if c.risk_factor is not None:
+    if c.risk_factor is not None and c.risk_factor < USELESS:
         return (
             "So the expected squared error of the fit on its rows is at most "
             f"{c.risk_factor:.3g} times what theory guarantees for the exact kernel, plus "
             f"{100 * c.risk_noise:.2g} % of the noise variance."
         )
-    if c.alpha_measured > c.alpha:
-        return "So there is no bound on how much worse than the exact kernel the fit can be."
-    reaches = "ε" if c.epsilon >= 1 else "the interval"
+    reason = f", because {'ε' if c.epsilon >= 1 else 'the interval'} reaches 1"
     return (
-        f"There is no bound on how much worse than the exact kernel the fit can be, because "
-        f"{reaches} reaches 1; the fit may still be good."
+        "There is no useful bound on how much worse than the exact kernel the fit can be"
+        f"{reason if c.epsilon_interval[1] >= 1 else ''}; the fit may still be good."
     )
 
 

@@ -137,14 +137,10 @@ def _extremes(
     return values[[0, -1]], Q[: k + 1].T @ vectors[:, [0, -1]]
 
 
-def _norm(A: Float[Array, "m m"]) -> float:
-    """Return ‖A‖ of a symmetric matrix."""
-    return float(np.abs(_extremes(lambda v: dsymv(1.0, A.T, v), len(A))[0]).max())
-
-
 def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
     """Return ‖E‖/‖K‖."""
-    error, size = _norm(E), _norm(K)
+    ends = (_extremes(lambda v, A=A: dsymv(1.0, A.T, v), len(A))[0] for A in (E, K))
+    error, size = (float(np.abs(values).max()) for values in ends)
     return error / size if size else (0.0 if error == 0 else math.inf)
 
 

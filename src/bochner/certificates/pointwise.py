@@ -108,7 +108,7 @@ def effective_dimension(
     4.3
     """
     alpha = positive(alpha, "effective_dimension", "alpha")
-    values = _values(source, X, "effective_dimension")
+    values = values_of(source, X, "effective_dimension")
     return float(np.sum(values / (values + alpha)))
 
 
@@ -134,12 +134,12 @@ def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> 
     >>> round(intrinsic_dimension(3.0 * bo.kernels.Gaussian(), X), 2)
     2.57
     """
-    values = _values(source, X, "intrinsic_dimension")
+    values = values_of(source, X, "intrinsic_dimension")
     return float(values.sum() / values[-1]) if values[-1] > 0 else 0.0
 
 
-def _values(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
-    """Eigenvalues, rising, of K or of G, equal to K̂'s except for zeros."""
+def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
+    """Return the rising eigenvalues of K, or of G: K̂'s except for zeros."""
     if isinstance(source, Kernel):
         return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)

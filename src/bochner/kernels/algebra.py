@@ -151,8 +151,7 @@ class Mahalanobis(Transformed):
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         if isinstance(self.kernel, Stationary):
             X, Y = centred(X, Y)
-        U = self.inputs(X)
-        return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
+        return super().evaluate(X, Y)
 
 
 @dataclass(frozen=True)

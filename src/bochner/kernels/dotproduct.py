@@ -200,7 +200,12 @@ class LogDerivatives(PowerSeries):
         largest = float(xp.max(xp.abs(t))) if math.prod(t.shape) else 0.0
         if largest == 0:
             return 0.0 * t + math.exp(float(self.log_derivative(0)))
-        terms = _terms(self, math.log(largest))
+        logs = lambda n: self.log_derivative(n) - gammaln(n + 1.0) + n * math.log(largest)
+        if self.degree is None:
+            what = f"LogDerivatives: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
+            terms = converged(logs, what)
+        else:
+            terms = logs(np.arange(self.degree + 1))
         return horner(tuple(np.exp(terms).tolist()), t / largest)
 
 
@@ -232,20 +237,15 @@ def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     return LogDerivatives(log_derivative, degree)
 
 
-def _terms(series: PowerSeries, log_t: float) -> Float[np.ndarray, " n"]:
-    """Return the logarithms of the terms of κ(t), as many as matter in float64."""
-    count = 64 if series.degree is None else series.degree + 1
-    while True:
-        n = np.arange(count)
-        terms = series.log_derivative(n) - gammaln(n + 1.0) + n * log_t
-        if series.degree is not None or terms[-count // 4 :].max() < terms.max() - 40.0:
+def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
+    """Return the logarithms of the first terms, ``logs(n)``, as many as matter in float64."""
+    count = 32
+    while count <= TERMS:
+        terms = logs(np.arange(count))
+        if terms[-count // 4 :].max() < terms.max() - 40.0 or not np.isfinite(terms.max()):
             return terms
         count *= 2
-        if count > TERMS:
-            raise InvalidInput(
-                f"LogDerivatives: the series must converge at every inner product; at "
-                f"|⟨x, y⟩| = {math.exp(log_t):.3g} it has not after {TERMS} terms. Rescale X."
-            )
+    raise InvalidInput(f"{required} it has not after {TERMS} terms. Rescale X.")
 
 
 def horner(values: tuple[float, ...], t: Array) -> Array:

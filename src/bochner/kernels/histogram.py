@@ -50,16 +50,13 @@ class Additive(Kernel):
         """Return the density of 𝒦: 𝒦(t) = ∫ cos(ωt) spectrum(ω) dω."""
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        refuse_sparse(self, X, Y)
-        for rows in (X, Y):
-            require_above(self, rows, 0.0)
+        require_above(self, 0.0, X, Y)
         return distances.by_blocks(
             lambda A, B: distances.over_columns(self.term, operator.add, A, B), X, Y
         )
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        refuse_sparse(self, X)
-        require_above(self, X, 0.0)
+        require_above(self, 0.0, X)
         return array_namespace(X).sum(X, axis=1)
 
 
@@ -183,15 +180,11 @@ class SkewedChi2(Kernel):
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return log(x + c), the coordinates in which the kernel is stationary."""
-        refuse_sparse(self, X)
-        require_above(self, X, -self.skew, strictly=True)
+        require_above(self, -self.skew, X, strictly=True)
         return array_namespace(X).log(X + self.skew)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        for rows in (X, Y):
-            refuse_sparse(self, rows)
-            require_above(self, rows, -self.skew, strictly=True)
-
+        require_above(self, -self.skew, X, Y, strictly=True)
         xp = array_namespace(X, Y)
         term = lambda a, b: xp.log1p((a - b) ** 2 / (2.0 * a * b))
         block = lambda A, B: xp.exp(-distances.over_columns(term, operator.add, A, B))
@@ -211,16 +204,18 @@ class SkewedChi2(Kernel):
         return self.back(X, by_columns(M, [tangent] * U.shape[1], U, V))
 
 
-def require_above(kernel: Kernel, X: Array, least: float, strictly: bool = False) -> None:
-    """Refuse numbers below ``least``, which no histogram of this kernel has."""
-    xp = array_namespace(X)
-    if X.shape[0] == 0 or bool(xp.all(least < X if strictly else least <= X)):
-        return
-    word = "above" if strictly else "not below"
-    raise InvalidInput(
-        f"{type(kernel).__name__}: all numbers of X must be {word} {least:g}, as in a histogram; "
-        f"got {float(xp.min(X)):.6g}. Use it on columns of counts or shares: Columns(...)."
-    )
+def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:
+    """Refuse sparse rows, and numbers below ``least``, which no histogram of this kernel has."""
+    refuse_sparse(kernel, *matrices)
+    for X in matrices:
+        xp = array_namespace(X)
+        if X.shape[0] and not bool(xp.all(least < X if strictly else least <= X)):
+            word = "above" if strictly else "not below"
+            raise InvalidInput(
+                f"{type(kernel).__name__}: all numbers of X must be {word} {least:g}, as in a "
+                f"histogram; got {float(xp.min(X)):.6g}. Use it on columns of counts or shares: "
+                "Columns(...)."
+            )
 
 
 def _entropy(a: Array, b: Array) -> Array:

@@ -120,14 +120,14 @@ def answer(
 
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
-    A = np.empty(0)
+    A: Any = np.empty(0)
     with suppress(TypeError, ValueError):
         A = np.array(unpacked(matrix), dtype=np.float64)
     if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
         raise InvalidInput(
             f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
         )
-    rows = tuple(map(tuple, A.tolist()))
+    rows = tuple(tuple(row) for row in A.tolist())
     symmetric_root(rows, who)
     return matrix if isinstance(matrix, tuple) and matrix == rows else rows
 

@@ -23,11 +23,11 @@ from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import (
-    TERMS,
     Coefficients,
     DotProductKernel,
     ExponentialSeries,
     PowerSeries,
+    converged,
     multiplied,
     summed,
     weighted,
@@ -155,7 +155,14 @@ def _debye(mu: float, z: np.ndarray) -> np.ndarray:
 
 def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarray:
     """Return log Σ_i exp(weights_i) (z/2)^(l+2i), as many terms as matter; z ≥ 0."""
-    order = _order(series, d, l, float(z.max(initial=0.0)))
+    largest = float(z.max(initial=0.0))
+    if series.degree is None:
+        log_half = math.log(max(0.5 * largest, 1e-300))
+        logs = lambda i: log_weights(series, d, l, len(i))[l] + (l + 2 * i) * log_half
+        what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
+        order = len(converged(logs, what))
+    else:
+        order = max((series.degree - l) // 2 + 1, 0)
     if order == 0:
         return np.full(z.shape, -math.inf)
     n = l + 2 * np.arange(order)
@@ -166,22 +173,6 @@ def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarra
         for power, weight in zip(n.tolist(), weights.tolist(), strict=True):
             total = np.logaddexp(total, weight + (power * log_z if power else 0.0))
     return total
-
-
-def _order(series: PowerSeries, d: int, l: int, z: float) -> int:
-    """Return how many terms of R_l matter at r s = z."""
-    if series.degree is not None:
-        return max((series.degree - l) // 2 + 1, 0)
-    order, log_z = 32, math.log(max(0.5 * z, 1e-300))
-    while order <= TERMS:
-        logs = log_weights(series, d, l, order)[l] + (l + 2 * np.arange(order)) * log_z
-        if logs[-order // 4 :].max() < logs.max() - 40.0 or not np.isfinite(logs.max()):
-            return order
-        order *= 2
-    raise InvalidInput(
-        f"Radial kernels: the power series must converge at |x|·|y|; at {z:.3g} it has not after "
-        f"{TERMS} terms. Rescale X."
-    )
 
 
 def log_weights(series: PowerSeries, d: int, degree: int, order: int) -> np.ndarray:

@@ -34,7 +34,7 @@ from scipy.special import logsumexp
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pointwise import eigen
+from bochner.certificates.pointwise import values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
@@ -273,7 +273,7 @@ class FourierRows(NamedTuple):
 
     def values(self) -> Float[np.ndarray, " n"]:
         """Return the rising eigenvalues of K."""
-        return eigen(self.kernel, self.rows, "fourier_bound").values
+        return values_of(self.kernel, self.rows, "fourier_bound")
 
 
 def _hoeffding(s: FourierRows) -> Tail:
@@ -310,10 +310,6 @@ def _rahimi_recht(s: FourierRows, printed: bool = False) -> Tail:
     return Tail("largest entry, anywhere", logs, variance, 0.0, power, s.per_draw)
 
 
-def _operator_norm(s: FourierRows) -> Tail:
-    return _norm_tail(_dimension(s.values()), 3.0 - s.per_draw, s.per_draw)
-
-
 def _spectral(s: FourierRows) -> Tail:
     d = effective("fourier_bound", s.kernel, s.rows, s.alpha)
     return leverage_bound(s.trace / s.alpha, d, s.per_draw)
@@ -343,7 +339,7 @@ THEOREMS: dict[str, Callable[[FourierRows], Bound]] = {
     "bernstein": _bernstein,
     "rahimi_recht": _rahimi_recht,
     "rahimi_recht_printed": partial(_rahimi_recht, printed=True),
-    "operator_norm": _operator_norm,
+    "operator_norm": lambda s: _norm_tail(s.values(), 3.0 - s.per_draw, s.per_draw),
     "spectral": _spectral,
     "projection_cost": _projection_cost,
 }
@@ -401,14 +397,11 @@ def _second_moment(kernel: Kernel, d: int) -> float:
 # (operator norm), its ridge leverage τ = Tr (K + λI)^(-½) R (K + λI)^(-½) (spectral distance).
 
 
-def _norm_tail(intrinsic: float, size: float, per_draw: int, exact: int = 0) -> Tail:
+def _norm_tail(values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0) -> Tail:
+    """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
+    intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     return Tail(quantity, math.log(8 * intrinsic), v, 2 * v / 3, per_draw=per_draw, exact=exact)
-
-
-def _dimension(values: Float[np.ndarray, " n"]) -> float:
-    """Return Tr K/‖K‖ from the rising eigenvalues of K."""
-    return max(1.0, float(values.sum() / values[-1]))
 
 
 def features_bound(
@@ -453,7 +446,8 @@ def features_bound(
     rows, exact = dense_rows(X, who), 0
     if isinstance(method, TensorSketch) and isinstance(kernel, Polynomial):
         quantity = "Frobenius norm, of the operator norm of K"
-        intrinsic = _dimension(eigen(kernel, rows, who).values)
+        values = values_of(kernel, rows, who)
+        intrinsic = float(values.sum() / values[-1])
         return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
@@ -473,8 +467,8 @@ def features_bound(
             f"independent, or Polynomial with TensorSketch(); got {kernel!r} with {method!r}. "
             "certify measures any map."
         )
-    values = eigen(kernel, rows, who).values
-    return _norm_tail(_dimension(values), largest / float(values.sum()), 1, exact)
+    values = values_of(kernel, rows, who)
+    return _norm_tail(values, largest / float(values.sum()), 1, exact)
 
 
 def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
@@ -548,7 +542,7 @@ def effective(
 ) -> float:
     """Return d_λ of the rows at penalty ``alpha``; refuse a penalty above ‖K‖/``norms``."""
     alpha = positive(alpha, who, "alpha")
-    values = eigen(kernel, rows, who).values
+    values = values_of(kernel, rows, who)
     below_norm(norms * alpha, float(values[-1]), who)
     return float(np.sum(values / (values + alpha)))
 

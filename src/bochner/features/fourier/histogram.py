@@ -76,7 +76,7 @@ class HistogramMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         refuse_sparse(self.kernel, X)
-        require_above(self.kernel, X, 0.0)
+        require_above(self.kernel, 0.0, X)
         xp = array_namespace(X)
         frequencies = moved(self.step * np.arange(self.terms + 1), like=X)
         roots = moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
