@@ -139,8 +139,8 @@ def _extremes(
 
 def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
     """Return ‖E‖/‖K‖."""
-    ends = (_extremes(lambda v, A=A: dsymv(1.0, A.T, v), len(A))[0] for A in (E, K))
-    error, size = (float(np.abs(values).max()) for values in ends)
+    ends = lambda A: _extremes(lambda v: dsymv(1.0, A.T, v), len(A))[0]
+    error, size = (float(np.abs(ends(A)).max()) for A in (E, K))
     return error / size if size else (0.0 if error == 0 else math.inf)
 
 

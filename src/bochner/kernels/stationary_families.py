@@ -215,9 +215,7 @@ class ExponentialPower(stationary.Radial):
     def smooth(self) -> bool:
         return self.power == 2
 
-    @property
-    def has_density(self) -> bool:
-        return self.power == 2
+    has_density = smooth
 
     @property
     def mixing(self) -> spectral.Mixing:
