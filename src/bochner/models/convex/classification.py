@@ -48,7 +48,7 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.kernel import DualPoint, KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
     MOVES,
     MOVES_COMPARED,
@@ -71,6 +71,7 @@ from bochner.solvers.convex.penalty_path import (
 from bochner.solvers.convex.problem import (
     Problem,
     SolverRows,
+    State,
     TargetsOf,
     best_constant,
     forward,
@@ -449,7 +450,7 @@ class Calibrating:
         # Of many rows the matrix is not kept
         K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
         if len(end.coef) == len(rows.w):
-            start = DualPoint(end.coef, end.intercept, K @ end.coef + end.intercept)
+            start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
         on_rows, values = OnRows(K, rows, self.spec), list[tuple[Array, Array, Array]]()
         for fold_rows in rows.calibrating:
             f = on_rows.minimised(end.alpha, start, fold_rows).at.fitted[fold_rows]
@@ -500,7 +501,7 @@ def fit_to_support(
     return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
 
 
-def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, DualPoint | None]:
+def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more."""
     few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
     if few is on_rows or not few.rows.folds:
@@ -522,7 +523,7 @@ class OnRows(ClassesLeftOut):
         rows: ClassSample,
         spec: ConvexSpec,
         largest: float = 1.0,
-        near: DualPoint | None = None,
+        near: State | None = None,
     ) -> None:
         calibrates = isinstance(spec.loss, Hinge) or spec.pairs is not None
         super().__init__(rows, spec, largest, calibrates)
@@ -531,11 +532,11 @@ class OnRows(ClassesLeftOut):
     def minimised(
         self,
         alpha: float,
-        start: DualPoint | None = None,
+        start: State | None = None,
         held_out: Array | None = None,
         tol: float = TOL,
         max_iter: int = 100,
-        near: DualPoint | None = None,
+        near: State | None = None,
         moves: int = MOVES,
     ) -> Any:
         """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
@@ -555,7 +556,7 @@ class OnRows(ClassesLeftOut):
             return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
-    def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, DualPoint]:
+    def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, State]:
         """Return penalties with the losses of rows left out, and where the best ended."""
         lost = OnRows(self.K, self.rows, self.spec, float(self.rows.w @ np.diag(self.K)) or 1.0)
         ridge = 2 * tuning.share * float(self.rows.w.sum())
@@ -564,7 +565,7 @@ class OnRows(ClassesLeftOut):
         best = walk(lost, step_near(ridge, lost.largest, LAST_START), NEAREST, LAST)
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
-    def finer(self, path: HeldOutPath, near: DualPoint) -> tuple[HeldOutPath, DualPoint]:
+    def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:
         """Try smaller penalties while the folds of these rows, which are more, lose less.
 
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
@@ -587,11 +588,11 @@ class OnRows(ClassesLeftOut):
             return self, numbers
         return OnRows(square_part(self.K, numbers), rows, self.spec), numbers
 
-    def spread(self, at: DualPoint, numbers: Array) -> DualPoint:
+    def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""
         coef = np.zeros((len(self.K), at.coef.shape[1]))
         coef[numbers] = at.coef
-        return DualPoint(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
+        return State(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
 
     def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         rows, spec = self.rows, self.spec
@@ -609,7 +610,7 @@ class OnRows(ClassesLeftOut):
         return optimum.at.fitted[fold_rows], reached or not self.calibrates
 
 
-def _nearest(ends: dict[int, DualPoint], step: int) -> DualPoint | None:
+def _nearest(ends: dict[int, State], step: int) -> State | None:
     """Return the end of the nearest penalty that is no smaller: small ones end far away."""
     nearest = max((other for other in ends if other <= step), default=None)
     return None if nearest is None else ends[nearest]

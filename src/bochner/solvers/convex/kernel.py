@@ -31,7 +31,7 @@ from bochner.solvers.convex.optimum import (
     Step,
     history_of,
 )
-from bochner.solvers.convex.problem import ROUNDING, TINY, best_constant, best_length
+from bochner.solvers.convex.problem import ROUNDING, TINY, State, best_constant, best_length
 from bochner.solvers.factorisations import raised
 
 EVERY, FEWEST, COARSE = 4, 256, 0.1  # Step of thinning, least rows, and tolerance of the start
@@ -71,7 +71,7 @@ class KernelProblem:
     def single(self) -> Array:
         return self.K.astype(np.float32)
 
-    def value(self, at: "DualPoint") -> float:
+    def value(self, at: State) -> float:
         loss = float(weighted(self.w[:, None], self.loss.value(self.y, at.fitted)).sum())
         value = loss + 0.5 * self.alpha * float((at.coef * (at.fitted - at.intercept)).sum())
         return np.inf if np.isnan(value) else value
@@ -97,39 +97,18 @@ class KernelProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class DualPoint:
-    """Coefficients, intercepts, and the fit of all rows, also of weight zero."""
-
-    coef: Float[Array, "n t"]
-    intercept: Float[Array, " t"]
-    fitted: Float[Array, "n t"]
-
-    def moved(self, length: float, step: "DualPoint") -> "DualPoint":
-        """Go so far."""
-        return DualPoint(
-            self.coef + length * step.coef,
-            self.intercept + length * step.intercept,
-            self.fitted + length * step.fitted,
-        )
-
-    def column(self, k: int) -> "DualPoint":
-        here = slice(k, k + 1)
-        return DualPoint(self.coef[:, here], self.intercept[here], self.fitted[:, here])
-
-
-@dataclass(frozen=True, eq=False)
 class KernelOptimum:
     """Where the objective is least: ``solution.coef`` are c, and ``at`` the fit of all rows."""
 
     solution: Optimum
-    at: DualPoint
+    at: State
 
 
 def minimise_on_kernel(
     problem: KernelProblem,
-    start: DualPoint | None = None,
+    start: State | None = None,
     *,
-    near: DualPoint | None = None,
+    near: State | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
 ) -> KernelOptimum:
@@ -144,7 +123,7 @@ def minimise_on_kernel(
     """
     columns = list(problem.columns())
     last: _Last = []
-    starts: list[DualPoint | None] = _of_columns(problem, start, len(columns))
+    starts: list[State | None] = _of_columns(problem, start, len(columns))
     fits = _of_columns(problem, near if start is None else None, len(columns))
     local = problem.loss.has_inactive_rows
     if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
@@ -154,7 +133,7 @@ def minimise_on_kernel(
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     ends, outcomes, taken = zip(*each, strict=True)
-    at = DualPoint(
+    at = State(
         np.concatenate([end.coef for end in ends], axis=1),
         np.concatenate([end.intercept for end in ends]),
         np.concatenate([end.fitted for end in ends], axis=1),
@@ -172,22 +151,22 @@ def minimise_on_kernel(
     return KernelOptimum(solution, at)
 
 
-def _of_columns(problem: KernelProblem, at: DualPoint | None, count: int) -> list[Any]:
+def _of_columns(problem: KernelProblem, at: State | None, count: int) -> list[Any]:
     """Return the point for each of the problems that are solved each for itself."""
     if at is None or problem.loss.joint:
         return [at] * count
-    return [at.column(k) for k in range(count)]
+    return [at.at(np.array([k])) for k in range(count)]
 
 
-def _first(problem: KernelProblem) -> DualPoint:
+def _first(problem: KernelProblem) -> State:
     """Return the best constant, or zero, from where the first step is a ridge regression."""
     b = np.zeros(problem.y.shape[1])
     if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
         b = best_constant(problem.loss, problem.y, problem.w[:, None])
-    return DualPoint(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
+    return State(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
 
 
-def _thinly(problem: KernelProblem, column: KernelProblem, tol: float, max_iter: int) -> DualPoint:
+def _thinly(problem: KernelProblem, column: KernelProblem, tol: float, max_iter: int) -> State:
     """Return where a column is least for every fourth row that counts."""
     index = np.flatnonzero(problem.w)[::EVERY]
     rows = problem.K[index]
@@ -195,10 +174,10 @@ def _thinly(problem: KernelProblem, column: KernelProblem, tol: float, max_iter:
     at = minimise_on_kernel(few, tol=max(COARSE, tol), max_iter=max_iter).at
     c = np.zeros(column.y.shape)
     c[index] = at.coef
-    return DualPoint(c, at.intercept, (at.coef[:, 0] @ rows)[:, None] + at.intercept)
+    return State(c, at.intercept, (at.coef[:, 0] @ rows)[:, None] + at.intercept)
 
 
-def _along(problem: KernelProblem, at: DualPoint, step: DualPoint) -> DualPoint:
+def _along(problem: KernelProblem, at: State, step: State) -> State:
     """Go to the least on the way, or all of it where rounding hides that the objective falls."""
     image = step.fitted - step.intercept
     along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
@@ -251,12 +230,12 @@ def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
 
 def _descended(
     problem: KernelProblem,
-    start: DualPoint | None,
-    near: DualPoint | None,
+    start: State | None,
+    near: State | None,
     last: _Last,
     tol: float,
     max_iter: int,
-) -> tuple[DualPoint, Convergence, list[Step]]:
+) -> tuple[State, Convergence, list[Step]]:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
     They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
@@ -268,7 +247,7 @@ def _descended(
     inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), last)
     at = at if near is None else inverse.solved(near)
     since, most, value = 0, STEPS, problem.value(at)
-    before: tuple[_Gradient, float, DualPoint] | None = None
+    before: tuple[_Gradient, float, State] | None = None
     outcome = Convergence.MOST_STEPS
     for _ in range(max_iter):
         if since:
@@ -310,12 +289,12 @@ class _Gradient:
     s: Float[Array, " t"]
 
     @staticmethod
-    def of(problem: KernelProblem, at: DualPoint) -> "_Gradient":
+    def of(problem: KernelProblem, at: State) -> "_Gradient":
         g = problem.slopes(at.fitted)
         s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
         return _Gradient(g + problem.alpha * at.coef, s)
 
-    def along(self, step: DualPoint) -> float:
+    def along(self, step: State) -> float:
         """Return the slope along a step."""
         image = step.fitted - step.intercept
         return float((self.r * image).sum()) + float(self.s @ step.intercept)
@@ -411,7 +390,7 @@ class _Inverse:
             parts.append(_Part(columns, rows, root, factor, one, max(border, 0.0)))
         return _Inverse(problem, curved.h, tuple(parts))
 
-    def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> DualPoint:
+    def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> State:
         """Return the step down a gradient."""
         problem, c, b = self.problem, -r / self.problem.alpha, np.zeros(r.shape[1])
         wanted = (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
@@ -432,9 +411,9 @@ class _Inverse:
                     b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
                 c[rows, columns] -= np.outer(part.one, b[columns])
         c, b = problem.loss.centred(c), problem.loss.centred(b)
-        return DualPoint(c, b, symmetric_product(problem.K, c) + b)
+        return State(c, b, symmetric_product(problem.K, c) + b)
 
-    def solved(self, near: DualPoint) -> DualPoint:
+    def solved(self, near: State) -> State:
         """Return the end of a Newton step from a fit of rows; its coefficients are not used.
 
         The end is linear in the slopes, and their factor is the one of least objective.
@@ -444,7 +423,7 @@ class _Inverse:
             within = (near.fitted - near.intercept)[part.rows, part.columns]
             r[part.rows, part.columns] = -self.h[part.rows, k][:, None] * within
         base = self(r, r.sum(axis=0))
-        base = base.moved(1.0, DualPoint(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
+        base = base.moved(1.0, State(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
         g = problem.slopes(near.fitted)
         step = self(g, g.sum(axis=0))
         first = _Gradient.of(problem, base).along(step)

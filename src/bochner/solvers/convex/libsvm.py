@@ -23,9 +23,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.kernel import DualPoint, KernelOptimum, KernelProblem
+from bochner.solvers.convex.kernel import KernelOptimum, KernelProblem
 from bochner.solvers.convex.losses import SquaredHinge
 from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
+from bochner.solvers.convex.problem import State
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES_COMPARED = 100  # The same for machines of which penalties are compared
@@ -155,7 +156,7 @@ def _optimum(
     ended: bool,
 ) -> KernelOptimum:
     """Return the optimum with its duality gap."""
-    at, square = DualPoint(coef, intercept, fitted), 0.0
+    at, square = State(coef, intercept, fitted), 0.0
     if isinstance(problem.loss, SquaredHinge):
         there = problem.w > 0
         squares = (coef[there] ** 2).sum(axis=1)

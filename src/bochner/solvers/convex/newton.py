@@ -145,7 +145,8 @@ def _descended(
         loss, fitted = smoothed(part, here)
         length = least_length(replace(part, loss=loss), here.coef, fitted, step.steps, image)
         hessians = step.hessians if len(live) == len(size) else None
-        moved = replace(here.moved(length, step.steps, image), hessians=hessians)
+        way = State(step.steps[:, :-1].T, step.steps[:, -1], image)
+        moved = replace(here.moved(length, way), hessians=hessians)
         before, local = local, _local(part, moved)
         at, size[live] = at.put(live, moved), local.size
         done = gain <= share * np.maximum(local.gap, tol)

@@ -202,7 +202,7 @@ class Problem:
 class State:
     """A point on the way to the minimum, with all that a neighbouring problem can start from."""
 
-    coef: Float[Array, "D t"]
+    coef: Float[Array, "D t"]  # of features, or of the kernel and each row
     intercept: Float[Array, " t"]
     fitted: Float[Array, "n t"]  # f at the rows
     # Of a nonsmooth loss smoothed about them: at the minimum a slope of the loss at each row, with
@@ -217,13 +217,13 @@ class State:
     outcome: Convergence = Convergence.MOST_STEPS
     steps: tuple[Step, ...] = ()
 
-    def moved(self, length: Array, step: Float[Array, "t p"], image: Array) -> "State":
-        """Return the point so far along the steps; its value is to be found."""
+    def moved(self, length: Any, step: "State") -> "State":
+        """Return the point so far along a step, (t,) or one length; its value is to be found."""
         return replace(
             self,
-            coef=self.coef + length * step[:, :-1].T,
-            intercept=self.intercept + length * step[:, -1],
-            fitted=self.fitted + length * image,
+            coef=self.coef + length * step.coef,
+            intercept=self.intercept + length * step.intercept,
+            fitted=self.fitted + length * step.fitted,
         )
 
     def at(self, columns: Array) -> "State":
