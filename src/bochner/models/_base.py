@@ -37,6 +37,7 @@ from bochner._core.arrays import (
     to_numpy,
 )
 from bochner._core.names import NamedArguments, require_arguments
+from bochner._core.optional import needed
 from bochner._core.progress import listening, print_step, progress
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner._core.sizes import FEW_CELLS
@@ -53,16 +54,12 @@ from bochner.models._tables import (
     as_fitted,
     encoded,
     given_rows,
-    has_gaps,
     held_blocks,
     in_one_sentence,
     is_held,
-    is_learned_of_arrays,
     is_pandas,
     is_table,
     needs_schema,
-    numbered,
-    read_beside,
     refuse_gaps,
     refuse_no_numbers,
 )
@@ -284,14 +281,15 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return alpha of the ridge regression that weighs n rows and coefficients as this does.
-
-        Where there is no penalty, a thousandth of k(x, x) per row.
-        """
+        """Return alpha of such a ridge regression; without one a thousandth of k(x, x) a row."""
+        if hasattr(self, "alpha_"):
+            return float(np.max(self.alpha_))
         return WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X[:SEARCHED])))
 
     def _least_penalty(self, rows: Any, n: int) -> float:
         """Return the same, the least of all targets; 0 where neither a penalty nor rows tell."""
+        if hasattr(self, "alpha_"):
+            return float(np.min(self.alpha_))
         if rows is None:
             return 0.0
         return self._ridge_penalty(next(iter(self._rows_to_predict(rows))).X, n)
@@ -360,7 +358,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
             refuse_no_numbers(who, y)
         X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
         kind, schema = kind_of(X, who), None if known is None else known.schema
-        learned = is_learned_of_arrays(known)
+        learned = known is not None and known.is_encoded and known.names is None  # of arrays
         if not learned and (kind == "text" if first else schema is not None and is_table(X)):
             return self._table_blocks(X, y, sample_weight, known, n_classes)
         if schema is not None and not learned and (schema.categories or schema.encoders):
@@ -373,7 +371,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
             return blocks, self._inputs_of(blocks, first)
         refuse_dates(sample_weight, who, "sample_weight")
         X, y, inputs = self._checked(X, y, known)
-        gaps = has_gaps(X)
+        gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
             refuse_gaps(who, X, first, vars(self).get("method"))
         # Sums over columns and transformed columns, whatever the storage of few cells
@@ -381,7 +379,8 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
             X = dense(X)
         if learned or gaps:
-            table = numbered(who, X)
+            pyarrow = needed("pyarrow", f"{who}: filling missing values of an array")
+            table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)
             return blocks, replace(inputs, names=None)
         if sample_weight is not None:
@@ -421,7 +420,10 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
             return table.read_by(who), known
         targets = y if self._has_targets else None
         table = encoded(who, table, n_classes, beside=(targets, sample_weight))
-        return read_beside(table, y, sample_weight), self._inputs_of(table, known is None)
+        inputs = self._inputs_of(table, known is None)
+        rows = np.concatenate([block.X for block in table])
+        y, w = (None if a is None else np.asarray(a) for a in (y, sample_weight))
+        return Blocks.from_arrays(rows, y, w), inputs
 
     @property
     def _has_targets(self) -> bool:
@@ -582,18 +584,6 @@ class WithoutTarget(KernelEstimator):
             If the data cannot be used; the message says what to do.
         """
         return super().fit(X, None, sample_weight)
-
-
-class PenalisedByAlpha:
-    """A mixin: ``alpha_`` is the penalty of the ridge regression that the learner is judged as."""
-
-    alpha_: Any
-
-    def _ridge_penalty(self, X: Any, n: int) -> float:
-        return float(np.max(self.alpha_))
-
-    def _least_penalty(self, rows: Any, n: int) -> float:
-        return float(np.min(self.alpha_))
 
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:

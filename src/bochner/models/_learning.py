@@ -22,7 +22,6 @@ from bochner.models.error_law import (
     ErrorLaw,
     LeftOutRows,
     TargetLaw,
-    evaluated,
     interval_score,
 )
 from bochner.selection.choose import choose_for_matrix, transformed
@@ -255,10 +254,7 @@ def _values(
     """
     judges, rest = rows.judges, rows.rest
     if judges.coupling is None:
-        left = smoother.left_out
-        return (
-            np.concatenate([left, evaluated(smoother.sum, rows.z_of_rest)]) if len(rest.w) else left
-        )
+        return np.concatenate([smoother.left_out, smoother.sum.at(rows.z_of_rest)])
     parts = []
     for here in _stretches(len(judges.w)):
         parts.append(summed(smoother.left_out_shares(here), rows.without[here]))

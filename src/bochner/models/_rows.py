@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,34 +23,27 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import SumOf, narrowed, summed
 
 
-class FeatureBlock(NamedTuple):
-    """Consecutive rows: Z (b, D); y (b,) or (b, t) or None; w (b,) or None; first row's number.
-
-    X (b, d) holds the input rows, unless the features are read from memory.
-    """
+@dataclass(frozen=True, eq=False)
+class FeatureBlock:
+    """Consecutive rows, which also serve solvers as all rows: X unless they are kept in memory."""
 
     Z: Array
-    y: Array | None
-    w: Array | None
-    start: int
+    y: Array | None = None
+    w: Array | None = None
+    start: int = 0
     X: Any = None
 
-
-class Kept(NamedTuple):
-    """Rows of features in memory, as solvers read them."""
-
-    block: FeatureBlock
-    cached: bool = True
+    cached: ClassVar[bool] = True
 
     @property
     def n_features(self) -> int:
-        return self.block.Z.shape[1]
+        return self.Z.shape[1]
 
-    def __iter__(self) -> Iterator[FeatureBlock]:
-        return iter((self.block,))
+    def __iter__(self) -> Iterator["FeatureBlock"]:
+        yield self
 
     def sum(self, summand: Any) -> Any:
-        return summand.add(summand.zero(), self.block)
+        return summand.add(summand.zero(), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +115,7 @@ class Features:
             if keeping and not self._fits(rows):
                 keeping, pass_ = False, []
             if keeping:
-                pass_.append(block._replace(X=None))
+                pass_.append(replace(block, X=None))
             yield block
         self._kept = pass_ if keeping else None
 

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_consistent_length
 
 from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
-from bochner._core.optional import needed
 from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import CellsOf, columns_from
@@ -29,7 +28,7 @@ from bochner.data.frames import (
     rows_in,
 )
 from bochner.data.partitions import library_of, module_of
-from bochner.data.schema import Inputs, Schema, did_you_mean, listed, reasons
+from bochner.data.schema import Schema, did_you_mean, listed, reasons
 from bochner.data.sources import Block
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
@@ -179,11 +178,6 @@ def needs_schema(X: Any) -> bool:
     return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
 
 
-def has_gaps(X: Any) -> bool:
-    """Whether rows of numbers have NaN: a missing value."""
-    return bool(np.isnan(X.data if is_sparse(X) else X).any())
-
-
 def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
     """Refuse rows with NaN, unless they are dense and the ``first``, of which a fit can learn.
 
@@ -203,17 +197,6 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
             f"{who}: X must have no missing values, since the rows of the fit had none; got NaN in "
             f"{place}. Fill such cells, or fit to rows with gaps."
         )
-
-
-def numbered(who: str, X: Any) -> Any:
-    """Return an array as a table whose columns have their numbers for names."""
-    pyarrow = needed("pyarrow", f"{who}: filling missing values of an array")
-    return pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
-
-
-def is_learned_of_arrays(inputs: Inputs | None) -> bool:
-    """Whether a fit has learned what the columns of an array without names become."""
-    return inputs is not None and inputs.is_encoded and inputs.names is None
 
 
 def encoded(
@@ -260,13 +243,6 @@ def encoded(
     if size == default_rows(blocks.n_columns):  # before, each category was a column
         size = default_rows(source.n_columns)
     return replace(blocks, source=source, block_rows=size)
-
-
-def read_beside(table: Blocks, y: Any, w: Any = None) -> Blocks:
-    """Return the rows of a table, read, with targets and weights that are not in it."""
-    rows = np.concatenate([block.X for block in table])
-    y, w = (None if a is None else np.asarray(a) for a in (y, w))
-    return Blocks.from_arrays(rows, y, w)
 
 
 def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:

@@ -27,7 +27,6 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Both, Float, Int
-from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.models._calibration import Calibration, calibrate, decided
@@ -58,17 +57,6 @@ class Coupling:
     root: Float[Array, " n"]  # √w
     diagonal: Float[Array, " n"]
     among: Callable[[Array, Array], Array]  # Returns M_ij, (s, m), of rows i and j
-
-    @staticmethod
-    def of_matrix(u: Array, root: Array, M: Float[Array, "n n"]) -> "Coupling":
-        """Return the coupling by M itself."""
-        return Coupling(u, root, np.diagonal(M), lambda i, j: M[np.ix_(i, j)])
-
-    @staticmethod
-    def of_factor(u: Array, root: Array, F: Float[Array, "n r"]) -> "Coupling":
-        """Return the coupling by I − F Fᵀ."""
-        diagonal = 1 - np.einsum("ij,ij->i", F, F)
-        return Coupling(u, root, diagonal, lambda i, j: (i[:, None] == j) - F[i] @ F[j].T)
 
     def without(
         self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
@@ -159,18 +147,15 @@ class ErrorInputs:
     @staticmethod
     def of(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> "ErrorInputs":
         """Return the inputs of rows."""
-        columns = _columns(X, predicted, by_columns)
+        columns = ErrorInputs(np.zeros(1), np.ones(1), by_columns)(X, predicted)
         spread = columns.std(axis=0)
         unit = np.where(spread > 0, spread, 1.0)
         return ErrorInputs(columns.mean(axis=0), unit, by_columns)
 
     def __call__(self, X: Any, predicted: Float[Array, " m"]) -> Float[Array, "m k"]:
         """Return z of rows."""
-        return (_columns(X, predicted, self.by_columns) - self.centre) / self.unit
-
-
-def _columns(X: Any, predicted: Float[Array, " m"], by_columns: bool) -> Float[Array, "m k"]:
-    return to_numpy(X).astype(np.float64) if by_columns else predicted[:, None]
+        columns = to_numpy(X).astype(np.float64) if self.by_columns else predicted[:, None]
+        return (columns - self.centre) / self.unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +198,6 @@ class Distribution:
 
 def _shares(values: Float[Array, " b"]) -> Float[Array, " b"]:
     return np.linspace(0.0, 1.0, len(values)) if len(values) > 1 else np.ones(len(values))
-
-
-def evaluated(function: KernelSum, z: Float[Array, "m k"]) -> Float[Array, "m t"]:
-    """Return the values of a function at rows."""
-    return np.concatenate([f for _, f in function.values(Blocks.from_arrays(z))])
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,8 +248,8 @@ class TargetLaw:
             low, high = self.errors(deviation, None, coverage)
         else:
             z = self.inputs(X, predicted)
-            s = np.exp(np.clip(evaluated(self.scale, z)[:, 0], *self.reach))
-            F = None if self.shape is None else self.shape.risen(evaluated(self.shape.values, z))
+            s = np.exp(np.clip(self.scale.at(z)[:, 0], *self.reach))
+            F = None if self.shape is None else self.shape.risen(self.shape.values.at(z))
             low, high = self.errors(s, F, coverage)
         return predicted + low, predicted + high
 

@@ -35,7 +35,7 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._labels import class_sizes
-from bochner.models._rows import N_FOLDS, FeatureBlock, Features, Kept, fold_numbers, row_marks
+from bochner.models._rows import N_FOLDS, FeatureBlock, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import (
     LAST,
     ConvexFit,
@@ -373,7 +373,7 @@ class FeaturesLeftOut(ClassesLeftOut):
     def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
         rows, spec, ends = self.rows, self.spec, self.ends[fold]
         near = min(ends, key=lambda other: abs(other - step), default=None)
-        kept = Kept(FeatureBlock(self._Z, rows.codes, rows.w, 0))
+        kept = FeatureBlock(self._Z, rows.codes, rows.w)
         start = None if near is None else ends[near]
         given = spec, kept, rows.codes, rows.w, self.alpha(step), start, fold_rows
         ends[step] = end = on_features(*given, tol=TOL)

@@ -27,7 +27,6 @@ from bochner.models._rows import (
     N_FOLDS,
     FeatureBlock,
     Features,
-    Kept,
     folds_of,
     no_landmarks,
     row_marks,
@@ -301,7 +300,7 @@ def _best_penalty(
         if not folds:
             return None, None
         out = folds_of(marks, w)[:, None] == np.arange(folds)
-        kept = Kept(FeatureBlock(Z, sample.y, w, 0))
+        kept = FeatureBlock(Z, sample.y, w)
         problem = replace(problem, rows=kept, y=sample.y, w=w[:, None], value=1.0)
         curvature = curvature_of(rows)
         largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0

@@ -15,7 +15,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, PenalisedByAlpha, learned
+from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_auto
@@ -168,7 +168,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
 
 @estimator
-class KernelRegressor(PenalisedByAlpha, ConvexRegressor):
+class KernelRegressor(ConvexRegressor):
     """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
 
     Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha

@@ -20,7 +20,7 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import Differentiable, KernelEstimator, PenalisedByAlpha, learned
+from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
@@ -79,7 +79,7 @@ class Functions:
 
 
 @estimator
-class GaussianProcessRegressor(KernelParameters, Differentiable, PenalisedByAlpha, WithIntervals):
+class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
 
     ``predict(X, return_std=True)`` returns the standard deviation of the function f(x), without

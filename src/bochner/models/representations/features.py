@@ -338,8 +338,9 @@ def _couplings(
     root, parts = np.sqrt(w), [np.asarray(Z, np.float64) @ eigen.vectors for Z, _, _ in rows]
     turned = root[:, None] * np.concatenate(parts)
     mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
-    factors = {a: np.hstack([turned / np.sqrt(eigen.values + a), mean]) for a in np.unique(alpha)}
-    return tuple(
-        Coupling.of_factor(root * r, root, factors[a])
-        for r, a in zip(residuals.T, alpha, strict=True)
-    )
+    couplings = {}
+    for a in np.unique(alpha):  # M = I − F Fᵀ
+        F = np.hstack([turned / np.sqrt(eigen.values + a), mean])
+        among = lambda i, j, F=F: (i[:, None] == j) - F[i] @ F[j].T
+        couplings[a] = root, 1 - np.einsum("ij,ij->i", F, F), among
+    return tuple(Coupling(root * r, *couplings[a]) for r, a in zip(residuals.T, alpha, strict=True))

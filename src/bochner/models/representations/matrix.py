@@ -5,6 +5,7 @@ Features of all rows precondition the latter, and choose the penalty.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -113,7 +114,7 @@ class MatrixRows(Representation):
             slack = slack_of_inverse(alpha * np.diag(M), w[last])
             errors[:, targets] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
             for j, each_u in zip(targets, u.T, strict=True):
-                coupling[j] = Coupling.of_matrix(each_u, rows.root[last], M)
+                coupling[j] = Coupling(each_u, rows.root[last], np.diag(M), partial(_among, M))
         parts = X[last], y[last] - errors, errors, w[last], "leave one out"
         return LeftOutRows(*parts, tuple(coupling), np.arange(len(index)))
 
@@ -124,6 +125,10 @@ class MatrixRows(Representation):
         finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
         residual = solution.alpha * solution.coef[finite] / w[finite, None]
         return calibrate(y[finite] - residual / slack[finite], decided(y[finite]), w[finite])
+
+
+def _among(M: Float[Array, "m m"], i: Array, j: Array) -> Float[Array, "s k"]:
+    return M[np.ix_(i, j)]
 
 
 # --- fitting -------------------------------------------------------------------------------------

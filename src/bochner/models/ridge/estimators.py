@@ -19,7 +19,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, KernelEstimator, PenalisedByAlpha, learned
+from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
@@ -37,7 +37,7 @@ from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import indicators
 
 
-class RidgeEstimator(KernelParameters, Differentiable, PenalisedByAlpha, KernelEstimator):
+class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
     """An estimator whose ``fit_`` is a ridge regression."""
 
     alpha: Any

@@ -356,9 +356,6 @@ class KernelCCA(KernelTransformer):
     rows_seen_ = learned("rows", "Rows that were read.")
     _n_features_out = learned("correlations.size", "Columns of ``transform``.")
 
-    def _ridge_penalty(self, X: Any, n: int) -> float:
-        return self.alpha_
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
