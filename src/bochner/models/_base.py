@@ -74,10 +74,7 @@ _WRITTEN = "bochner version"
 
 
 def learned(path: str, doc: str, otherwise: str = "") -> Any:
-    """Return a property that reads this part of the fitted value.
-
-    ``otherwise`` is the message of the AttributeError that is raised where the part is None.
-    """
+    """Return a property that reads a part of the fit; None raises AttributeError(otherwise)."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
@@ -265,11 +262,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     )
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        """Return the approximation error of the features on rows of the fit, or on others.
-
-        ε is measured at :meth:`_ridge_penalty`. Its meaning for the risk is proved for ridge
-        regression; for other losses it is a guide.
-        """
+        """Return the approximation error of the features; for other losses than ridge a guide."""
         rows, n = sampled(blocks, self.seed_), count_rows(blocks)
         return certify(
             Rounded(self.kernel_, self.map_, self.feature_dtype_),
@@ -297,8 +290,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     @property
     def _has_features(self) -> bool:
         """Whether the fit works with a feature map, and not with the kernel itself."""
-        has: bool = self.choice_.method.has_features
-        return has
+        return bool(self.choice_.method.has_features)
 
     @property
     def _path(self) -> Any:
@@ -346,9 +338,8 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     ) -> tuple[Blocks, Inputs]:
         """Return checked training data as blocks, and their inputs.
 
-        Tables with columns of text or times, or with missing cells, and arrays with NaN are encoded
-        by a schema; other arrays of the array API standard stay in their library; all else passes
-        scikit-learn's checks. After the ``first`` call, rows must have the columns of the fit.
+        Tables of more than numbers, and arrays with NaN, are encoded by a schema; other arrays of
+        the array API standard stay in their library; all else passes scikit-learn's checks.
         ``n_classes`` above 0: y holds codes of classes.
         """
         who, known = type(self).__name__, None if first else self._inputs
@@ -465,10 +456,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         return known
 
     def _rows_to_predict(self, X: Any) -> Blocks:
-        """Return checked rows to predict as blocks, encoded as the training data were.
-
-        Blocks are taken as they are: read with the fit's schema, or made of arrays.
-        """
+        """Return checked rows to predict as blocks, encoded as the training data were."""
         if not isinstance(X, Blocks):
             return self._blocks_of(X, first=False)[0]
         X, known = self._as_fitted(X), self._inputs
@@ -587,10 +575,7 @@ class WithoutTarget(KernelEstimator):
 
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
-    """Return how X is read: as numbers, a table with text, or an array of another library or file.
-
-    A single column of a table is refused, and a table with a name twice.
-    """
+    """Return how X is read: as numbers, a table, or an array of another library or file."""
     if isinstance(X, np.ndarray) or is_sparse(X):
         return "numbers"
     if hasattr(X, "to_frame") and hasattr(X, "dtype"):

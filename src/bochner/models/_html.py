@@ -18,11 +18,7 @@ from bochner.selection.rows import deviations
 
 
 def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
-    """Return the kernel of a learner's fit for people to read.
-
-    Of many lengthscales those that are shortest in standard deviations of their columns, where
-    rows of the fit are kept to tell; ``names`` are of the columns that the kernel sees.
-    """
+    """Return the kernel in words: lengthscales in deviations of columns, where rows are kept."""
     kernel = fit.chosen.kernel
     X, w = _kept(fit)
     if not isinstance(kernel, Monotone):

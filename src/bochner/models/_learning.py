@@ -117,11 +117,9 @@ JUDGED, LEAST_GAIN = (0.5, 0.8, 0.9, 0.95), 0.01
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
 
-    Scale and distribution are learned from 4096 rows at most, and scores are of all rows that are
-    held out, or of 4096 of those that the fit predicts without each: about a second for each
-    target. If a coupling is known, the scale at row i is learned from leave-two-out errors, without
-    row i; this takes half a second more. Held-out rows are split in half: one half learns the law,
-    the other gives the scores.
+    Scale and distribution are learned from 4096 rows at most, in about a second for each target; at
+    row i from leave-two-out errors, if a coupling is known. Held-out rows are split in half: one
+    half learns the law, the other gives the scores.
     """
     order = np.random.default_rng(seed).permutation(len(rows.w))
     if rows.source == "leave one out":
@@ -217,6 +215,7 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
         return np.einsum("ij,ij->i", H, _log_size(e, typical))[:, None]
 
     values = _values(rows, smoother, summed)[:, 0]
+    # A penalty that is chosen on dependent errors is too small
     mean, share = _slope(target[:, 0], values[: len(w)], w)
     scale = replace(
         smoother.sum,
@@ -235,10 +234,7 @@ def _log_size(e: Array, typical: float) -> Array:
 
 
 def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) -> Array:
-    """Return the mean of f, and the share of f about it that y is nearest to, 0 to 1.
-
-    A penalty that is chosen on dependent errors is too small.
-    """
+    """Return the mean of f, and the share of f about it that y is nearest to, 0 to 1."""
     mean = np.average(f, weights=w)
     away = w * (f - mean)
     power = float(away @ (f - mean))
@@ -248,10 +244,7 @@ def _slope(y: Float[Array, " m"], f: Float[Array, " m"], w: Float[Array, " m"]) 
 def _values(
     rows: _Learned, smoother: LandmarkSmoother, summed: Callable[[Array, Array], Array]
 ) -> Float[Array, "n t"]:
-    """Return leave-one-out values at the learning rows, then values at the other rows.
-
-    ``summed`` gives them of (b, m) shares that they are made of, and of (b, m) errors.
-    """
+    """Return leave-one-out values at the learning rows and values at others, from shares."""
     judges, rest = rows.judges, rows.rest
     if judges.coupling is None:
         return np.concatenate([smoother.left_out, smoother.sum.at(rows.z_of_rest)])

@@ -29,7 +29,6 @@ from bochner.models._base import KernelEstimator
 from bochner.selection.chosen import moments_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
-from bochner.sums.moments import Moments
 
 
 class Display(HtmlResult):
@@ -246,8 +245,15 @@ class SpectrumDisplay(Display):
         """
         check_is_fitted(model)
         moments = model._kept_moments
-        if moments is None:
-            moments = _moments(model, X)
+        if moments is None and X is None:
+            raise InvalidInput(
+                f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass rows: "
+                "from_estimator(model, X)."
+            )
+        if moments is None:  # those of the rows, without targets, as the solution sees them
+            moments = moments_of(model._chosen, model._rows_to_predict(X), "float64")
+            if not model.get_params().get("fit_intercept", True):
+                moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
         alpha = model._least_penalty(X, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
@@ -264,17 +270,6 @@ class SpectrumDisplay(Display):
         ax.set(xlabel="number", ylabel="eigenvalue")
         ax.legend()
         return self
-
-
-def _moments(model: KernelEstimator, X: Any) -> Moments:
-    """Return the moments of the features of rows, without targets, as the solution sees them."""
-    if X is None:
-        raise InvalidInput(
-            f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass rows: "
-            "from_estimator(model, X)."
-        )
-    moments = moments_of(model._chosen, model._rows_to_predict(X), "float64")
-    return moments if model.get_params().get("fit_intercept", True) else moments.about_zero()
 
 
 # --- maps ----------------------------------------------------------------------------------------

@@ -76,34 +76,37 @@ def merge(*models: Any) -> Any:
 
 
 def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
-    if type(model) is not type(other):
-        raise IncompatibleModels(
-            "merge: models must be of one class; got "
-            f"{type(model).__name__} and {type(other).__name__}."
-        )
     a, b = model.fit_, other.fit_
-    if not np.array_equal(a.inputs.classes, b.inputs.classes):
-        raise IncompatibleModels(
-            f"merge: models must know the same classes; got {a.inputs.classes.tolist()} and "
+    kinds = type(model).__name__, type(other).__name__
+    if kinds[0] != kinds[1]:
+        said = f"be of one class; got {kinds[0]} and {kinds[1]}."
+    elif not np.array_equal(a.inputs.classes, b.inputs.classes):
+        said = (
+            f"know the same classes; got {a.inputs.classes.tolist()} and "
             f"{b.inputs.classes.tolist()}. Name all of them in the first "
             "partial_fit(..., classes=...)."
         )
-    maps = a.chosen.choice.map, b.chosen.choice.map
-    alike = maps[0] is maps[1] if None in maps else same_arrays(*maps)
-    if a.chosen.kernel != b.chosen.kernel or not alike:
-        raise IncompatibleModels(
-            "merge: models must share one feature map; theirs differ "
+    elif a.chosen.kernel != b.chosen.kernel or not _same_map(a, b):
+        said = (
+            "share one feature map; theirs differ "
             f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
             "value, method, n_features and random_state; Nyström landmarks, and whatever is chosen "
             "from rows, differ with the rows."
         )
-    if a.chosen.precision != b.chosen.precision:
-        raise IncompatibleModels(
-            f"merge: models must have features of one precision; got {a.chosen.precision} and "
-            f"{b.chosen.precision}. Fit all of them with the same precision=..."
+    elif a.chosen.precision != b.chosen.precision:
+        said = (
+            f"have features of one precision; got {a.chosen.precision} and {b.chosen.precision}. "
+            "Fit all of them with the same precision=..."
         )
-    if not isinstance(a, PrincipalComponents) and a.target_shape != b.target_shape:
-        raise IncompatibleModels(
-            "merge: models must have the same targets; got rows of y of shape "
-            f"{a.target_shape} and {b.target_shape}."
+    elif not isinstance(a, PrincipalComponents) and a.target_shape != b.target_shape:
+        said = (
+            f"have the same targets; got rows of y of shape {a.target_shape} and {b.target_shape}."
         )
+    else:
+        return
+    raise IncompatibleModels(f"merge: models must {said}")
+
+
+def _same_map(a: Any, b: Any) -> bool:
+    maps = a.chosen.choice.map, b.chosen.choice.map
+    return maps[0] is maps[1] if None in maps else same_arrays(*maps)

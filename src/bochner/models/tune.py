@@ -96,7 +96,12 @@ def tune(
         tuning = replace(model.fit(X, y, *weights).search_, kernel=model.kernel_)
     else:
         seed, centred = seed_of(model.random_state), asked.get("fit_intercept", True)
-        sample = _sample(model, X, y, sample_weight, seed)
+        if isinstance(model, LabelEstimator):
+            blocks, inputs = model._class_blocks_of(X, y, sample_weight)
+            sample = sampled(blocks, seed, len(inputs.classes))  # classes as indicators
+        else:
+            sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
+            require_squares("tune", sample.y, sample.w)
         tuning = _tuned(model.kernel, sample, criterion, seed, centred)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
@@ -114,13 +119,3 @@ def _tuned(
     if not places_of(kernel):
         require_lengthscale(kernel)
     return tune_numbers(kernel, sample, by, seed, centred=centred)
-
-
-def _sample(model: KernelEstimator, X: Any, y: Any, sample_weight: Any, seed: int) -> RowSample:
-    """Return rows to tune on, with classes as indicators."""
-    if not isinstance(model, LabelEstimator):
-        sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
-        require_squares("tune", sample.y, sample.w)
-        return sample
-    blocks, inputs = model._class_blocks_of(X, y, sample_weight)
-    return sampled(blocks, seed, len(inputs.classes))

@@ -270,7 +270,7 @@ class WaveProcess(ProcessLaw):
             rng = stream(seed, "functions", i)
             draws = self._draw(i, n, rng).T * math.sqrt(self._size(i))
             coef = self.coef[:, i : i + 1] + draws
-            means = sums.feature_sums @ coef / sums.sums.weight
+            means = sums.problem.gram.sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])
             offsets.append(free + (sums.target_mean[i] - means) * sums.fit_intercept)
             parts.append(coef)

@@ -222,11 +222,9 @@ def summed_features(
 def _forecast(
     alpha: Alpha, chosen: Chosen, n: int, may_sum_first: bool
 ) -> tuple[Precision, Chosen]:
-    """Return the precision of sums, and the map, by the penalty that the choice has found.
+    """Return the precision of sums, and the map: float64 where float32 is too coarse.
 
-    All rows are summed in float64 at once where float32 does not resolve that penalty. Else sums of
-    kernel values are whitened instead of rows; but landmarks that the user gives must have the same
-    map for any rows.
+    Else sums of kernel values are whitened instead of rows, unless the user gives the landmarks.
     """
     phi, method, penalty = chosen.map, chosen.choice.method, chosen.choice.penalty
     nystrom, single = isinstance(phi, NystromMap), chosen.precision == "float32"

@@ -30,7 +30,6 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.methods import LocalKernel
 from bochner.models.representations.representation import (
-    HasCoefficients,
     Representation,
     RidgeSpec,
     gather,
@@ -108,7 +107,7 @@ class LeafRows(Representation):
 
     block_rows = 4096
 
-    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
+    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         machines = self._machines
 
         def at(X: Array) -> Float[Array, "b t"]:
@@ -122,7 +121,7 @@ class LeafRows(Representation):
 
         return at
 
-    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         for block in blocks.with_rows(self.block_rows):
             X = _in_float64(block.X)
             total = np.zeros((*X.shape, len(solution.intercept)))
@@ -136,7 +135,7 @@ class LeafRows(Representation):
         for number in np.unique(leaf):
             yield int(number), np.flatnonzero(leaf == number)
 
-    def machine(self, leaf: int, solution: HasCoefficients, inner: bool = False) -> KernelSum:
+    def machine(self, leaf: int, solution: Any, inner: bool = False) -> KernelSum:
         """Return the kernel sum over the landmarks and the rows of a leaf.
 
         ``inner``: of rows that are transformed already, where the kernel transforms rows.

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -38,18 +38,6 @@ class RidgeSpec:
     alpha: Alpha  # The penalty, one for each target, or how it is chosen
     per_target: bool
     fit_intercept: bool
-
-
-class HasCoefficients(Protocol):
-    """A solution, or a law, of which f is read."""
-
-    @property
-    def coef(self) -> Float[Array, "D t"]:
-        """Coefficients of the features, or of the kernel and each row."""
-
-    @property
-    def intercept(self) -> Float[Array, " t"]:
-        """Intercept of each target."""
 
 
 class Lacking:
@@ -96,18 +84,18 @@ class Representation(Lacking, ABC):
         """Rows that are predicted together."""
         return self.chosen.block_rows
 
-    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return f, X ↦ φ(X) β + b."""
+    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
         linear = self.chosen.linear(solution.coef)
         return lambda X: linear(X) + solution.intercept
 
-    def predictions(self, solution: HasCoefficients, blocks: Blocks) -> Predictions:
+    def predictions(self, solution: Any, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and their predictions, (b, t)."""
         values = self.values(solution)
         for block in blocks.with_rows(self.block_rows):
             yield block.X, values(block.X)
 
-    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of predictions there."""
         return self.chosen.gradients(solution.coef, blocks)
 

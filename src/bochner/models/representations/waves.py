@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     KERNEL_ONLY,
-    HasCoefficients,
     Representation,
     RidgeSpec,
     require_alike,
@@ -131,13 +130,8 @@ class GridSums(Representation):
         """Return b = ȳ − φ̄·β, or zero."""
         if not self.fit_intercept:
             return np.zeros(coef.shape[1])
-        means = self.feature_sums / self.sums.weight
+        means = self.problem.gram.sums / self.sums.weight
         return self.target_mean - means @ coef
-
-    @cached_property
-    def feature_sums(self) -> Float[Array, " D"]:
-        """Σ w φ."""
-        return self.problem.gram.sums
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ φ(X) β, in NumPy."""
@@ -187,7 +181,7 @@ class GridSums(Representation):
 
     block_rows = BLOCK_ROWS
 
-    def values(self, solution: HasCoefficients) -> Callable[[Array], Float[Array, "b t"]]:
+    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         linear = self.linear(solution.coef)
         return lambda X: linear(X) + solution.intercept
 
@@ -209,7 +203,7 @@ class GridSums(Representation):
     def calibration(self, solution: Solution) -> None:  # none is made
         return
 
-    def gradients(self, solution: HasCoefficients, blocks: Blocks) -> Gradients:
+    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
         gram = self.problem.gram
         waves = full_of(gram.spectrum(solution.coef.T))
@@ -240,30 +234,19 @@ class GridSums(Representation):
         )
 
     @property
-    def certified_map(self) -> "WaveKernelRoot":
-        return WaveKernelRoot(self)
+    def certified_map(self) -> Any:
+        """Rows as features of as many: Z Zᵀ is what the waves make of the kernel, pair by pair."""
+
+        def root(X: Array) -> Float[Array, "m m"]:
+            matrix = self.map.matrix(as_rows(X), TRANSFORMED * self.tolerance)
+            values, vectors = np.linalg.eigh(matrix)
+            return vectors * np.sqrt(np.maximum(values, 0.0))
+
+        return root
 
     def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
         certificate = super().certificate(alpha, blocks)
         return replace(certificate, n_features=self.map.n_features, features_to_halve=None)
-
-
-@dataclass(frozen=True, eq=False)
-class WaveKernelRoot:
-    """Rows as features of as many: Z Zᵀ is what the waves make of the kernel, pair by pair."""
-
-    summed: GridSums
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel itself."""
-        return self.summed.chosen.kernel
-
-    def __call__(self, X: Array) -> Float[Array, "m m"]:
-        """Return Z, (m, m), of m rows."""
-        error = TRANSFORMED * self.summed.tolerance
-        values, vectors = np.linalg.eigh(self.summed.map.matrix(as_rows(X), error))
-        return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 # --- Choosing and summing ------------------------------------------------------------------------

@@ -58,9 +58,7 @@ def choose_alone(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose what is open from rows without targets; also return their sample, if one was needed.
 
-    A kernel by name has the median distance as its lengthscale. "auto" is float64 where the fit is
-    small: nothing is divided by a penalty here, and what float32 loses of directions and means is
-    below a millionth.
+    "auto" is float64 where the fit is small: no penalty divides here, and float32 loses little.
     """
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
