@@ -190,26 +190,24 @@ def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypatch, t):
-    """The slow route: refits by hand, all bounds sorted; a row and its copy are in one fold."""
+    """The slow route: refits by hand, all scores sorted; a row and its copy are in one fold."""
     X, y = table(60, t=t)
     X, y, w = np.vstack([X, X[:9]]), np.concatenate([y, y[:9]]), np.ones(69)
-    calls = seen_by(monkeypatch, "bochner.models.error_law._fold")
+    calls = seen_by(monkeypatch, "bochner.models.gaussian_process.law.ProcessLaw.again")
     ours = model(Gaussian(0.8)).fit(X, y, w)
     new = np.vstack([table(7, seed=5)[0], FAR])
     mean, lower, upper = (a.reshape(8, -1) for a in ours.predict_interval(new, 0.8))
-    taken = [rows for _, _, *rows in calls]
-    assert sorted(np.concatenate([judged for _, judged in taken])) == list(range(60))
-    lows, highs = [], []
-    for seen, judged in taken:
-        assert not {*judged, *(judged[judged < 9] + 60)} & {*seen}
-        one = clone(ours).fit(X[seen], y[seen])
-        (at, sd), (f, s) = (deviations_of_y(one, a) for a in (X[judged], new))
-        scores = np.abs(y[judged].reshape(at.shape) - at) / sd
-        lows += [f - score * s for score in scores]
-        highs += [f + score * s for score in scores]
-    lows, highs = np.sort(lows, axis=0), np.sort(highs, axis=0)
-    assert_close(lower, np.minimum(lows[11], mean), factor=1e6)  # ⌊0.2 · 61⌋ = 12
-    assert_close(upper, np.maximum(highs[48], mean), factor=1e6)  # ⌈0.8 · 61⌉ = 49
+    scores = []
+    for _, rows in calls:
+        kept = np.array([np.any(np.all(rows.X == x, axis=1)) for x in X])
+        assert kept.sum() == len(rows)
+        one, judged = clone(ours).fit(X[kept], y[kept]), np.flatnonzero(~kept[:60])
+        at, sd = deviations_of_y(one, X[judged])
+        scores += [*np.abs(y[judged].reshape(at.shape) - at) / sd]
+    assert len(scores) == len(ours.calibration_) == 60
+    half = np.sort(scores, axis=0)[48] * [*deviations_of_y(ours, new)][1]  # ⌈0.8 · 61⌉ = 49
+    assert_close(upper - mean, half, factor=1e6)
+    assert_close(mean - lower, half, factor=1e6)
 
 
 def deviations_of_y(one, X):

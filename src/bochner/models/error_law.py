@@ -17,7 +17,6 @@ from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 from numbers import Real
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -261,13 +260,12 @@ class TargetLaw:
         return s * low, s * high
 
 
-class Intervals(HtmlResult):
-    """Scores of rows that intervals are made of, and what holds of these."""
+@dataclass(frozen=True, eq=False)
+class ErrorLaw(HtmlResult):
+    """The laws of the errors of all targets, where they come from, and what holds of intervals."""
 
+    targets: tuple[TargetLaw, ...]
     source: str  # "held out", "cross-validation", "leave one out"
-
-    def __len__(self) -> int:
-        raise NotImplementedError
 
     def __str__(self) -> str:
         """Return what holds of the intervals."""
@@ -276,6 +274,8 @@ class Intervals(HtmlResult):
     @property
     def guarantee(self) -> str:
         """Guarantee of the intervals, in a sentence."""
+        if not len(self):
+            return "None: one row alone cannot be left out; calibrate() on others gives one."
         return f"{self.source.capitalize()}, {len(self):,} rows: {GUARANTEES[self.source]}."
 
     def calibrates(self, coverage: float) -> bool:
@@ -290,14 +290,6 @@ class Intervals(HtmlResult):
                 f"{coverage:g}, which takes {_least_rows(coverage)}. Call calibrate with more "
                 "rows, or ask for a smaller coverage."
             )
-
-
-@dataclass(frozen=True, eq=False)
-class ErrorLaw(Intervals):
-    """The laws of the errors of all targets, and where they come from."""
-
-    targets: tuple[TargetLaw, ...]
-    source: str
 
     @staticmethod
     def of_process(
@@ -393,83 +385,8 @@ def scores_of(
     return np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
 
 
-# --- Intervals from fits without a fold of the rows: CV+ (Barber et al. 2021) --------------------
-#
-# The distinct rows of a sample, m of them, are dealt into K folds. Model k chooses its
-# lengthscales, noise and amplitude and is fitted without fold k, and row i of fold k has the score
-#
-#     R_i = |y_i − f_k(x_i)|/s_k(x_i).
-#
-# The interval of x reaches from the ⌊α(m + 1)⌋-th smallest f_k(x) − R_i s_k(x) to the
-# ⌈(1 − α)(m + 1)⌉-th smallest f_k(x) + R_i s_k(x), k the fold of i and α = 1 − coverage. A row that
-# is exchangeable with the rows of the fit is inside with probability at least
-#
-#     1 − 2α − min{2(1 − 1/K)/(m/K + 1), (1 − K/m)/(K + 1)}
-#
-# for any models (their theorem 4, whose proof holds for any score that rises with |y − f_k|), and
-# with about 1 − α if leaving out a fold changes the models little. Leave-one-out errors of one fit
-# have no such bound, because its hyperparameters were chosen on the same rows.
-
-
-def deviations(law: Any, X: Array) -> Both:
-    """Return the mean and the standard deviation of y at rows, by a law of f."""
-    mean, variance = law.moments(X)
-    return mean, np.sqrt(variance + law.noise)
-
-
-@dataclass(frozen=True, eq=False)
-class CrossConformal(Intervals):
-    """Fold models and scores of CV+ intervals."""
-
-    folds: tuple[tuple[Any, Float[Array, "s t"]], ...]  # Law without a fold, scores of its rows
-    source: str = "cross-validation"
-
-    @property
-    def scores(self) -> Float[Array, "m t"]:
-        """Errors of rows in standard deviations, by fits without their fold, rising."""
-        return np.sort(np.concatenate([scores for _, scores in self.folds]), axis=0)
-
-    def __len__(self) -> int:
-        return sum(len(scores) for _, scores in self.folds)
-
-    def __repr__(self) -> str:
-        """Return one line."""
-        return f"CrossConformal({len(self):,} scores, {len(self.folds)} folds)"
-
-    @property
-    def guarantee(self) -> str:
-        m, K = len(self), len(self.folds)
-        if not m:
-            return "None: one row alone cannot be left out; calibrate() on others gives one."
-        lost = min(2 * (1 - 1 / K) / (m / K + 1), (1 - K / m) / (K + 1))
-        return (
-            f"Cross-validation, {m:,} distinct rows in {K} folds (CV+): a new row that is "
-            "exchangeable with those of the fit is covered with chance 2 coverage − "
-            f"{1 + lost:.3g} at least, whatever the model, and about as asked where a fold more or "
-            "less changes the fit little; calibrate() on rows kept back gives coverage itself."
-        )
-
-    def bounds(self, X: Array, mean: Float[Array, "b t"], coverage: float, _: Any = None) -> Both:
-        """Return the interval of each row, which holds the mean: O(b m)."""
-        place = ceil((len(self) + 1) * coverage * (1 - 1e-12)) - 1
-        moments = [deviations(law, X) for law, _ in self.folds]
-        ends = np.empty((2, *mean.shape))
-        size = max(1, (1 << 22) // (len(self) * mean.shape[1]))  # bounds computed at once
-        for here in (slice(i, i + size) for i in range(0, len(mean), size)):
-            reach: list[list[Array]] = [[], []]
-            for (_, scores), (centre, deviation) in zip(self.folds, moments, strict=True):
-                with np.errstate(invalid="ignore"):
-                    half = scores[:, None] * deviation[here]
-                half = np.where(np.isnan(half), np.inf, half)  # inf × 0
-                reach[0].append(half - centre[here])
-                reach[1].append(half + centre[here])
-            for k in (0, 1):
-                ends[k, here] = np.partition(np.concatenate(reach[k]), place, axis=0)[place]
-        return np.minimum(-ends[0], mean), np.maximum(ends[1], mean)
-
-
-def cross_conformal(refit: Callable[[RowSample], Any], sample: RowSample) -> CrossConformal:
-    """Fit a law like this without each fold of the sample's rows, and score those.
+def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
+    """Return the scores of each fold of the sample's rows, by a process fitted to the others.
 
     Equal rows are in one fold and have one score: a copy adds no information about new rows.
     """
@@ -481,18 +398,12 @@ def cross_conformal(refit: Callable[[RowSample], Any], sample: RowSample) -> Cro
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     rank = np.argsort(np.argsort(sample.priority[firsts], kind="stable"))
     fold_of = rank % max(K, 1)
-    return CrossConformal(
-        tuple(
-            _fold(refit, sample, np.flatnonzero(fold_of[groups] != k), firsts[fold_of == k])
-            for k in range(K)
-        )
-    )
-
-
-def _fold(refit: Any, sample: RowSample, seen: Array, judged: Array) -> tuple[Any, Array]:
-    with catch_warnings():
-        simplefilter("ignore", SolutionWarning)
-        law = refit(sample.take(seen))
-    left = sample.take(judged)
-    mean, deviation = deviations(law, left.X)
-    return law, scores_of(left.y - mean, deviation)
+    scores = [np.empty((0, sample.y.shape[1]))]
+    for k in range(K):
+        with catch_warnings():
+            simplefilter("ignore", SolutionWarning)
+            law = refit(sample.take(np.flatnonzero(fold_of[groups] != k)))
+        left = sample.take(firsts[fold_of == k])
+        mean, variance = law.moments(left.X)
+        scores.append(scores_of(left.y - mean, np.sqrt(variance + law.noise)))
+    return ErrorLaw.of_process(np.concatenate(scores), 1.0, "cross-validation")

@@ -168,20 +168,6 @@ def _adapted(
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureMoments:
-    """Mean and variance of f through features: what is kept of a fit without some rows."""
-
-    chosen: Chosen
-    predictive: Predictive
-
-    noise = property(attrgetter("predictive.noise"))
-
-    def moments(self, X: Array) -> Both:
-        """Return the mean and variance of f at rows."""
-        return self.predictive.moments(X, self.chosen.double(X))
-
-
-@dataclass(frozen=True, eq=False)
 class FeatureProcess(ProcessLaw):
     """The law of f on features."""
 
@@ -240,10 +226,6 @@ class FeatureProcess(ProcessLaw):
         unseen = np.argsort(sample.priority, kind="stable")[LOO_ROWS:]
         errors, deviation = left_out(self.representation, self.predictive, sample)
         return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
-
-    def again(self, blocks: Blocks) -> FeatureMoments:
-        law = self.fit(self.spec, blocks)
-        return FeatureMoments(law.chosen, law.predictive)
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
         return solved(spec, rows)

@@ -14,7 +14,7 @@ from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.models._html import FitSummary
-from bochner.models.error_law import CrossConformal, ErrorLaw
+from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.features import (
     FeatureProcess,
     chosen_features,
@@ -118,7 +118,7 @@ class ProcessFit(FitSummary):
     inputs: Inputs
     law: ProcessLaw
     # Scores that calibrated intervals are made of; None until they are asked for
-    errors: ErrorLaw | CrossConformal | None = None
+    errors: ErrorLaw | None = None
 
     @property
     def chosen(self) -> Chosen:

@@ -198,14 +198,10 @@ class ProcessLaw(Lacking, ABC):
     def scores(self) -> ErrorLaw | None:
         """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
 
-    def again(self, blocks: Blocks) -> Any:
+    def again(self, rows: RowSample) -> Any:
         """Return the law of a fit of the same kind to other rows."""
-        return self.fit(self.spec, blocks)
-
-    def without_fold(self, rows: RowSample) -> Any:
-        """Return the law of a fit of the same kind to some rows."""
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
-        return self.again(Blocks.from_arrays(rows.X, y, rows.w))
+        return self.fit(self.spec, Blocks.from_arrays(rows.X, y, rows.w))
 
     @abstractmethod
     def solved(self, spec: GaussianProcessSpec, rows: Any) -> "ProcessLaw":

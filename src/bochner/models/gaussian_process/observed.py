@@ -24,6 +24,7 @@ from bochner._core.checks import check_fields, counted, integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks
+from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
@@ -379,8 +380,8 @@ class ObservedProcess(ProcessLaw):
         # Of fewer values intervals are made of fits without folds.
         return None if len(self.representation.sample) < 3072 else self.base.scores()
 
-    def again(self, blocks: Blocks) -> "ObservedProcess":
-        return ObservedProcess(self.base.fit(self.spec, blocks), self.observations)
+    def again(self, rows: RowSample) -> "ObservedProcess":
+        return ObservedProcess(self.base.again(rows), self.observations)
 
     def solved(self, spec: GaussianProcessSpec, rows: Any) -> ProcessLaw:
         return self.base.solved(spec, rows)

@@ -25,13 +25,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
-from bochner.models.error_law import (
-    CrossConformal,
-    ErrorLaw,
-    LeftOutRows,
-    cross_conformal,
-    scores_of,
-)
+from bochner.models.error_law import ErrorLaw, LeftOutRows, fold_scores, scores_of
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
 from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values, log_normal
@@ -147,7 +141,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         Mean log density of a row of the sample under the law without it, as row and landmark.
     predictive_ : Predictive
         Law of f(x): posterior of the coefficients, and what the features leave out.
-    calibration_ : ErrorLaw or CrossConformal
+    calibration_ : ErrorLaw
         Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
     search_ : Tuning
         Lengthscales tried, and their errors, or minus their log evidence a row.
@@ -428,18 +422,16 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
     def _law_of(self, rows: LeftOutRows) -> ErrorLaw:
         return ErrorLaw.of_process(rows.errors, 1.0, rows.source, rows.w)
 
-    def _own_law(self) -> ErrorLaw | CrossConformal:
+    def _own_law(self) -> ErrorLaw:
         """Return scores of the law, where rows are many, else of fits without folds.
 
-        Up to 5,119 rows (or where fewer than that are kept) by CV+: ten fits without a tenth of the
-        rows each, five without a fifth from 513 rows on. With more, by leave-one-out errors of rows
+        Up to 5,119 rows (or where fewer than that are kept) by ten fits without a tenth of the rows
+        each, five without a fifth from 513 rows on. With more, by leave-one-out errors of rows
         beyond the 4,096 that lengthscales were compared on; with the kernel itself beyond 2,048,
         which is from 3,072 rows on.
         """
-        law, scores = self._law, self._law.scores()
-        if scores is not None:
-            return scores
-        return cross_conformal(law.without_fold, law.representation.sample)
+        scores = self._law.scores()
+        return scores or fold_scores(self._law.again, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
