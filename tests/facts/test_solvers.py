@@ -327,7 +327,7 @@ def test_a_triangle_has_the_solution_of_least_norm(n, centred):
     for start in range(0, n, 17):
         part = sums if start < 34 else rest  # of which the second is empty where rows are few
         part.add(Z[start : start + 17], y[start : start + 17], w[start : start + 17])
-    sums = rest.merge(sums)
+    sums = rest + sums
     moments = Moments.of(Z, y, w) if centred else Moments.of(Z, y, w).about_zero()
     means = moments.feature_mean, moments.target_mean
     solution = solve_ridge(sums.eigen(), means, 0.0)

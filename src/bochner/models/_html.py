@@ -53,23 +53,12 @@ class FitSummary(HtmlResult):
         Numbers, texts and lists; where the words of a fact say more than its value, they are
         beside it under its name with ``_words``.
         """
-        return self._asked() | self._features() | self._results()
-
-    def __str__(self) -> str:
-        facts = facts_in_words(self.facts())
-        longest = max(len(name) for name, _ in facts)
-        lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
-        return "\n".join((type(self).__name__, *lines))
-
-    def _html_parts(self) -> Iterator[str]:
-        yield html_facts(facts_in_words(self.facts()))
-
-    def _asked(self) -> dict[str, Any]:
         inputs, schema, search = self.inputs, self.inputs.schema, self.chosen.search
         n, raw = inputs.n_columns, inputs.n_features_in
         names = inputs.names if schema is None else schema.feature_names
         dropped = {} if schema is None else reasons(schema.dropped)
-        return {
+        choice = self.chosen.choice
+        facts = {
             "columns": n,
             "columns_words": f"{n:,}" + f" (of {raw:,} in the table)" * (n != raw),
             "raw_columns": raw,
@@ -82,12 +71,21 @@ class FitSummary(HtmlResult):
             "kernel_chosen": bool(search.path or search.compared),
             "precision": self.chosen.precision,
             "seed": self.chosen.seed,
+            "method": repr(choice.method),
+            "method_words": choice.reason,
         }
+        if choice.method.has_features:
+            facts["n_features"] = choice.map.n_features
+        return facts | self._results()
 
-    def _features(self) -> dict[str, Any]:
-        choice = self.chosen.choice
-        said = {"method": repr(choice.method), "method_words": choice.reason}
-        return said | ({"n_features": choice.map.n_features} if choice.method.has_features else {})
+    def __str__(self) -> str:
+        facts = facts_in_words(self.facts())
+        longest = max(len(name) for name, _ in facts)
+        lines = (f"  {name:<{longest}}  {words}" for name, words in facts)
+        return "\n".join((type(self).__name__, *lines))
+
+    def _html_parts(self) -> Iterator[str]:
+        yield html_facts(facts_in_words(self.facts()))
 
     def _results(self) -> dict[str, Any]:
         return {}

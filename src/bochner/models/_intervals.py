@@ -1,6 +1,7 @@
 """Regressors: predictions, and intervals by errors of rows left out."""
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -19,10 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition
-from bochner.models.error_law import (
-    LeftOutRows,
-    as_coverage,
-)
+from bochner.models.error_law import LeftOutRows
 
 ROWS = block_rows(1024)  # Rows whose bounds are made together
 
@@ -92,7 +90,12 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         leave-one-out errors of at most 4096 rows of an exact fit. It is kept, also in model files.
         Further calls cost as much as ``predict`` of an exact fit to 256 rows.
         """
-        coverage, law = as_coverage(coverage), self.calibration_
+        if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < coverage < 1:
+            raise InvalidInput(
+                "predict_interval: coverage must be a number above 0 and below 1; got "
+                f"{coverage!r}. 0.95 means that 95 of 100 new targets lie inside."
+            )
+        coverage, law = float(coverage), self.calibration_
         law.require(type(self).__name__, coverage)
         blocks = self._rows_to_predict(X).with_rows(self._interval_rows)
         parts = [self._ends(block.X, law, coverage) for block in blocks]

@@ -89,10 +89,7 @@ fit_intercept : bool, default True
     Whether b is fitted (unpenalised) or zero.""",
     "precision": """\
 precision : {"auto", "float32", "float64"}, default "auto"
-    Of features; "auto" is float64 where the fit is small.""",
-    "precision of sums": """\
-precision : {"auto", "float32", "float64"}, default "auto"
-    Of features and of their products; "auto" is float64 where the fit is small.""",
+    Of features and their products; "auto" is float64 where the fit is small.""",
     "random_state": """\
 random_state : int, Generator, RandomState or None, default None
     Seed of features, samples and folds.""",

@@ -17,7 +17,6 @@ from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -340,16 +339,6 @@ class ErrorLaw(HtmlResult):
 def _least_rows(coverage: float) -> int:
     """Return how many scores a coverage takes."""
     return int(np.ceil(coverage / (1 - coverage) - 1e-9))
-
-
-def as_coverage(coverage: object) -> float:
-    """Return a coverage between zero and one."""
-    if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < float(coverage) < 1:
-        raise InvalidInput(
-            f"predict_interval: coverage must be a number above 0 and below 1; got {coverage!r}. "
-            "0.95 means that 95 of 100 new targets lie inside."
-        )
-    return float(coverage)
 
 
 def interval_score(

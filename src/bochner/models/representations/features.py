@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,6 +42,7 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.rows import SampleOf
+from bochner.sums.tree import SumOf
 
 #: Least sum of weights that float64 holds with digits to spare for errors far below it.
 LEAST_WEIGHT = 1e-90
@@ -253,35 +255,18 @@ def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
     return chosen.with_map(replace(phi, jitter=jitter, roots={}))
 
 
-@dataclass(frozen=True, eq=False)
-class TriangleOf:
-    """The summand of a decomposition of all rows by QR: a fit without penalty."""
-
-    chosen: Chosen
-    centred: bool
-
-    def zero(self) -> Triangle:
-        """Return the triangle of no rows."""
-        return Triangle(self.centred)
-
-    def add(self, total: Triangle, block: Block) -> Triangle:
-        """Add the features of a block."""
-        w = None if block.w is None else to_numpy(block.w)
-        y = to_numpy(block.y).astype(np.float64)
-        total.add(to_numpy(self.chosen.features(block.X)), y, w)
-        return total
-
-    def merge(self, a: Triangle, b: Triangle) -> Triangle:
-        """Return the triangle of the rows of both."""
-        return a.merge(b)
+def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
+    part, w = Triangle(centred), None if block.w is None else to_numpy(block.w)
+    part.add(to_numpy(chosen.features(block.X)), to_numpy(block.y).astype(np.float64), w)
+    return part
 
 
 def triangle(summed: FeatureSums, blocks: Blocks | None, where: Executor) -> Eigen:
     """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
-    summand = TriangleOf(summed.chosen, summed.fit_intercept)
+    summand = SumOf(partial(_triangle_of, chosen=summed.chosen, centred=summed.fit_intercept))
     if blocks is not None:
         return where.sum(summand, blocks.with_rows(summed.chosen.block_rows)).eigen()
-    total = summand.zero()
+    total: Any = None
     for rows in summed.pieces(summed.sample):
         total = summand.add(total, Block(rows.X, rows.y, rows.w, 0))
     return total.eigen()

@@ -214,7 +214,7 @@ class KernelCCA(KernelTransformer):
     alpha : float or "cv", default "cv"
         Penalty. Without one, wide features correlate perfectly for any data. "cv" takes the
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
-    %(precision of sums)s
+    %(precision)s
     random_state : int, Generator, RandomState or None, default None
     %(n_jobs)s
 

@@ -214,7 +214,7 @@ class KernelPCA(WithoutTarget, KernelTransformer):
         leave-one-out error.
     alpha : float or str, default "loo"
         Penalty of that regression, as in :class:`bochner.KernelRidge`.
-    %(precision of sums)s
+    %(precision)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
     %(n_jobs)s

@@ -249,7 +249,7 @@ class Triangle:
         self._weight += float(w.sum())
         self._reduce_if_tall()
 
-    def merge(self, other: "Triangle") -> "Triangle":
+    def __add__(self, other: "Triangle") -> "Triangle":
         """Add the rows of another, which is not changed."""
         self._held = self._held + other._held
         self._features = max(self._features, other._features)
