@@ -9,7 +9,6 @@ u: f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and W
 is made is one branch, and the models are equal to rounding.
 """
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -131,25 +130,6 @@ class Schedule:
         if self.kind == "invscaling":
             return self.eta0 / (step + 1) ** self.power
         return now
-
-
-class Patience:
-    """Counts epochs that bring no improvement of at least ``tol``; smaller is better."""
-
-    def __init__(self, tol: float | None, epochs: int) -> None:
-        self._tol, self._epochs = tol, epochs
-        self._best, self._idle = math.inf, 0
-
-    def over(self, value: float) -> bool:
-        """Whether this value was the last that was waited for."""
-        if self._tol is None:
-            return False
-        self._idle = self._idle + 1 if value > self._best - self._tol else 0
-        self._best = min(self._best, value)
-        return self._idle >= self._epochs
-
-    def again(self) -> None:
-        self._idle = 0
 
 
 # --- Steps ---------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Stochastic gradient descent: choose a strategy, then step over rows; later fits continue."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -50,7 +50,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.problem import TargetsOf
-from bochner.solvers.sgd import SLOWEST, Descent, Patience, Schedule, Walk, as_loss
+from bochner.solvers.sgd import SLOWEST, Descent, Schedule, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.rows import indicators, nonempty, sampled
 
@@ -222,7 +222,7 @@ def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
     train, held_out = _split(fit, rows)
-    return _walked(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
+    return _over_rows(replace(fit, rows=0, weight=0.0), train, train.w / train.w.mean(), held_out)
 
 
 def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> SgdFit:
@@ -231,7 +231,7 @@ def with_rows_of(before: SgdFit | None, spec: SgdSpec, blocks: Blocks, inputs: I
     fit = _start(spec, blocks, rows, inputs, before, in_pieces=True)
     seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
     once = replace(fit, spec=replace(spec, max_iter=1, tol=None))
-    return replace(_walked(once, rows, rows.w * (seen / weight)), spec=spec)
+    return replace(_over_rows(once, rows, rows.w * (seen / weight)), spec=spec)
 
 
 def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
@@ -260,24 +260,14 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
         size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.n_features
         kept_at = STRATEGIES.index(fit.strategy) + (size <= free_bytes() // 2)
         fit = replace(fit, strategy=STRATEGIES[kept_at])
-    descent, kept = fit.descent(fit.chosen.n_features), list[tuple[Table, Array, Array]]()
 
-    def windows() -> Iterator[tuple[Table, Array, Array]]:
+    def windows() -> Iterator[Window]:
         for block in blocks.with_rows(WINDOW):
             X, y, w = _of_weight(block)
             if len(w):
                 yield Table(fit, X), fit.targets(y), w / (weight / n)
 
-    def epoch(number: int) -> None:
-        given = []
-        for i, window in enumerate(kept or windows()):
-            _sweep(fit, descent, *window, number, i)
-            given += [window] if fit.is_cached else []
-        kept[:] = given
-
-    losses, _ = _epochs(fit, descent, epoch)
-    result = replace(fit, epochs=len(losses), losses=losses)
-    return replace(result, walk=descent.walk, rows=n, weight=weight)
+    return replace(_walked(fit, windows, fit.chosen.n_features), rows=n, weight=weight)
 
 
 def plan_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> StrategyPlan:
@@ -392,22 +382,65 @@ class Table:
 # --- Walking -------------------------------------------------------------------------------------
 
 
-def _walked(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
-    """Return the fit after epochs over rows, whose steps count ``w`` times."""
-    table, y = Table(fit, rows.X), fit.targets(rows.y)
-    descent = fit.descent(table.width)
-    epoch = lambda number: _sweep(fit, descent, table, y, w, number)
-    losses, scores = _epochs(fit, descent, epoch, _judge(table, held_out))
-    fit = replace(
-        fit,
-        walk=descent.walk,
-        rows=fit.rows + len(rows.w),
-        weight=fit.weight + float(rows.w.sum()),
-        epochs=fit.epochs + len(losses),
-        losses=losses,
-        scores=scores,
-    )
+Window = tuple[Table, Array, Array]  # Rows, their targets and weights
+
+
+def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
+    """Return the fit after epochs over rows in memory, whose steps count ``w`` times."""
+    table, weight = Table(fit, rows.X), fit.weight + float(rows.w.sum())
+    window, judge = (table, fit.targets(rows.y), w), _judge(table, held_out)
+    fit = replace(_walked(fit, lambda: (window,), table.width, judge), weight=weight)
+    fit = replace(fit, rows=fit.rows + len(rows.w))
     return _on_support(fit, table.support) if fit.is_dual else fit
+
+
+def _walked(
+    fit: SgdFit,
+    windows: Callable[[], Iterable[Window]],
+    width: int,
+    judge: Callable[[Walk], float] | None = None,
+) -> SgdFit:
+    """Return the fit after epochs over windows of rows, until the loss no longer falls.
+
+    With a judge until its score no longer rises. Windows are kept if features are cached.
+    """
+    spec, descent, kept = fit.spec, fit.descent(width), list[Window]()
+    losses: list[float] = []
+    scores: list[float] = []
+    best, idle, stopped = np.inf, 0, spec.tol is None
+    while len(losses) < spec.max_iter:
+        number, given = fit.epochs + len(losses), list[Window]()
+        descent.begin()
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i, window in enumerate(kept or windows()):
+                _sweep(fit, descent, *window, number, i)
+                given += [window] if fit.is_cached else []
+        kept, walk = given, descent.walk
+        if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
+            raise InvalidInput(
+                f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
+                "finite numbers. Lower eta0, or scale the columns of X and the target."
+            )
+        losses.append(descent.total / descent.weight)
+        scores += [] if judge is None else [judge(walk)]
+        if spec.tol is None:
+            continue
+        value = -scores[-1] if scores else losses[-1]
+        idle = idle + 1 if value > best - spec.tol else 0
+        best = min(best, value)
+        if idle >= spec.n_iter_no_change:
+            stopped = spec.learning_rate != "adaptive" or descent.rate <= SLOWEST
+            if stopped:
+                break
+            descent.slow_down(5)
+            idle = 0
+    if not stopped:
+        warn_user(
+            f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
+            "max_iter or tol, or take tol=None to run just so many."
+        )
+    epochs, curves = fit.epochs + len(losses), (tuple(losses), tuple(scores))
+    return replace(fit, walk=descent.walk, epochs=epochs, losses=curves[0], scores=curves[1])
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
@@ -437,7 +470,7 @@ def _sweep(
     y: Float[Array, "n t"],
     w: Float[Array, " n"],
     epoch: int,
-    window: int = 0,
+    window: int,
 ) -> None:
     """Step once on each row, in the order of a named random stream."""
     n, size = len(w), block_rows(table.width, fit.spec.batch_size)
@@ -447,45 +480,6 @@ def _sweep(
     for start in range(0, n, size):
         index = order[start : start + size]
         table.step(descent, index, y[index], w[index])
-
-
-def _epochs(
-    fit: SgdFit,
-    descent: Descent,
-    epoch: Callable[[int], None],
-    judge: Callable[[Walk], float] | None = None,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Run epochs until patience is over; return losses, and scores if there is a judge."""
-    spec = fit.spec
-    patience = Patience(spec.tol, spec.n_iter_no_change)
-    losses: list[float] = []
-    scores: list[float] = []
-    stopped = spec.tol is None
-    while len(losses) < spec.max_iter:
-        number = fit.epochs + len(losses)
-        descent.begin()
-        with np.errstate(over="ignore", invalid="ignore"):
-            epoch(number)
-        walk = descent.walk
-        if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
-            raise InvalidInput(
-                f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
-                "finite numbers. Lower eta0, or scale the columns of X and the target."
-            )
-        losses.append(descent.total / descent.weight)
-        scores += [] if judge is None else [judge(walk)]
-        if patience.over(-scores[-1] if scores else losses[-1]):
-            if spec.learning_rate != "adaptive" or descent.rate <= SLOWEST:
-                stopped = True
-                break
-            descent.slow_down(5)
-            patience.again()
-    if not stopped:
-        warn_user(
-            f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
-            "max_iter or tol, or take tol=None to run just so many."
-        )
-    return tuple(losses), tuple(scores)
 
 
 def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | None:
