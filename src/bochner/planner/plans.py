@@ -47,7 +47,6 @@ from bochner.sums.rows import sampled
 SOLVERS = "moments float32", "moments float64", "exact", "local", "waves"
 WORTH = 0.05  # Reduction of the error required for each doubling of the time
 TIE = 0.01  # Errors within this share of one another are a tie
-SOON = 1.0  # Seconds below which time does not count
 FEWEST = 16  # Rows that a plan requires
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
 WORDS = (0, 1, 3, len(HEAD) - 1)  # Columns of the table that are words
@@ -131,7 +130,7 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
     if budget.seconds is None:
         price = -math.log(1 - WORTH)
         score = lambda fit: (
-            math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, SOON))
+            math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
         )
         taken = min(good, key=lambda fit: (score(fit), fit.seconds))
         why = "no other fit that memory allows lowers the error by "

@@ -46,25 +46,9 @@ from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf, Precision
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
-ALL_ROWS = 4096  # Up to this many rows, the number of rows is a default width too
 WIDEST, NARROWEST = 512, 16  # Limits of the widths of trials
-ROWS_PER_FEATURE = 2  # Rows of a trial for each of its features
-#: Share of the rows in a trial, and the least and largest number of rows.
-ONE_IN, FEWEST_TRIED, MOST_TRIED = 5, 256, 2048
-#: Default methods. Where the exact kernel is not in the plan, also the two methods with the least
-#: error of the kernel at this width, if it is within this factor of the least.
-USUAL, MOST_METHODS, COMPARED, PROMISING = (Nystrom(), Fourier(Orthogonal())), 2, 512, 2.0
-SMALLEST = (32, 8)  # Rows and features of a tiny fit
-EIGEN_SIZE, PRODUCT_SIZE = 512, 256  # Sizes of a timed eigendecomposition and of a timed product
-#: Products of D² multiplications per row: Gram matrix and leave-one-out errors; for Nyström
-#: features (True) also whitening.
-PRODUCTS = {False: 1.0, True: 3.0}
+USUAL = Nystrom(), Fourier(Orthogonal())  # Default methods
 LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
-SETTLED = 2.5  # Factors of a direct fit among which the penalty is settled: two or three
-SWEPT = 8192  # Rows of the longer of two sweeps, whose difference gives the seconds of a row
-REPEATS, MOMENT = 3, 0.05  # Repeats of a short measurement, and its total seconds
-OVERHEAD = 4 << 20  # Bytes of a fit beside its arrays: loaded code and small objects
-WAVE_ROW_BYTES = 100  # Bytes per row of a block of Fourier modes: angles, weights, values
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +135,7 @@ class Task:
     @property
     def widest(self) -> int:
         """Largest width of a trial: a power of two near half of its rows."""
-        half = len(self.sample) / ROWS_PER_FEATURE
+        half = len(self.sample) / 2
         return int(min(WIDEST, max(NARROWEST, 2 ** round(math.log2(half)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
@@ -194,14 +178,14 @@ class Task:
             peak = tracemalloc.get_traced_memory()[1]
             if starts:
                 tracemalloc.stop()
-            return float(peak - before + OVERHEAD)
+            return float(peak - before + (4 << 20))  # with loaded code and small objects
 
         return float(self.once(("bytes", id(trial.model)), measured))
 
-    def seconds(self, act: Callable[[], Any], repeats: int = REPEATS) -> float:
+    def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the least seconds of a few repeats: other processes only add to them."""
         measured: list[float] = []
-        while not measured or (len(measured) < repeats and sum(measured) < MOMENT):
+        while not measured or (len(measured) < repeats and sum(measured) < 0.05):
             began = time.perf_counter()
             act()
             measured.append(time.perf_counter() - began)
@@ -214,7 +198,7 @@ class Task:
             blocks = Blocks.from_arrays(*self.rows(n)).with_rows(rows)
             return self.seconds(lambda: LOCAL.sum(summand, blocks))
 
-        many = min(SWEPT, len(self.sample))
+        many = min(8192, len(self.sample))
         few, seconds = many // 4, swept(many)
         return max((seconds - swept(few)) / (many - few), LEAST_PART * seconds / many)
 
@@ -226,14 +210,14 @@ class Task:
             gram = product(Z, Z.T)
             return self.seconds(lambda: eigh(gram), repeats=1)
 
-        size = max(self.widest, min(2 * self.widest, EIGEN_SIZE))
+        size = max(self.widest, min(2 * self.widest, 512))
         a, b = self.once("eigen", lambda: powers({n: timed(n) for n in (size // 2, size)}))
         return float(a * D**2 + b * D**3)
 
     def multiplication_seconds(self, precision: Precision) -> float:
         """Return the seconds per scalar multiplication in a matrix product."""
-        Z = np.ones((PRODUCT_SIZE, PRODUCT_SIZE), precision)
-        act = lambda: self.seconds(lambda: product(Z, Z)) / PRODUCT_SIZE**3
+        Z = np.ones((256, 256), precision)
+        act = lambda: self.seconds(lambda: product(Z, Z)) / 256**3
         return float(self.once(("multiplication", precision), act))
 
 
@@ -271,12 +255,12 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
 
 def tried_rows(n_rows: int) -> int:
     """Return the number of rows of a trial."""
-    return min(max(FEWEST_TRIED, math.ceil(n_rows / ONE_IN)), MOST_TRIED)
+    return min(max(256, math.ceil(n_rows / 5)), 2048)
 
 
 def usual_widths(n_rows: int) -> tuple[int, ...]:
     """Return the default widths: none larger than the number of rows."""
-    if n_rows > ALL_ROWS:
+    if n_rows > 4096:
         return WIDTHS
     return (*(width for width in WIDTHS if width < n_rows), n_rows)
 
@@ -300,7 +284,7 @@ def planned_fits(
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     """Return the given methods that serve the kernel, or the most promising of all."""
-    width, errors, refused = min(COMPARED, task.widest), dict[Method, float](), None
+    width, errors, refused = min(512, task.widest), dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
             errors[method] = task.kernel_error(method, width)
@@ -311,7 +295,7 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     if methods is not None:
         return list(errors)
     order = sorted(errors, key=errors.__getitem__)
-    near = [m for m in order if errors[m] <= PROMISING * errors[order[0]]][:MOST_METHODS]
+    near = [m for m in order if errors[m] <= 2 * errors[order[0]]][:2]
     return [*near, *(m for m in USUAL if m in errors and m not in near)]
 
 
@@ -389,7 +373,8 @@ def _steps(
     each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
     each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
     known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)
-    squared = min(PRODUCTS[isinstance(method, Nystrom)] * unit, each / known**2)
+    # Products with D² multiplications per row: Gram matrix and errors; of landmarks also whitening
+    squared = min((1 + 2 * isinstance(method, Nystrom)) * unit, each / known**2)
     row = each - squared * known**2
     row += squared * D**2 * task.multiplication_seconds(precision) / unit
     other = trial.seconds - trial.n_rows * each - task.eigen_seconds(known)
@@ -453,7 +438,7 @@ def direct_fit(task: Task) -> PlannedFit:
     its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).
     """
     n, trials = task.n_rows, exact_trials(task)
-    tiny, path = task.trial(SMALLEST[0], ExactKernel(), SMALLEST[1]).seconds, trials[1].path
+    tiny, path = task.trial(32, ExactKernel(), 8).seconds, trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
     rows = min(n, PENALTY_ROWS)
     steps = {"read": task.read_seconds, "other": tiny}
@@ -461,7 +446,7 @@ def direct_fit(task: Task) -> PlannedFit:
     if n > PENALTY_ROWS:  # with each factor the inverse of its last rows
         inverse = 2 / 3 * b * PENALTY_ROWS**3
         factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse
-        steps["settling"] = SETTLED * factor(min(n, DENSE_ROWS))
+        steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
     memory = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
@@ -511,7 +496,8 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     if n > m:
         summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
-    size = task.bytes(trial) + WAVE_ROW_BYTES * max(min(n, BLOCK_ROWS) - m, 0)
+    # Angles, weights and values of a row of a block take 100 bytes
+    size = task.bytes(trial) + 100 * max(min(n, BLOCK_ROWS) - m, 0)
     error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
     D, takes = sums.map.n_features, (sum(steps.values()), size, steps)
     return PlannedFit(method, D, "waves", error, sums.map.error, *takes)

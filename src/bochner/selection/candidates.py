@@ -28,10 +28,14 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import ProcessRows
 from bochner.selection.held_out import FEWEST as LEAST_ROWS
 from bochner.selection.held_out import MOST_CELLS, split_rows, targets_that_vary
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, choose_lengthscale
+from bochner.selection.lengthscales import (
+    EVIDENCE,
+    MatrixSearch,
+    choose_lengthscale,
+    shortened,
+)
 from bochner.selection.metric import LOO, MANY_COLUMNS, turned_metrics
 from bochner.selection.race import Make, Race, TunedKernel
 from bochner.selection.record import Tuning
@@ -46,16 +50,7 @@ from bochner.selection.spec import Effort, accepts_sparse, as_effort
 from bochner.solvers.ridge.criteria import Criterion
 
 FEWEST = 64  # Fewer rows than this do not determine a family
-MOST_COLUMNS = 1024  # Largest number of columns with one lengthscale each
-#: Evaluations of one factor of another candidate's lengthscales, of a single column's lengthscale,
-#: of one lengthscale per column by leave-one-out errors and by evidence again, and with more rows.
-SCALED, SINGLE, BY_ERRORS, AGAIN, MORE = 4, 16, 7, 10, 14
 NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows
-#: Longest lengthscale at which a descent with more rows starts, in deviations of the columns:
-#: beyond it the criterion has no slope, and few rows may miss a column that more rows need.
-LONGEST = 4.0
-#: Largest number of curves in a sum over columns, and least weight of a column in it.
-MOST_CURVES, LEAST_SHARE = 16, 1e-3
 
 
 def choose_kernel(
@@ -229,7 +224,7 @@ class Candidates:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self._search(self._by, rows)
-        end = search.per_column(_shortened(start.kernel, search.rows), start.alpha, MORE)
+        end = search.per_column(shortened(start.kernel, search.rows), start.alpha, evaluations=14)
         yield self._ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -239,7 +234,7 @@ class Candidates:
     @property
     def _columns(self) -> bool:
         X = self.rows.X
-        return X.shape[1] <= MOST_COLUMNS and not is_sparse(X)
+        return X.shape[1] <= 1024 and not is_sparse(X)
 
     def _search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
         rows = self.rows.lowest(self.race.effort.tuned) if rows is None else rows
@@ -273,7 +268,7 @@ class Candidates:
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best)
-        again = search.per_column(_shortened(end.kernel, rows), end.alpha, AGAIN)
+        again = search.per_column(shortened(end.kernel, rows), end.alpha, evaluations=10)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self._ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -286,7 +281,7 @@ class Candidates:
         if isinstance(family, Laplace):
             scales = laplace_scales(scales, search.rows.X, search.rows.w, self.seed)
             numbers = search.rows.X.shape[1]
-        evaluations = SCALED if self.rows.X.shape[1] > 1 else SINGLE
+        evaluations = 4 if self.rows.X.shape[1] > 1 else 16
         end = search.scaled(family.replace(lengthscale=scales), start.alpha, evaluations)
         name = f"{type(family).__name__}, scales as {start.name}"
         yield self._ended(name, end, numbers)
@@ -294,7 +289,7 @@ class Candidates:
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
         search = self._search(LOO)
-        end = search.per_column(start.kernel, start.alpha, BY_ERRORS)
+        end = search.per_column(start.kernel, start.alpha, evaluations=7)
         yield self._ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -306,9 +301,9 @@ class Candidates:
         spread = np.sqrt(self.rows.w @ (X - self.rows.w @ X / self.rows.w.sum()) ** 2)
         shares = spread / scales / np.sqrt(self.rows.w.sum())
         two = np.array([len(np.unique(x)) == 2 for x in X.T])
-        shares[shares < LEAST_SHARE * shares.sum()] = 0.0
+        shares[shares < 1e-3 * shares.sum()] = 0.0
         curves = np.flatnonzero((shares > 0) & ~two)
-        curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:MOST_CURVES]])
+        curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:16]])
         lines = np.flatnonzero((shares > 0) & two)
         total = float(shares[curves].sum() + shares[lines].sum())
         terms: list[Kernel] = [
@@ -331,9 +326,3 @@ class Candidates:
         scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
         kernel = end.kernel.replace(lengthscale=scale)
         return TunedKernel(name, kernel, end.alpha, numbers)
-
-
-def _shortened(kernel: Any, rows: ProcessRows) -> Any:
-    """Return the kernel with lengthscales capped, so that the criterion still has a slope."""
-    scales = np.minimum(kernel.lengthscale, LONGEST * rows.spread)
-    return kernel.replace(lengthscale=tuple(scales.tolist()))

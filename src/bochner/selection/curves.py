@@ -21,23 +21,13 @@ from bochner.features.method import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.record import Curves
-from bochner.selection.rows import FEW_PAIRS, median_scales, times
+from bochner.selection.rows import median_scales, times
 from bochner.solvers.ridge.solution import NO_ERROR, best_of
 
-#: Rows and features by which candidates are judged; first and other steps of √2 from the median
-#: distance.
-JUDGED_ROWS, FEATURES, STEP, OTHERS = 1024, 256, -2, (-4, 0)
 #: Relative rounding error of a leave-one-out error, times the penalty per row: at 1.4e-12 errors of
 #: 15 rows differ by 2 % between processors.
 ROUNDING = 256 * np.finfo(np.float64).eps
-#: A column is transformed if its skewness or excess kurtosis is beyond these.
-SKEWED, HEAVY = 1.0, 6.0
-LEAST_GAIN = 0.03  # A transformation must reduce the mean squared error by this share
-#: Numbers of a column beyond these quantiles are clipped in its deviation: one in a hundred may be
-#: wrong.
-OUTERMOST = (0.01, 0.99)
 POINTS, FEWEST_ROWS = 33, 100  # Points of a curve, and least number of rows for a distribution
-MOST_COLUMNS = 512  # Largest number of columns: columns of wider tables are rarely quantities
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
@@ -46,13 +36,13 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     Targets of classes are their indicators. Eight errors, of O(n D²) with n ≤ 1024 and D = 256
     each: a tenth of a second.
     """
-    few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > MOST_COLUMNS
+    few = len(rows) < FEWEST_ROWS or rows.X.shape[1] > 512
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
     columns = _skewed(rows.X)
     if not columns:
         return None
-    judged = rows.lowest(JUDGED_ROWS)
+    judged = rows.lowest(1024)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
     as_given, which, step = _least_error(_error_near_median(judged, seed))
     found = []
@@ -64,7 +54,7 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
         return None
     least, best, bent = min(found, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
-    if not least < (1 - LEAST_GAIN) * as_given:
+    if not least < 0.97 * as_given:
         return None
     return replace(best, gain=round(1 - least / as_given, 3))
 
@@ -75,7 +65,7 @@ def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
     centred = X - X.mean(axis=0)
     spread = np.sqrt((centred**2).mean(axis=0))
     z = centred / np.where(spread > 0, spread, 1.0)
-    odd = (np.abs((z**3).mean(axis=0)) > SKEWED) | ((z**4).mean(axis=0) - 3 > HEAVY)
+    odd = (np.abs((z**3).mean(axis=0)) > 1) | ((z**4).mean(axis=0) - 3 > 6)
     return tuple(int(j) for j in np.flatnonzero(odd) if len(np.unique(X[:FEWEST_ROWS, j])) > 2)
 
 
@@ -84,13 +74,13 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 
     The kind is 0 for one lengthscale and 1 for one per column; steps start at the median distance.
     """
-    starts = median_scales(rows, False, seed, FEW_PAIRS)
+    starts = median_scales(rows, False, seed, most=4096)
     X = rows.X.astype(np.float64, copy=False)
 
     @cache
     def error(which: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
-        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], FEATURES, seed))
+        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], 256, seed))
         errors = left_out(phi.features(X), rows.y, rows.w)
         shares = errors.alphas / errors.moments.weight
         best = best_of(errors.errors * (1 + ROUNDING / shares), "loo")
@@ -102,8 +92,8 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
 
 def _least_error(error: Callable[[int, int], float]) -> tuple[float, int, int]:
     """Return the least error near the median distance, its kind and its step."""
-    first = min((error(k, STEP), k, STEP) for k in (0, 1))
-    return min(first, *((error(first[1], step), first[1], step) for step in OTHERS))
+    first = min((error(k, -2), k, -2) for k in (0, 1))
+    return min(first, *((error(first[1], step), first[1], step) for step in (-4, 0)))
 
 
 # --- Shapes of curves ----------------------------------------------------------------------------
@@ -150,8 +140,8 @@ def _scaled(
 
 
 def _deviation(x: Float[Array, " n"]) -> float:
-    """Return the standard deviation of all but the outermost numbers, which count as the next."""
-    inner = float(np.std(np.clip(x, *np.quantile(x, OUTERMOST))))
+    """Return the standard deviation of the numbers, clipped: one in a hundred may be wrong."""
+    inner = float(np.std(np.clip(x, *np.quantile(x, [0.01, 0.99]))))
     return inner if inner > 0 else float(np.std(x))
 
 

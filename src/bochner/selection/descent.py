@@ -26,14 +26,10 @@ from bochner.selection.rows import deviations, median_distance, screened_lengths
 from bochner.solvers.ridge.criteria import Criterion
 
 GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
-WORST = 1e3  # Value of a point whose matrix is not positive
-#: Penalties at which a descent may start, and their bounds, as shares of k(x, x).
-STARTS, LEAST, MOST = (1.0, 1e-1, 1e-2, 1e-3), 1e-8, 1e4
+LEAST = 1e-8  # Least penalty, as a share of k(x, x)
 #: Deviation of the normal prior of a log number, worth one row: of a log lengthscale about the log
 #: of the median distance.
 SPREAD = 3.0
-#: Multiples to which points, values and slopes are rounded.
-POINTS, VALUES, SLOPES = 1e-6, 1e-6, 1e-5
 
 
 def require_lengthscale(kernel: Kernel) -> None:
@@ -88,7 +84,7 @@ class ProcessRows:
         weight = float(self.w.sum())
         if self.noise is not None and self.amplitude is not None:
             return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
-        return tuple(float(np.log(alpha / weight)) for alpha in STARTS)
+        return tuple(float(np.log(alpha / weight)) for alpha in (1.0, 1e-1, 1e-2, 1e-3))
 
     def first(self, m: int) -> "ProcessRows":
         """Return the first m rows, of targets that vary in them."""
@@ -168,7 +164,7 @@ class Objective(ABC):
     def bounds(self, at: Array) -> list[tuple[float, float]]:
         """Return the range of each coordinate in a descent from this start."""
         shares, weight = self.rows.shares, self.rows.w.sum()
-        limits = (np.log(LEAST / weight), np.log(MOST / weight))
+        limits = (np.log(LEAST / weight), np.log(1e4 / weight))
         return [*self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits]
 
 
@@ -216,15 +212,15 @@ def descend(
         if count >= max(evaluations, 1):
             raise _Spent
         count += 1
-        at = np.where(free, on_grid(vector, POINTS), start)
+        at = np.where(free, on_grid(vector, 1e-6), start)
         try:
             value, gradient = of(at)
         except LinAlgError:
-            return WORST, np.zeros_like(vector)
-        point = Evaluated(of, at, float(on_grid(value, VALUES)))
+            return 1e3, np.zeros_like(vector)  # worse than all others
+        point = Evaluated(of, at, float(on_grid(value, 1e-6)))
         note(point)
         best = point if point.value < best.value else best
-        return float(on_grid(value - of.level, VALUES)), on_grid(gradient, SLOPES)
+        return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
 
     with suppress(_Spent):
         minimize(

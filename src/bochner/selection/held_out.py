@@ -20,8 +20,6 @@ from bochner._core.shapes import Array, Bool, Float
 from bochner.data.sample import RowSample
 from bochner.solvers.ridge.solution import SAME_ROUNDED
 
-LEAST, MOST, NEAR = -6.0, 6.0, 1e-3  # Bounds of log a, and its tolerance
-HELD_OUT, MOST_HELD_OUT = 0.25, 2048  # Share of the rows that is held out, and the largest number
 #: Rows of more cells than this are not searched for copies, nor made dense if sparse.
 MOST_CELLS = 1 << 22
 FEWEST = 8  # Fewer rows than this do not determine lengthscales
@@ -49,7 +47,7 @@ def split_rows(rows: RowSample, seed: int) -> tuple[RowSample, RowSample]:
         group = np.unique(dense(X), axis=0, return_inverse=True)[1].ravel()
     else:
         group = np.arange(n)
-    size = min(MOST_HELD_OUT, max(1, int(HELD_OUT * n)))
+    size = min(2048, max(1, int(0.25 * n)))
     place = stream(seed, "held out").permutation(int(group.max()) + 1)[group]
     out = np.argsort(place, kind="stable")[:size]
     out = np.flatnonzero(place <= place[out[-1]])
@@ -116,9 +114,9 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
 
     best = minimize_scalar(
         lambda log_a: float(test.w @ losses(log_a)),
-        bounds=(LEAST, MOST),
+        bounds=(-6, 6),
         method="bounded",
-        options={"xatol": NEAR},
+        options={"xatol": 1e-3},
     )
     shares = np.clip(train.w @ (train.y > 0) / train.w.sum(), 1e-300, 1.0)
     if len(shares) == 1:

@@ -41,29 +41,15 @@ from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.solution import SAME
 
-#: Rows of the last descents, of those before, and of the trials of starts.
-ROWS, FEW, FEWER = 1024, 256, 128
-#: Evaluations of a descent with one factor for all columns, with one lengthscale per column, and
-#: of each start of the latter before the best is continued.
-ONE, MANY, TRY = 12, 40, 6
-#: Evaluations with more rows, with one factor and with one lengthscale per column.
-LAST_ONE, LAST_MANY = 4, 14
+ROWS, FEW = 1024, 256  # Rows of the last descents, and of those before
 #: Factors of the given lengthscales at which descents start: a function that is fast along one
 #: column drives the common factor to where the function looks like noise.
 FACTORS = (1.0, 0.25, 0.0625)
-#: The penalty of these at which one lengthscale per column is tried too: with one lengthscale for
-#: all, a function of few columns looks like noise.
-QUIET = slice(2, 3)
 SHORTEST, LONGEST = 1 / 128, 32.0  # Bounds of ℓ in median distances
 #: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
 MOST_CELLS = 1 << 20
-EQUAL = 1e-14  # Squared distances below this share of their terms are those of equal rows
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
-
-#: For the lengthscale of a name: rows, factors of the median distance at which descents start, and
-#: evaluations of the best.
-NAMED_ROWS, NAMED_FACTORS, NAMED_STEPS = 512, (1.0, 0.25), 8
 
 #: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
 Through = Callable[[KernelScore], Float[Array, " p"]]
@@ -81,12 +67,12 @@ def choose_lengthscale(
         return Tuning(Linear())
     family = NAMED[name]
     starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
-    search = MatrixSearch.of(sample, LOO, centred, most=NAMED_ROWS, share=share)
+    search = MatrixSearch.of(sample, LOO, centred, most=512, share=share)
     if search is None:
         return Tuning(starts[0])
-    ends = [search.one(start, NAMED_FACTORS, evaluations=0)[1] for start in starts]
+    ends = [search.one(start, factors=(1.0, 0.25), evaluations=0)[1] for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.go_on(end, NAMED_STEPS))
+    return search.tuning(search.go_on(end, evaluations=8))
 
 
 def tune_lengthscales(
@@ -172,7 +158,7 @@ class MatrixSearch:
         return MatrixSearch(rows, criterion, Recorder(criterion))
 
     def one(
-        self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = ONE
+        self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = 12
     ) -> tuple[list[Evaluated], Evaluated]:
         """Descend in one factor for all columns; return the point from each start, and the end."""
         few, note = self._fewer, self._notes("one factor")[0]
@@ -185,19 +171,19 @@ class MatrixSearch:
 
     def go_on(self, end: Evaluated, evaluations: int) -> Evaluated:
         """Continue a descent with one factor on few rows, then with more."""
-        return self._to_end(end, "one factor", evaluations, LAST_ONE if evaluations else 0)
+        return self._to_end(end, "one factor", evaluations, 4 if evaluations else 0)
 
     def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
         """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
         few, d = self._fewer, self.rows.X.shape[1]
-        quiet = few.shares[QUIET]
+        quiet = few.shares[2:3]  # with one lengthscale, a function of few columns looks like noise
         starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in (*first, best)]
         starts += [(starts[0][0], share) for share in quiet]
         if (scales := self.rows.screened) is not None:
             starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
         of, note = OnProcess(start, few, self.criterion, d), self._notes("one per column")[0]
-        end = least([descend(of, np.append(*at), TRY, note) for at in starts])
-        return self._to_end(end, "one per column", MANY, LAST_MANY)
+        end = least([descend(of, np.append(*at), 6, note) for at in starts])
+        return self._to_end(end, "one per column", 40, 14)
 
     def per_column(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
         """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
@@ -217,7 +203,7 @@ class MatrixSearch:
     @property
     def _fewer(self) -> ProcessRows:
         """Rows on which starts are tried: half of few, if there are more."""
-        return self.rows.first(FEWER if len(self.rows.w) > FEW else FEW)
+        return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
     def _notes(self, stage: str) -> list[Any]:
         """Return the functions that record evaluations on fewer rows, few rows and all rows."""
@@ -235,6 +221,15 @@ class MatrixSearch:
             if count and len(rows.w) > len(end.of.rows.w):
                 end = descend(*end.on(rows), count, note)
         return end
+
+
+def shortened(kernel: Any, rows: ProcessRows) -> Any:
+    """Return the kernel with lengthscales of at most four deviations of the columns.
+
+    Beyond them the criterion has no slope, and few rows may miss a column that more rows need.
+    """
+    scales = np.minimum(kernel.lengthscale, 4.0 * rows.spread)
+    return kernel.replace(lengthscale=tuple(scales.tolist()))
 
 
 def _doubles(X: Array) -> Array:
@@ -377,7 +372,7 @@ def _squared(
     s = X[band] @ X[left].T
     s *= -2
     s += both
-    both *= EQUAL
+    both *= 1e-14  # of equal rows, up to rounding
     np.copyto(s, 0.0, where=s < both)
     return s
 

@@ -39,9 +39,7 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
 MANY_COLUMNS = 256
-KEPT = 1e-4  # Share of the mean eigenvalue that every direction keeps
-#: Rows of a fit in :func:`learn_metric`, and evaluations of the scale in each round.
-ROWS, STEPS = 1024, 6
+ROWS = 1024  # Rows of a fit in :func:`learn_metric`
 
 
 def learn_metric(
@@ -118,7 +116,7 @@ def turned_metrics(
     for number in range(rounds):
         L = _on_grid(next_root(family, rows, L, alpha, diagonal))
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, alpha, STEPS)
+        end = turned.scaled(family, alpha, evaluations=6)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.alpha
         if diagonal:
@@ -149,11 +147,11 @@ def next_root(
             M = M + np.diag(rows.w @ gradient**2)
         else:
             M = M + gradient.T @ (rows.w[:, None] * gradient)
-    # In units of the columns' deviations every direction keeps a little.
+    # In units of the columns' deviations every direction keeps a share of the mean eigenvalue.
     to_units = L * rows.spread[:, None]
     M = to_units @ M @ to_units.T
     d = len(M)
-    M = M / max(float(np.trace(M)) / d, 1e-300) + KEPT * np.eye(d)
+    M = M / max(float(np.trace(M)) / d, 1e-300) + 1e-4 * np.eye(d)
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
     return root * np.sqrt(_typical(s) / max(_typical(_squared_distances(rows.X @ root)), 1e-300))

@@ -25,7 +25,7 @@ from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import reduction
-from bochner.selection.lengthscales import EVIDENCE, OnProcess
+from bochner.selection.lengthscales import EVIDENCE, OnProcess, shortened
 from bochner.selection.race import TunedKernel
 from bochner.selection.record import KernelComparison, Recorder, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
@@ -34,23 +34,9 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Solution
 
-#: Blocks in which lengthscales are tuned, rows of each, evaluations, and penalty of the start.
-BLOCKS, BLOCK_ROWS, STEPS, START = 32, 128, 14, 0.05
-#: Longest lengthscale of the start, in deviations of the columns: beyond it there is no slope.
-LONGEST = 4.0
-FAMILIES = Exponential(), Matern(1.5)  # Families that are tuned among near rows
-#: Rows whose errors are computed together, places, and rows around each that predict them.
-CORE, PLACES, AROUND = 32, 32, 384
-#: Places of the penalty and rows of each: one matrix takes a tenth of a second per penalty.
-PENALTY_PLACES, PLACE_ROWS = 8, 128
-STEP, MOST = 2**0.5, 4  # Factor between scales, and largest number of steps in each direction
 #: Share of the mean squared error that another scale or kernel must save, and standard errors of
 #: the mean difference: a few places determine little about others.
 WORTH, CHANCE = 0.005, 1.0
-#: Largest number of other kernels that are judged again, and of their error over the least.
-OTHERS, NEAR = 2, 1.5
-#: Stage of these evaluations in a record, and their measure.
-STAGE, MEASURE = "scale among all rows", "error among near rows"
 
 
 # --- errors of rows in the middle of their neighbours --------------------------------------------
@@ -69,8 +55,8 @@ def errors_of_near_rows(
     mean = w @ y / w.sum()
     spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
     y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-    places = near_rows(kernel, X, PLACES, AROUND, seed)
-    core = min(CORE, -(-places.shape[1] // 4))
+    places = near_rows(kernel, X, count=32, size=384, seed=seed)
+    core = min(32, -(-places.shape[1] // 4))
     weight = w[places[:, :core]].ravel()
 
     def squared(kernel: Kernel, alpha: Any) -> Float[Array, " m"]:
@@ -119,7 +105,7 @@ def tuned_among_near_rows(
     if not able:
         return
     start: Any = min(able)[2]
-    near = map(rows.take, near_rows(start, rows.X, BLOCKS, BLOCK_ROWS, seed))
+    near = map(rows.take, near_rows(start, rows.X, count=32, size=128, seed=seed))
     blocks = tuple(
         ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
         for each in near
@@ -129,12 +115,12 @@ def tuned_among_near_rows(
         return
     process_rows = ProcessRows(sample.X, sample.y, sample.w, centred)
     d = process_rows.X.shape[1]
-    scales = tuple(np.minimum(start.lengthscale, LONGEST * process_rows.spread).tolist())
-    at = np.append(np.zeros(d), np.log(START / process_rows.w.sum()))
-    for family in FAMILIES:
+    scales = shortened(start, process_rows).lengthscale
+    at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
+    for family in (Exponential(), Matern(1.5)):
         first = family.replace(lengthscale=scales)
         of = OnProcess(first, process_rows, EVIDENCE, d, blocks)
-        end = descend(of, at, STEPS, lambda _: None)
+        end = descend(of, at, 14, lambda _: None)
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
         name = f"{type(family).__name__}, one per column, among near rows"
         yield TunedKernel(name, kernel, end.alpha, d)
@@ -193,7 +179,8 @@ class DensePlaces:
         tuning: Tuning, rows: RowSample, seed: int, centred: bool, alpha: Any, per_target: bool
     ) -> "DensePlaces":
         """Take the rows of a few places; the search for alpha starts at that of the tuning."""
-        here = rows.take(neighbourhoods(tuning.kernel, rows.X, PENALTY_PLACES, PLACE_ROWS, seed))
+        # A matrix of 8 × 128 rows takes a tenth of a second per penalty
+        here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))
         start = tuning.share * float(here.w.sum())
 
         def fit(K: Float[Array, "m m"]) -> Solution:
@@ -206,11 +193,11 @@ class DensePlaces:
     def best(self, tuning: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
         """Return the best of the kernels that a search compared and others, at its best scale."""
         compared, kernel = tuning.compared, tuning.kernel
-        most = NEAR * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
+        most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
         rivals = [c for c in compared if c.kernel != kernel and c.error < most]
         kernels = dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error))
         best = self.at(kernel, 1.0)
-        for kernel in (*list(kernels)[:OTHERS], *(each.kernel for each in others)):
+        for kernel in (*list(kernels)[:2], *(each.kernel for each in others)):
             judged = self.at(kernel, 1.0)
             best = judged if judged.surely_below(best) else best
         return self.scaled(best)
@@ -219,9 +206,9 @@ class DensePlaces:
         """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
         if stretched(best.kernel, 1.0) is None:
             return best
-        for step in (1 / STEP, STEP):
+        for step in (0.5**0.5, 2**0.5):
             start = best.factor
-            for _ in range(MOST):
+            for _ in range(4):
                 other = self.at(best.kernel, best.factor * step)
                 if not other.surely_below(best):
                     break
@@ -238,14 +225,18 @@ class DensePlaces:
         squared = self.squared(longer, solution.alpha)
         error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.X)
         progress("Judging kernels among near rows", f"error {error:.4g}")
-        self.recorder.step(STAGE, longer, share, error)
+        self.recorder.step("scale among all rows", longer, share, error)
         return AtDensity(kernel, factor, solution, error, squared)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
         longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else best.kernel
         errors = {step.kernel: step.value for step in reversed(self.recorder.steps)}
-        nothing: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "measure": MEASURE}
+        nothing: dict[str, Any] = {
+            "gain": np.nan,
+            "deviation": np.nan,
+            "measure": "error among near rows",
+        }
         compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
         compared = [
             replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c

@@ -45,15 +45,10 @@ from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import LOO, Criterion
 from bochner.solvers.ridge.dual import KernelRows
 
-#: Starts, starts that descend, and descents that are continued to the end.
-STARTS, TRIED, ENDED = 64, 8, 3
-#: Evaluations of these descents, and with more rows from each end and from the best end.
-TRY, END, MORE, LAST = 20, 60, 6, 20
-WINDOWS = 4096  # Windows of sequences, instead of rows
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
-#: Range of the lengthscales of starts, and bounds, in median distances.
-LENGTHS, LONGEST, SHORTEST = (1 / 64, 4.0), 32.0, 1 / 128
+#: Range of the lengthscales of starts, then bounds, in median distances.
+LENGTHS = 1 / 64, 4.0, 1 / 128, 32.0
 
 #: Ranges of numbers without a unit by field: of the starts, then bounds.
 UNITLESS = {
@@ -64,9 +59,6 @@ UNITLESS = {
 }
 
 WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)  # The same for weights, in units of the largest
-PENALTIES = (1e-5, 1.0)  # Range of the penalties of starts, as shares of k(x, x)
-PEAKS, FINE = 4, 4  # Peaks of the spectrum at which periods start, and frequencies per 1/span
-PERIOD_DIGITS = 7  # Digits of a period, whose error adds up over many of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +128,7 @@ def tune_numbers(
         )
     open_kernel = weighted(opened(lifted(kernel)))
     windows = windows_of(kernel, sample.X.shape[1])
-    sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, WINDOWS // windows)))
+    sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):
         raise InvalidInput(
             "A kernel with free numbers requires dense rows; got sparse ones. Pass "
@@ -237,7 +229,7 @@ class OnNumbers(Objective):
         """Return starts spread over the ranges; the first are the centres."""
         ranges, shares = list(self.numbers.values()), self.rows.shares
         weight = float(self.rows.w.sum())
-        low, high = (float(np.log(share / weight)) for share in PENALTIES)
+        low, high = (float(np.log(share / weight)) for share in (1e-5, 1.0))
         spread = qmc.Halton(len(ranges) + 1, rng=stream(seed, "numbers")).random(count)
         levels = low + spread[:, -1] * (high - low) if len(shares) > 1 else [shares[0]] * count
         numbers = [[r.at(u) for r, u in zip(ranges, row, strict=False)] for row in spread]
@@ -250,14 +242,14 @@ def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated:
     few = replace(of, rows=of.rows.first(FEW))
     looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
     by_value = lambda points: sorted(points, key=lambda point: point.value)
-    points = [descend(few, at, 1, looked) for at in few.starts(STARTS, seed)]
-    best = [least(points[: len(few.rows.shares)]), *by_value(points)[:TRIED]]
-    best = by_value([descend(few, one.at, TRY, tried) for one in best])[:ENDED]
-    ends = [descend(few, one.at, END, ended, GAIN) for one in best]
+    points = [descend(few, at, 1, looked) for at in few.starts(64, seed)]
+    best = [least(points[: len(few.rows.shares)]), *by_value(points)[:8]]
+    best = by_value([descend(few, one.at, 20, tried) for one in best])[:3]
+    ends = [descend(few, one.at, 60, ended, GAIN) for one in best]
     if len(of.rows.w) <= FEW:
         return least([*best, *ends])
-    more = least([descend(*end.on(of.rows), MORE, last, GAIN) for end in ends])
-    return go_on(more, LAST, last, GAIN)
+    more = least([descend(*end.on(of.rows), 6, last, GAIN) for end in ends])
+    return go_on(more, 20, last, GAIN)
 
 
 # --- Ranges of numbers ---------------------------------------------------------------------------
@@ -294,9 +286,9 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
-    least = min(SHORTEST * median, float(np.median(gaps)) if len(gaps) else np.inf)
+    least = min(LENGTHS[2] * median, float(np.median(gaps)) if len(gaps) else np.inf)
     near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
-    low, high = float(np.log(least)), float(np.log(LONGEST * median))
+    low, high = float(np.log(least)), float(np.log(LENGTHS[3] * median))
     return NumberRange((max(near, low), far), (low, high))
 
 
@@ -314,7 +306,7 @@ def _period(X: Array, rows: ProcessRows) -> NumberRange:
 
 
 def spectral_peaks(
-    x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"], most: int = PEAKS
+    x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"], most: int = 4
 ) -> Float[Array, " k"]:
     """Return the periods of the peaks of the spectrum of detrended targets, strongest first.
 
@@ -328,7 +320,7 @@ def spectral_peaks(
     curve, root = np.vander(2 * x - 1, 3), np.sqrt(w)[:, None]
     left = y - curve @ np.linalg.lstsq(root * curve, root * y, rcond=None)[0]
     left = w[:, None] * left / np.maximum(np.sqrt(w @ left**2), np.finfo(float).tiny)
-    waves = np.arange(2 * FINE, FINE * len(x) // 2) / FINE
+    waves = np.arange(2, len(x) / 2, 0.25)
     power = np.zeros(len(waves))
     for part in np.array_split(np.arange(len(waves)), max(1, len(waves) * len(x) >> 20)):
         sums = np.exp(2j * np.pi * np.outer(waves[part], x)) @ left
@@ -364,8 +356,7 @@ def _weights_of(kernel: Kernel) -> list[Place] | None:
 
 def _rounded(kernel: Kernel, places: list[Place]) -> Kernel:
     """Return the kernel with rounded numbers."""
-    round_: dict[str, Callable[[float], float]] = {
-        "period": lambda x: float(f"{x:.{PERIOD_DIGITS}g}")
-    }
+    # The error of a period adds up over many of them: seven digits
+    round_: dict[str, Callable[[float], float]] = {"period": lambda x: float(f"{x:.7g}")}
     known = {place: round_.get(place.name, significant)(place.of(kernel)) for place in places}
     return with_numbers(kernel, known)

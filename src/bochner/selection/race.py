@@ -41,14 +41,6 @@ WORTH, CHANCE = 0.003, 1.0
 CHANCE_OF_CLASSES, CHANCE_OF_ONE = 0.5, 2.0
 #: Slope ∂log(error)/∂log α at which a penalty is accepted: the error is 0.1 % above its least.
 NEARLY = 0.015
-NEAR = 1.3  # Candidates within this factor of the least error are fitted to more rows, and added up
-CERTAIN = 0.02  # Difference of relative log losses that is always near: one or two rows make it up
-SMALLER = 4.0  # Factor between the penalties of a classifier that are tried with more rows
-#: An exponential kernel within this factor of the least error with few rows is tuned with more:
-#: short lengthscales need many rows.
-AS_ROUGH = 1.04
-APART = 4.0  # Factor beyond which the penalties of two kernels differ
-MANY_MORE = 1.5  # The best are fitted again if there are so many times as many rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +107,7 @@ class Race:
         judged += self._with_more_rows(generator, judged, few, rung)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
-        if len(last) >= MANY_MORE * len(rung.rows):
+        if len(last) >= 1.5 * len(rung.rows):
             rung, out = Rung(last), judged + few
             final = self._judged(self._finalists(judged), rung)
         return self._compared([*final, *self._sums(final, rung)], out, rung.rows)
@@ -162,8 +154,8 @@ class Race:
         return [each.candidate for each in last]
 
     def _near(self, judged: Judged, best: Judged) -> bool:
-        """Whether an error is near the least."""
-        return not judged.error > NEAR * best.error + CERTAIN * self.of_classes
+        """Whether an error is near the least; a row or two make up .02 of a log loss."""
+        return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
     def _with_more_rows(
         self, generator: Any, judged: list[Judged], few: list[Judged], rung: Rung
@@ -190,13 +182,16 @@ class Race:
         return None
 
     def _rough(self, generator: Any, best: Judged, few: list[Judged]) -> list[Judged]:
-        """Return the exponential kernel whose error with few rows is near the least."""
+        """Return the exponential kernel whose error with few rows is near the least.
+
+        Short lengthscales need many rows.
+        """
         able = [each for each in few if generator.takes_more_rows(each.candidate)]
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
         least = _ranked(rough)[0]
-        return [least] if least.error < AS_ROUGH * _ranked(able)[0].error else []
+        return [least] if least.error < 1.04 * _ranked(able)[0].error else []
 
     def _judged(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
         """Fit candidates to more rows."""
@@ -221,13 +216,13 @@ class Race:
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
         """Return the weighted mean of kernels with one penalty; None if it is not served.
 
-        Weights are equal, unless penalties of classes differ much: K = Σ K_i/α_i has the penalty
-        α_i for each kernel K_i.
+        Weights are equal, unless penalties of classes differ by a factor above 4: K = Σ K_i/α_i has
+        the penalty α_i for each kernel K_i.
         """
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
-        if self.of_classes and max(alphas) > APART * min(alphas):
+        if self.of_classes and max(alphas) > 4 * min(alphas):
             shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
         terms = (share * each.kernel for share, each in zip(shares, candidates, strict=True))
         kernel: Kernel = reduce(add, terms)
@@ -284,7 +279,7 @@ class Race:
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties while the error falls."""
         while True:
-            smaller = replace(judged.candidate, alpha=judged.candidate.alpha / SMALLER)
+            smaller = replace(judged.candidate, alpha=judged.candidate.alpha / 4)
             other = self._at_penalty(problem, across, smaller)
             if not other.error < (1 - WORTH) * judged.error:
                 return judged

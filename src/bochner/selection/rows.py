@@ -22,12 +22,10 @@ Scale = float | tuple[float, ...]
 
 DIGITS = 4  # Significant digits of a tuned lengthscale: its last digits differ between processors
 CELLS = 1 << 20  # Cells that are processed together
-#: Pairs of rows of a median distance; largest number of their cells; least number of pairs.
-PAIRS, MOST_CELLS, FEWEST_PAIRS = 20_000, 20_000_000, 500
-FEW_PAIRS = 4096  # Pairs of a median distance at which a descent starts
+#: Pairs of rows of a median distance.
+PAIRS = 20_000
 #: Families of the sum of coordinate distances, not of the Euclidean distance.
 COORDINATEWISE = ("laplace", "cauchy")
-CONSTANT = 1e-12  # A column whose deviation is a smaller share of its largest number is constant
 
 
 def significant(x: float) -> float:
@@ -138,7 +136,7 @@ def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> t
 
 def _pairs(n: int, d: int, seed: int, most: int) -> Array:
     """Return all pairs of few rows, else random pairs; fewer pairs of very wide rows."""
-    most = min(most, max(FEWEST_PAIRS, MOST_CELLS // d))
+    most = min(most, max(500, 20_000_000 // d))
     if n <= 200 and n * (n - 1) // 2 <= most:
         return np.stack(np.triu_indices(n, 1))
     return stream(seed, "pairs").integers(n, size=(2, most))
@@ -169,7 +167,7 @@ def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, see
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
     """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
     size, shares = column_spread(X, w)
-    constant, spread = shares <= CONSTANT, shares * (size / unit)
+    constant, spread = shares <= 1e-12, shares * (size / unit)
     other = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
     return np.where(constant, other, spread)
 
@@ -189,7 +187,6 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
 TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
 SCREENED_ROWS = 64  # Rows whose cosines are computed together and stay in cache
 LEAST_VARIANCE = 1e-3  # A cosine with a smaller variance is constant on the rows
-LEAST_SLOPE = 1e-3  # Least slope of a column, as a share of the largest
 
 
 def screened_lengthscales(
@@ -204,7 +201,7 @@ def screened_lengthscales(
     slopes = W**2 @ beyond / max(float(beyond.sum()), np.finfo(float).tiny)
     if not np.any(slopes > 0):
         return None
-    return units * (2 / np.sqrt(np.maximum(slopes, LEAST_SLOPE * float(slopes.max()))))
+    return units * (2 / np.sqrt(np.maximum(slopes, 1e-3 * float(slopes.max()))))
 
 
 def _sparse_frequencies(d: int) -> Float[Array, "d m"]:

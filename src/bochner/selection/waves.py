@@ -35,10 +35,6 @@ from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 FEWEST_ROWS = 8193  # With fewer rows the exact kernel, or its features, take seconds
 #: Errors of the kernel as shares of k(x, x), of which the first with few enough modes is taken.
 TOLERANCES = (1e-3, 1e-2, 3e-2)
-#: Largest number of modes for a Cholesky factorisation, with fewer than ``FEW_ROWS`` rows.
-WHOLE_WAVES = 2047
-#: Largest number of modes for a number of rows, with more rows in proportion; overall limit.
-FEW_WAVES, FEW_ROWS, MOST_WAVES = 1 << 15, 1 << 17, 1 << 18
 
 
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
@@ -60,9 +56,9 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
 
 def most_waves(n_rows: int) -> int:
     """Return how many waves are few enough."""
-    if n_rows < FEW_ROWS:
-        return WHOLE_WAVES
-    return min(MOST_WAVES, FEW_WAVES * n_rows // FEW_ROWS)
+    if n_rows < 1 << 17:
+        return 2047  # for a Cholesky factor
+    return min(1 << 18, n_rows // 4)
 
 
 def _grid(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
@@ -103,11 +99,7 @@ def _reason(method: object, n_rows: int, where: str, many: str, error: float) ->
 # --- Lengthscales of the largest evidence of all rows --------------------------------------------
 
 RANGE = 1.6  # Largest factor of the lengthscales from their start, for which the modes suffice
-PENALTY_RANGE = 4.0  # Largest factor of the penalty from the best one there
-EVALUATIONS = 25  # Evaluations of a descent
 ENOUGH = 0.05  # A step that gains less log evidence than this is the last
-SHORTER = 0.3  # Factor of a step after an increase of the criterion
-FLOOR = 1e-3  # Least information, which bounds the steps
 STEP = 1e-4  # Step of log ℓ in differences of weights
 
 
@@ -146,7 +138,7 @@ def lengthscales_on_waves(
         value = float(evidence(state.problem, state, *given).sum())
         return EvidenceAt(x, -value, -np.array(slope), _information(state, rates, *given))
 
-    reach = np.append(np.full(q, np.log(RANGE)), np.log(PENALTY_RANGE))
+    reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
     reach[-1] *= noise is None or amplitude is None
     start = np.append(np.zeros(q), np.log(alpha))
     end = _descend(judged, start, start - reach, start + reach)
@@ -175,12 +167,12 @@ def _descend(
     """Descend by scoring steps within a box, with BFGS corrections of the curvature."""
     best = judged(x)
     curvature, step = best.information, _step(best, best.information, lower, upper)
-    for _ in range(EVALUATIONS):
+    for _ in range(25):
         if -(best.slope @ step + step @ curvature @ step / 2) < ENOUGH:
             break
         new = judged(best.x + step)
         if new.value > best.value + ENOUGH:
-            step = step * SHORTER
+            step = step * 0.3
             continue
         curvature = _corrected(curvature, new.x - best.x, new.slope - best.slope)
         best, step = new, _step(new, curvature, lower, upper)
@@ -227,7 +219,7 @@ def _information(
     kept, rest = information[:-1, :-1], information[:-1, -1]
     if both:  # the amplitude is profiled
         kept = kept - np.outer(rest, rest) / information[-1, -1]
-    return kept + FLOOR * np.eye(len(kept))
+    return kept + 1e-3 * np.eye(len(kept))
 
 
 def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:

@@ -27,14 +27,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.selection.spec import FIRST, Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
-DECIDED = 512  # Width at which method="auto" is decided
-FEWEST = 4  # Least width
 SAMPLE = 1024  # Rows on which ε and leave-one-out errors are measured
-#: Required ε of a sample, as a share of the tolerance: ε of all rows or of another seed may be
-#: larger by this factor.
-MARGIN = 0.85
-#: If doubling the features leaves this share of ε, and a series is cut, truncation dominates.
-STALLED = 0.9
 
 
 class Tried(NamedTuple):
@@ -217,7 +210,8 @@ class _Search:
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
         self._alpha, self._n, self._rows = alpha, n_rows, rows_of(X, SAMPLE, seed)
         self._y: Array | None = None
-        self._by, self._most = "epsilon", MARGIN * wanted.epsilon
+        # ε of all rows or of another seed may be larger than that of the sample
+        self._by, self._most = "epsilon", 0.85 * wanted.epsilon
         if wanted.excess is not None:
             self._by, self._most = "excess", wanted.excess
             self._y = rows_of(np.reshape(y, (X.shape[0], -1)), SAMPLE, seed)  # type: ignore[arg-type]
@@ -248,7 +242,7 @@ class _Search:
             elif self._maps[width].n_features < width:  # the map is complete
                 limit = "rows"
             low, width = low if high else width, 2 * width
-        while high > FEWEST and not low and not self._late:
+        while high > 4 and not low and not self._late:
             middle = high // 4 * 2
             low, high = (0, middle) if self._suffices(middle) else (middle, high)
         for _ in range(2 * (low > 0)):
@@ -267,7 +261,7 @@ class _Search:
         """
         if not isinstance(method, Auto):
             return method
-        ask = self._ask(min(DECIDED, self._n))
+        ask = self._ask(min(512, self._n))
         choice = choose_method(method, self._kernel, ask)
         others = () if method.candidates else (Nystrom(),)
         maps: dict[Method, Any] = {choice.method: choice.map}
@@ -281,7 +275,7 @@ class _Search:
 
     def _is_cut(self, narrow: int, wide: int) -> bool:
         """Whether ε no longer falls because a series is cut."""
-        if not narrow or self._tried[wide].epsilon < STALLED * self._tried[narrow].epsilon:
+        if not narrow or self._tried[wide].epsilon < 0.9 * self._tried[narrow].epsilon:
             return False
         alpha = self._alpha * self._rows.shape[0] / self._n
         least = SMALL_BIAS * self._tried[wide].epsilon * alpha

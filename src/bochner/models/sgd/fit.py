@@ -54,11 +54,8 @@ from bochner.solvers.sgd import SLOWEST, Descent, Schedule, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.rows import indicators, nonempty, sampled
 
-WINDOW = 8192  # Rows of a stream that are shuffled together
 USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
 SIZE_ROWS = 1024  # Rows that the mean of k(x, x) is taken over
-
-RATES = ("constant", "optimal", "invscaling", "adaptive")
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,8 @@ class SgdSpec:
         """Check the parameters of an estimator of this class."""
         asked = {"epsilon": 0.1, "quantile": 0.5} | asked
         one_of(asked["loss"], who, "loss", losses)
-        one_of(asked["learning_rate"], who, "learning_rate", RATES)
+        rates = "constant", "optimal", "invscaling", "adaptive"
+        one_of(asked["learning_rate"], who, "learning_rate", rates)
         one_of(asked["strategy"], who, "strategy", ("auto", *STRATEGIES))
         for name in ("batch_size", "max_iter", "n_features", "n_iter_no_change"):
             asked[name] = integer(asked[name], who, name, 1)
@@ -262,7 +260,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
         fit = replace(fit, strategy=STRATEGIES[kept_at])
 
     def windows() -> Iterator[Window]:
-        for block in blocks.with_rows(WINDOW):
+        for block in blocks.with_rows(8192):
             X, y, w = _of_weight(block)
             if len(w):
                 yield Table(fit, X), fit.targets(y), w / (weight / n)

@@ -25,15 +25,6 @@ STRATEGIES = (
 )
 EXACT, DUAL, CACHED = STRATEGIES[:2], STRATEGIES[2:4], STRATEGIES[1::2]
 
-#: Strategies that approximate are taken where they are less work by more than this factor, and by
-#: more than this many operations, some quarter of a second.
-AS_LITTLE, AT_ONCE = 1.5, 1e9
-
-#: Operations of a kernel value or feature: VALUE, and one for every COLUMNS columns, by BLAS.
-VALUE, COLUMNS = 30, 4
-
-STEP = 4  # Operations of a step for each number that it reads, of one output: predict, and correct
-
 
 @dataclass(frozen=True)
 class StrategyCost:
@@ -77,6 +68,8 @@ class StrategyPlan(HtmlResult):
     def best(self) -> str:
         """The least work that fits in memory; the exact kernel where that is half as much again.
 
+        Or a quarter of a second more.
+
         Where nothing fits, the one that needs the least memory.
         """
         served = [row for row in self.rows if not row.refused]
@@ -84,7 +77,7 @@ class StrategyPlan(HtmlResult):
         if not fit:
             return min(served, key=lambda row: row.bytes).name
         least = min(row.operations for row in fit)
-        close = [r for r in fit if r.operations <= max(AS_LITTLE * least, least + AT_ONCE)]
+        close = [r for r in fit if r.operations <= max(1.5 * least, least + 1e9)]
         return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
     def __str__(self) -> str:
@@ -151,8 +144,8 @@ def plan_strategies(
             width, passes = of.n_features, epochs * n
             features = 0 if names == EXACT else 8 * d * width
         at_hand = itemsize * width * min(n, block_rows(width, batch_size))
-        memory, value = 8 * width * n_targets + features + at_hand, VALUE + d / COLUMNS
-        steps = n * epochs * STEP * width * n_targets
+        memory, value = 8 * width * n_targets + features + at_hand, 30 + d / 4  # operations
+        steps = n * epochs * 4 * width * n_targets
         for name, made, kept in zip(names, (passes, n), (0, itemsize * n * width), strict=True):
             rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))
     task = (
