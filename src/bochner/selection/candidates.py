@@ -74,7 +74,7 @@ def choose_kernel(
     """
     asked = as_effort(effort, "The choice of a kernel")
     if asked is not None and judged_again:
-        asked = replace(asked, last=asked.judged)
+        asked = replace(asked, last=asked.more)
     if name == "auto" and asked is not None:
         X, sparse = sample.X, is_sparse(sample.X)
         require_served(method, X, seed)
@@ -142,7 +142,7 @@ def choose_among(
         return None
     sample = replace(sample, y=sample.y[:, varies])
     train, test = split_rows(sample, seed)
-    varies = targets_that_vary(train.lowest(min(effort.tuned, effort.tried)))
+    varies = targets_that_vary(train.lowest(effort.rows))
     if not np.any(varies):
         return None
     if not of_classes:
@@ -199,7 +199,7 @@ class Candidates:
         d = self.rows.X.shape[1]
         if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.rows.X):
             return
-        search = self._search(LOO, self.rows.lowest(self.race.effort.tried))
+        search = self._search(LOO)
         for turned in turned_metrics(kernel, start.alpha, search, self.race.effort.rounds):
             if not self.race.serves(turned.kernel):
                 return
@@ -209,7 +209,7 @@ class Candidates:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
         kernel: Any = start.kernel
         columns = isinstance(kernel, Radial) and isinstance(kernel.lengthscale, tuple)
-        return columns and start.numbers > 1 and len(self.rows) > self.race.effort.tuned
+        return columns and start.numbers > 1 and len(self.rows) > self.race.effort.rows
 
     def with_more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield it tuned with more rows, from lengthscales at which each column has a slope again.
@@ -237,7 +237,7 @@ class Candidates:
         return X.shape[1] <= 1024 and not is_sparse(X)
 
     def _search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
-        rows = self.rows.lowest(self.race.effort.tuned) if rows is None else rows
+        rows = self.rows.lowest(self.race.effort.rows) if rows is None else rows
         options: Any = {"share": self.race.share, "most": len(rows)}
         search = MatrixSearch.of(rows, by, self.race.centred, **options)
         assert search is not None  # targets vary

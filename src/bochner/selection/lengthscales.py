@@ -9,9 +9,9 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
 from bochner._core.lapack import upper_products
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
@@ -315,10 +315,9 @@ class OnProcess(Objective):
             return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
         if self.width == 1:
             factor = float(np.exp(-2 * at[0]))
-            K, slope = _in_bands(
-                kernel, lambda band, left: factor * self._squared[band, left], self._room
-            )
-            return K, lambda by: np.array([-4 * factor * _dot(by.below, slope, self._squared)])
+            scaled = lambda band, left: factor * self._squared[band, left]
+            K, slope = _in_bands(kernel, scaled, self._room, along=True)
+            return K, lambda by: np.array([-4 * float(np.vdot(by.below, slope))])
         X = self.rows.X / kernel.lengthscale
         size = np.einsum("ij,ij->i", X, X)
         K, slope = _in_bands(kernel, lambda band, left: _squared(X, size, band, left), self._room)
@@ -339,29 +338,27 @@ class OnProcess(Objective):
 # --- kernel values on and below the diagonal, in bands of rows that stay in cache -----------------
 
 
-def _bands(m: int) -> Iterator[tuple[slice, slice]]:
-    """Yield the rows of each band, and its columns up to the diagonal."""
-    for start in range(0, m, BAND):
-        stop = min(start + BAND, m)
-        yield slice(start, stop), slice(0, stop)
-
-
 def _in_bands(
-    kernel: Radial, squared: Callable[[slice, slice], Array], room: Float[Array, "2 m m"]
+    kernel: Radial,
+    squared: Callable[[slice, slice], Array],
+    room: Float[Array, "2 m m"],
+    along: bool = False,
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """Return kernel values and their slopes in the squared distance, zero above the diagonal."""
+    """Return kernel values and their slopes in the squared distance, zero above the diagonal.
+
+    ``along``: slopes in the log of the squared distance.
+    """
     K, slope = room
-    for band, left in _bands(len(K)):
-        K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
+    above = np.triu(np.ones((BAND, BAND), bool), 1)
+    for start in range(0, len(K), BAND):
+        band, left = slice(start, start + BAND), slice(0, min(start + BAND, len(K)))
+        s = squared(band, left)
+        K[band, left], slope[band, left] = kernel.with_slope(s)
+        if along:
+            slope[band, left] *= s
         corner = slope[band, band]
-        np.copyto(corner, 0.0, where=_above()[: len(corner), : len(corner)])
+        np.copyto(corner, 0.0, where=above[: len(corner), : len(corner)])
     return K, slope
-
-
-@cache
-def _above() -> Bool[Array, "band band"]:
-    """Mask of the cells of a band above its diagonal."""
-    return np.triu(np.ones((BAND, BAND), bool), 1)
 
 
 def _squared(
@@ -375,11 +372,6 @@ def _squared(
     both *= 1e-14  # of equal rows, up to rounding
     np.copyto(s, 0.0, where=s < both)
     return s
-
-
-def _dot(A: Float[Array, "m m"], B: Float[Array, "m m"], C: Float[Array, "m m"]) -> float:
-    """Return the sum of A ∘ B ∘ C on and below the diagonal."""
-    return sum(float(np.vdot(A[band] * B[band], C[band])) for band in _bands(len(A)))
 
 
 def _by_column(

@@ -42,20 +42,13 @@ MANY_COLUMNS = 256
 ROWS = 1024  # Rows of a fit in :func:`learn_metric`
 
 
-def learn_metric(
-    kernel: Kernel,
-    sample: RowSample,
-    seed: int,
-    *,
-    rounds: int = 4,
-    diagonal: bool | None = None,
-) -> Tuning:
-    """Learn a metric from a sample of rows, in a few rounds of fit and average outer product.
+def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
+    """Learn a metric from a sample of rows, in four rounds of fit and average outer product.
 
     It starts from the lengthscales of a kernel of the Euclidean distance. The kernel is the one of
     the round with the least error on held-out rows, or of the start, unless the reduction of the
-    error is larger than chance. ``diagonal``: columns are scaled and not turned; the default for
-    more than 256 columns. A round: six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
+    error is larger than chance. More than 256 columns are scaled and not turned. A round: six
+    evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
     """
     require_dense(sample)
     if not isinstance(kernel, Radial):
@@ -65,19 +58,17 @@ def learn_metric(
             "one of those kernels."
         )
     train, test = split_rows(sample, seed)
-    d = train.X.shape[1]
-    diagonal = d > MANY_COLUMNS if diagonal is None else diagonal
     varies = targets_that_vary(train.lowest(ROWS))
     if not np.any(varies):
-        return Tuning(kernel, matrix=_entries(np.eye(d)))
+        return Tuning(kernel, matrix=_entries(np.eye(train.X.shape[1])))
     train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    race = Race(train, test, replace(EFFORTS["medium"], tried=ROWS), True, None, lambda _: True)
+    race = Race(train, test, replace(EFFORTS["medium"], rows=ROWS), True, None, lambda _: True)
     search = MatrixSearch.of(train.lowest(ROWS), LOO, centred=True, most=ROWS)
     assert search is not None
     first = search.one(kernel)[1]
     start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
     alpha = first.alpha
-    turned = turned_metrics(start, alpha, search, rounds, diagonal)
+    turned = turned_metrics(start, alpha, search, rounds=4)
     judged = [race.tried(each) for each in (TunedKernel("start", start, alpha, 1), *turned)]
     gains = [(np.nan, np.nan), *(reduction(each, judged[0], WORTH, CHANCE) for each in judged[1:])]
     best = first_least([each.error for each in judged])
@@ -107,10 +98,11 @@ def require_dense(sample: RowSample) -> None:
 
 
 def turned_metrics(
-    kernel: Any, alpha: float, search: MatrixSearch, rounds: int, diagonal: bool = False
+    kernel: Any, alpha: float, search: MatrixSearch, rounds: int
 ) -> Iterator[TunedKernel]:
     """Yield the kernel of each round."""
     rows, d = search.rows, search.rows.X.shape[1]
+    diagonal = d > MANY_COLUMNS
     family = kernel.replace(lengthscale=1.0)
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
     for number in range(rounds):
@@ -130,7 +122,7 @@ def turned_metrics(
 
 
 def next_root(
-    family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool = False
+    family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool
 ) -> Float[Array, "d d"]:
     """Return the root of the average outer product of a fit's gradients, of the same size."""
     Z = rows.X @ L

@@ -102,7 +102,7 @@ class Race:
         if radial:
             best = _ranked(radial)[0].candidate
             few += self._all_of([partial(generator.turned, best)], first)
-        rung = Rung(self.train.lowest(self.effort.judged))
+        rung = Rung(self.train.lowest(self.effort.more))
         judged = self._judged(self._finalists(few), rung)
         judged += self._with_more_rows(generator, judged, few, rung)
         last = self.train.lowest(self.effort.last)
@@ -116,7 +116,7 @@ class Race:
 
     @property
     def _few(self) -> Rung:
-        return Rung(self.train.lowest(self.effort.tried), chooses=True)
+        return Rung(self.train.lowest(self.effort.rows), chooses=True)
 
     def tried(self, candidate: TunedKernel) -> Judged:
         """Return the errors of a fit to few rows, with the penalty of leave-one-out errors."""
@@ -240,7 +240,7 @@ class Race:
         rows, held = rung.rows, rung.known if not rung.chooses else {}  # of few rows none is kept
         K, across = self._matrices(candidate, rows.X, held)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
-        few = not self.of_classes and len(rows) <= self.effort.tried
+        few = not self.of_classes and len(rows) <= self.effort.rows
         if self.share is None and (rung.chooses or few):
             return self._at_best(problem, across, candidate)
         if self.share is not None:

@@ -158,23 +158,24 @@ WITHOUT_TARGET = 1e-3
 class Effort:
     """Numbers of rows and rounds in the choice of a kernel."""
 
-    name: str
-    tuned: int  # Rows at the end of descents
-    more: int  # Rows of the last descent from the best kernel
-    tried: int  # Rows of the fits of all candidates
-    judged: int  # Rows of the fits of the best
+    rows: (
+        int  # At the end of descents, and of the fits of all candidates; twice as many for the best
+    )
     finalists: int  # Number of the best
     rounds: int  # Rounds of a turned metric
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)
     last: int = 2048  # Rows of the fits of finalists and their sums, if there are many more
 
+    @property
+    def more(self) -> int:
+        """Rows of the last descent from the best kernel, and of the fits of the best."""
+        return 2 * self.rows
+
 
 #: Efforts by name; with "low" one lengthscale of one family is tuned.
 EFFORTS = {
-    "medium": Effort("medium", tuned=512, more=1024, tried=512, judged=1024, finalists=3, rounds=2),
-    "high": Effort(
-        "high", tuned=1024, more=2048, tried=1024, judged=2048, finalists=5, rounds=4, last=4096
-    ),
+    "medium": Effort(rows=512, finalists=3, rounds=2),
+    "high": Effort(rows=1024, finalists=5, rounds=4, last=4096),
 }
 
 
