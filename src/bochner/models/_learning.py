@@ -24,7 +24,7 @@ from bochner.models.error_law import (
     TargetLaw,
     interval_score,
 )
-from bochner.selection.choose import choose_for_matrix, transformed
+from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import FeatureSpec
 from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.path import solve_ridge
@@ -206,9 +206,8 @@ def _scale(rows: _Learned, seed: int) -> tuple[KernelSum, Float[Array, " n"], fl
     )
     priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
     sample = RowSample(rows.z, target, w, priority)
-    curves, sample = transformed(sample, seed)
-    kernel = choose_for_matrix(spec, sample, None, True).kernel
-    kernel = kernel if curves is None else curves.of(kernel)
+    tuning, curves, _ = choose_for_matrix(spec, sample, None, True)
+    kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     smoother = LandmarkSmoother.of(kernel, rows.z, target, w, seed)
 
     def summed(H: Array, e: Array) -> Float[Array, "b 1"]:

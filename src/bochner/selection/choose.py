@@ -137,15 +137,16 @@ def choose_for_matrix(
     share: float | None,
     centred: bool,
     judged_again: bool = False,
-) -> Tuning:
-    """Find the kernel of a fit with the exact kernel.
+) -> tuple[Tuning, Curves | None, RowSample]:
+    """Find the kernel of a fit with the exact kernel, the curves of columns, and the rows by them.
 
     ``share`` is a given penalty per row of weight one; ``centred``: an intercept is fitted;
     ``judged_again``: candidates are compared again among all rows.
     """
+    curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
     of_matrix: dict[str, Any] = {"centred": centred, "judged_again": judged_again}
-    return searched(spec, sample, share, **of_matrix)
+    return searched(spec, sample, share, **of_matrix), curves, sample
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:

@@ -44,7 +44,9 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
         return None
     judged = rows.lowest(1024)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
-    as_given, which, step = _least_error(_error_near_median(judged, seed))
+    error = _error_near_median(judged, seed)
+    first = min((error(k, -2), k, -2) for k in (0, 1))
+    as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
     found = []
     for name in _SHAPES:
         if (curves := _candidate(name, rows.X, columns)) is not None:
@@ -88,12 +90,6 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
         return max(float(errors.errors[best]), floor)
 
     return error
-
-
-def _least_error(error: Callable[[int, int], float]) -> tuple[float, int, int]:
-    """Return the least error near the median distance, its kind and its step."""
-    first = min((error(k, -2), k, -2) for k in (0, 1))
-    return min(first, *((error(first[1], step), first[1], step) for step in (-4, 0)))
 
 
 # --- Shapes of curves ----------------------------------------------------------------------------

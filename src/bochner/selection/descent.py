@@ -22,7 +22,7 @@ from bochner.errors import UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Stationary
 from bochner.selection.held_out import FEWEST
-from bochner.selection.rows import deviations, median_distance, screened_lengthscales
+from bochner.selection.rows import deviations, median_distance
 from bochner.solvers.ridge.criteria import Criterion
 
 GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
@@ -97,11 +97,6 @@ class ProcessRows:
     def spread(self) -> Float[Array, " d"]:
         """Deviations of the columns."""
         return deviations(self.X, self.w)
-
-    @property
-    def screened(self) -> Float[Array, " d"] | None:
-        """Lengthscales at which random frequencies in few columns explain the targets."""
-        return screened_lengthscales(self.X, self.y, self.w, self.spread)
 
     def log_median(self, scales: Any) -> float:
         """Return the log of the median distance in these units of the columns."""

@@ -9,6 +9,7 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,8 +35,8 @@ from bochner.selection.descent import (
     least,
     require_lengthscale,
 )
-from bochner.selection.record import Recorder, Tuning
-from bochner.selection.rows import COORDINATEWISE, median_scales, rounded
+from bochner.selection.record import KernelComparison, Recorder, Tuning
+from bochner.selection.rows import COORDINATEWISE, median_scales, rounded, screened_lengthscales
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
@@ -101,15 +102,20 @@ def tune_lengthscales(
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first, best = search.one(start)
-    search.recorder.compare(1, best.kernel, best.value)
+    label, began = criterion.label, search.recorder.began
+    took = time.perf_counter() - began
+    one = KernelComparison(1, best.kernel, best.value, taken=True, measure=label, seconds=took)
+    compared: tuple[KernelComparison, ...] = (one,)
     d = search.rows.X.shape[1]
     if d > 1 and not is_sparse(search.rows.X) and isinstance(start, Radial):
         many = search.each(start, first, best)
         required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
         gain = best.value - many.value
-        search.recorder.compare(d, many.kernel, many.value, gain, required)
+        took = time.perf_counter() - began - took
+        judged = many.value, gain, required, gain > required, label
+        compared = one, KernelComparison(d, many.kernel, *judged, seconds=took)
         best = many if gain > required else best
-    return search.tuning(best)
+    return search.tuning(best, compared)
 
 
 def lengthscale_on_sphere(
@@ -179,7 +185,9 @@ class MatrixSearch:
         quiet = few.shares[2:3]  # with one lengthscale, a function of few columns looks like noise
         starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in (*first, best)]
         starts += [(starts[0][0], share) for share in quiet]
-        if (scales := self.rows.screened) is not None:
+        rows = self.rows
+        scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
+        if scales is not None:
             starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
         of, note = OnProcess(start, few, self.criterion, d), self._notes("one per column")[0]
         end = least([descend(of, np.append(*at), 6, note) for at in starts])
@@ -195,10 +203,10 @@ class MatrixSearch:
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations, self.recorder.noting("scale"))
 
-    def tuning(self, end: Evaluated) -> Tuning:
+    def tuning(self, end: Evaluated, compared: tuple[KernelComparison, ...] = ()) -> Tuning:
         """Return the record, with the kernel at the end."""
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        return self.recorder.tuning(kernel, float(np.exp(end.at[-1])))
+        return self.recorder.tuning(kernel, float(np.exp(end.at[-1])), compared)
 
     @property
     def _fewer(self) -> ProcessRows:

@@ -341,13 +341,12 @@ class Tuning(HtmlResult):
 
 
 class Recorder:
-    """Records the evaluations of a search and the kernels that are compared; logs its stages."""
+    """Records the evaluations of a search; logs its stages."""
 
     def __init__(self, criterion: Criterion = LOO, logs: bool = False) -> None:
         self.criterion, self.logs, self.began = criterion, logs, time.perf_counter()
         self.steps: list[TuningStep] = []
         self._best: dict[str, float] = {}
-        self._compared: list[KernelComparison] = []
 
     def noting(self, stage: str) -> Callable[[Any], None]:
         """Return a function that records each evaluation of a descent."""
@@ -366,26 +365,11 @@ class Recorder:
         seconds = time.perf_counter() - self.began
         self.steps.append(TuningStep(stage, kernel, share, float(value), best, seconds))
 
-    def compare(
-        self,
-        tuned: int,
-        kernel: Kernel,
-        value: float,
-        gain: float = np.nan,
-        least: float = np.nan,
-    ) -> None:
-        """Record a comparison with a simpler kernel; the first has no gain, and is taken."""
-        taken = bool(np.isnan(gain) or gain > least)
-        label, seconds = self.criterion.label, time.perf_counter() - self.began
-        seconds -= sum(c.seconds for c in self._compared)
-        self._compared.append(
-            KernelComparison(tuned, kernel, value, gain, least, taken, label, seconds=seconds)
-        )
-
-    def tuning(self, kernel: Kernel, share: float) -> Tuning:
+    def tuning(
+        self, kernel: Kernel, share: float, compared: tuple[KernelComparison, ...] = ()
+    ) -> Tuning:
         """Return the record."""
-        steps, compared = tuple(self.steps), tuple(self._compared)
-        name = self.criterion.name
+        name, steps = self.criterion.name, tuple(self.steps)
         return Tuning(kernel, share, criterion=name, path=steps, compared=compared)
 
 

@@ -24,7 +24,7 @@ from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.methods import exact_choice
-from bochner.selection.choose import choose_for_matrix, transformed
+from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
@@ -310,9 +310,8 @@ LAST = 16  # The last step of the penalty, below which a machine that interpolat
 def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
     """Choose how columns are transformed, and the kernel."""
     asked = spec.features
-    curves, sample = transformed(sample, asked.seed, asked.bends)
+    tuning, curves, _ = choose_for_matrix(asked, sample, share, spec.fit_intercept)
     X = X if curves is None else curves.inputs(X)
-    tuning = choose_for_matrix(asked, sample, share, spec.fit_intercept)
     chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X))
     return chosen if curves is None else chosen.through(curves)
 

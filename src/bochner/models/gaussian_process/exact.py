@@ -274,7 +274,7 @@ def _scaled(
 def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows, float | None]:
     """Return the choices, the rows, and the start of the search for the penalty."""
     asked, centred = spec.features, spec.fit_intercept
-    curves, sample = transformed(rows.every, asked.seed, asked.bends)
+    sample = rows.every
     share = None  # Penalty per unit of weight, where noise and amplitude are given
     if spec.noise and spec.amplitude is not None:
         share = spec.noise / spec.amplitude / float(sample.w.sum())
@@ -290,8 +290,9 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows
 
     search = search_of(spec, named, log_density)
     if search is None:
-        tuning = choose_for_matrix(asked, sample, share, centred)
+        tuning, curves, sample = choose_for_matrix(asked, sample, share, centred)
     else:
+        curves, sample = transformed(sample, asked.seed, asked.bends)
         tuning = search(asked.kernel, sample)
     chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
     chosen = chosen if curves is None else chosen.through(curves)

@@ -40,7 +40,7 @@ from bochner.models.representations.representation import (
     variance_of,
 )
 from bochner.models.representations.waves import GridSums, chosen_grid_sums
-from bochner.selection.choose import choose_for_matrix, transformed
+from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
 from bochner.selection.race import TunedKernel
@@ -376,9 +376,8 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
 def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
-    curves, bent = transformed(sample, spec.features.seed, spec.features.bends)
-    share = given_share(spec, rows)
-    tuning = choose_for_matrix(spec.features, bent, share, spec.fit_intercept, True)
+    asked = given_share(spec, rows), spec.fit_intercept
+    tuning, curves, _ = choose_for_matrix(spec.features, sample, *asked, judged_again=True)
     return tuning, curves, sample
 
 

@@ -36,7 +36,7 @@ from bochner.models.representations.representation import (
     require_kernel_fit,
     variance_of,
 )
-from bochner.selection.choose import choose, choose_for_matrix, transformed
+from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import Tolerance
@@ -177,9 +177,8 @@ def _direct_rows(
 
 def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None, RowSample]:
     """Return the kernel, the curves of columns, and the rows through these."""
-    curves, sample = transformed(rows, spec.features.seed, spec.features.bends)
     share = given_share(spec, rows)
-    tuning = choose_for_matrix(spec.features, sample, share, spec.fit_intercept)
+    tuning, curves, sample = choose_for_matrix(spec.features, rows, share, spec.fit_intercept)
     searched = tuning.compared and tuning.matrix is None and not is_sparse(sample.X)
     if searched and share is None and len(rows) > 4096:  # Then by the density of all rows
         tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
