@@ -397,6 +397,7 @@ CASES = [
     (lambda: blind(1e-9 * Gaussian() + Matern(), "iid", 3), InvalidInput, "n_features of at least"),
     (lambda: blind(Linear() * Gaussian(), "iid", 1), InvalidInput, "too few feat"),
     (lambda: drawn(Gaussian(), bo.features.Auto(sample=1)), InvalidInput, "must be at least 2"),
+    (lambda: bo.Auto(("nystrom",)), InvalidInput, "candidates must be a tuple of methods"),
     (lambda: blind(Gaussian(), "qmc", 2, d=30000), InvalidInput, "at most 21200 columns; got"),
     (lambda: drawn(Laplace(), "orthogonal"), UnsupportedKernel, r"Euclidean.*IID.*QMC.*Nystrom"),
     (lambda: drawn(Gaussian() + Cauchy(), "orthogonal"), UnsupportedKernel, "Euclidean"),

@@ -231,6 +231,16 @@ class Auto(Method):
     budget: float = 4.0
     sample: int = 1000
 
+    def __post_init__(self) -> None:
+        """Check the candidates."""
+        given: Any = self.candidates
+        methods = isinstance(given, tuple) and all(isinstance(each, Method) for each in given)
+        if given is not None and not methods:
+            raise InvalidInput(
+                "Auto: candidates must be a tuple of methods, such as (Fourier(), Nystrom()); got "
+                f"{given!r}."
+            )
+
 
 @dataclass(frozen=True)
 class Candidate:
