@@ -48,7 +48,7 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
     MOVES,
     MOVES_COMPARED,
@@ -427,7 +427,8 @@ def fit_classifier_exactly(
         path, near = _path(on_rows, chosen)
         alpha = path.alpha
     alpha = 1.0 if alpha is None else alpha
-    solution = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near).solution
+    state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
+    solution = optimum(on_rows.problem(alpha), state)
     steps = max(1, len(solution.history))
     later: Any = Calibrating(replace(rows, X=X), spec) if probability else None
     return warned(
@@ -453,7 +454,7 @@ class Calibrating:
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
         on_rows, values = OnRows(K, rows, self.spec), list[tuple[Array, Array, Array]]()
         for fold_rows in rows.calibrating:
-            f = on_rows.minimised(end.alpha, start, fold_rows).at.fitted[fold_rows]
+            f = on_rows.minimised(end.alpha, start, fold_rows).fitted[fold_rows]
             values.append((self.spec.values(f), rows.codes[fold_rows], rows.w[fold_rows]))
         return calibrate(*map(np.concatenate, zip(*values, strict=True)))
 
@@ -485,13 +486,14 @@ def fit_to_support(
     for most in SUPPORT_SAMPLES:
         part_of = replace(rows, codes=rows.codes[order[:most]], w=rows.w[order[:most]])
         few = OnRows(kernel_matrix(ask.kernel, rows.X[order[:most]]), part_of, spec)
-        coef = few.minimised(alpha, moves=MOVES_TRIED).solution.coef
+        coef = few.minimised(alpha, moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
     growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
     most = counts[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
     if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
         return None
-    solution = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED).solution
+    state = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED)
+    solution = optimum(on_rows.problem(alpha), state)
     if solution.outcome is Convergence.MOST_STEPS:
         return None
     support = np.any(solution.coef != 0, axis=1)
@@ -527,7 +529,14 @@ class OnRows(ClassesLeftOut):
     ) -> None:
         calibrates = isinstance(spec.loss, Hinge) or spec.pairs is not None
         super().__init__(rows, spec, largest, calibrates)
-        self.K, self.near = K, near
+        self.K, self.near, self._matrix = K, near, KernelMatrix(K)
+
+    def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
+        """Return the problem without the rows held out."""
+        spec, w = self.spec, self.rows.w
+        w = w if held_out is None else np.where(held_out, 0.0, w)
+        y = spec.targets(self.rows.codes)
+        return Problem(self._matrix, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimised(
         self,
@@ -538,20 +547,12 @@ class OnRows(ClassesLeftOut):
         max_iter: int = 100,
         near: State | None = None,
         moves: int = MOVES,
-    ) -> Any:
+    ) -> State:
         """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
-        spec, w = self.spec, self.rows.w
-        problem = KernelProblem(
-            self.K,
-            spec.targets(self.rows.codes),
-            w if held_out is None else np.where(held_out, 0.0, w),
-            spec.loss,
-            alpha,
-            spec.fit_intercept,
-        )
+        spec, problem = self.spec, self.problem(alpha, held_out)
         if spec.pairs is not None and spec.fit_intercept:
             return hinge_of_pairs(problem, self.rows.codes, tol=tol, moves=moves)
-        many = len(w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
+        many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
         if isinstance(spec.loss, Hinge) or many:
             return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
@@ -604,10 +605,10 @@ class OnRows(ClassesLeftOut):
         for ends in self.ends:
             near = _nearest(ends, step) or near
         alpha, moves = self.alpha(step), MOVES_COMPARED
-        optimum = self.minimised(alpha, start, fold_rows, near=near, moves=moves)
-        self.ends[fold][step] = optimum.at
-        reached = optimum.solution.outcome is not Convergence.MOST_STEPS
-        return optimum.at.fitted[fold_rows], reached or not self.calibrates
+        end = self.minimised(alpha, start, fold_rows, near=near, moves=moves)
+        self.ends[fold][step] = end
+        reached = end.outcome is not Convergence.MOST_STEPS
+        return end.fitted[fold_rows], reached or not self.calibrates
 
 
 def _nearest(ends: dict[int, State], step: int) -> State | None:

@@ -46,7 +46,7 @@ from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.box import AT_BOUND, BoxProblem
-from bochner.solvers.convex.kernel import KernelProblem, minimise_on_kernel
+from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -625,8 +625,9 @@ class _MatrixProblem(HeldOutLoss):
     def _column(self, K: Array, y: Array, w: Array, i: int, alpha: float, tol: float) -> Optimum:
         loss, spec = self.loss.at(np.array([i])), self.spec
         if not loss.nonsmooth:
-            problem = KernelProblem(K, y[:, None], w, loss, alpha, spec.fit_intercept)
-            return minimise_on_kernel(problem, tol=tol, max_iter=spec.max_iter).solution
+            rows, y, w = KernelMatrix(K), y[:, None], w[:, None]
+            problem = Problem(rows, y, w, loss, alpha, spec.fit_intercept)
+            return optimum(problem, minimise_on_kernel(problem, tol=tol, max_iter=spec.max_iter))
         from sklearn.svm import SVR  # noqa: PLC0415  takes a sixth of a second to import
 
         epsilon = float(np.atleast_1d(getattr(loss, "epsilon", 0.0))[0])

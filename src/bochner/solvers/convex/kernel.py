@@ -12,7 +12,7 @@ time. Of a loss with inactive rows the descent starts from the minimum for every
 their c is zero.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,16 +22,22 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.blas import factor, solve_factored, square_part, symmetric_product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.losses import Loss, weighted
+from bochner.solvers.cg import inner
+from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.optimum import (
     Cholesky,
     ConjugateGradients,
     Convergence,
-    Optimum,
     Step,
-    history_of,
 )
-from bochner.solvers.convex.problem import ROUNDING, TINY, State, best_constant, best_length
+from bochner.solvers.convex.problem import (
+    ROUNDING,
+    TINY,
+    Problem,
+    State,
+    best_constant,
+    best_length,
+)
 from bochner.solvers.factorisations import raised
 
 EVERY, FEWEST, COARSE = 4, 256, 0.1  # Step of thinning, least rows, and tolerance of the start
@@ -57,61 +63,46 @@ LEAST_JITTER, MOST_JITTER = 1e-3, 1e2
 
 
 @dataclass(frozen=True, eq=False)
-class KernelProblem:
-    """The objective on a kernel matrix."""
+class KernelMatrix:
+    """The kernel matrix of the rows of a problem, in the place of their features."""
 
-    K: Float[Array, "n n"]
-    y: Float[Array, "n t"]  # what the loss compares
-    w: Float[Array, " n"]  # rows of weight zero are fitted by the others
-    loss: Loss  # smooth
-    alpha: float  # above zero
-    fit_intercept: bool = True
+    K: Any  # (n, n)
 
     @cached_property
     def single(self) -> Array:
-        return self.K.astype(np.float32)
-
-    def value(self, at: State) -> float:
-        loss = float(weighted(self.w[:, None], self.loss.value(self.y, at.fitted)).sum())
-        value = loss + 0.5 * self.alpha * float((at.coef * (at.fitted - at.intercept)).sum())
-        return np.inf if np.isnan(value) else value
-
-    def slopes(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return g."""
-        return weighted(self.w[:, None], self.loss.slope(self.y, fitted))
-
-    def curvatures(self, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        """Return h: of a joint loss the diagonal of each row's Hessian."""
-        h = self.loss.curvature(self.y, fitted)
-        h = self.loss.diagonal(h) if self.loss.joint else h
-        return weighted(self.w[:, None], h)
-
-    def columns(self) -> Iterator["KernelProblem"]:
-        """Yield the problems that are solved separately."""
-        if self.loss.joint:
-            yield self
-            return
-        for k in range(self.y.shape[1]):
-            loss = self.loss.at(np.array([k]))
-            yield replace(self, y=np.ascontiguousarray(self.y[:, k : k + 1]), loss=loss)
+        return np.asarray(self.K.astype(np.float32))
 
 
-@dataclass(frozen=True, eq=False)
-class KernelOptimum:
-    """Where the objective is least: ``solution.coef`` are c, and ``at`` the fit of all rows."""
+def values(problem: Problem, at: State) -> Float[Array, " t"]:
+    """Return the objective of each column, of a joint loss in every place."""
+    sums = weighted(problem.w, problem.loss.value(problem.y, at.fitted)).sum(axis=0)
+    norms = inner(at.coef.T, (at.fitted - at.intercept).T, problem.loss.joint)
+    value = sums + 0.5 * problem.alpha * norms
+    return np.where(np.isnan(value), np.inf, value)
 
-    solution: Optimum
-    at: State
+
+def _slopes(problem: Problem, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
+    """Return g."""
+    return weighted(problem.w, problem.loss.slope(problem.y, fitted))
+
+
+def _curvatures(problem: Problem, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
+    """Return h: of a joint loss the diagonal of each row's Hessian."""
+    return weighted(problem.w, problem.loss.diagonal(problem.loss.curvature(problem.y, fitted)))
+
+
+#: Rows, their curvatures and the factor over them that was made last; the next column may share it.
+_Last = list[tuple[Array, Array, Array]]
 
 
 def minimise_on_kernel(
-    problem: KernelProblem,
+    problem: Problem,
     start: State | None = None,
     *,
     near: State | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
-) -> KernelOptimum:
+) -> State:
     """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
 
     Without a start, ``near`` may be a fit of these rows, such as that to some of them, whose
@@ -121,69 +112,59 @@ def minimise_on_kernel(
     A step takes O(n² t), and after 6, 18, 42 of them a factor of a³/3 for a rows with curvature, or
     smaller ones more often. Memory 2 n².
     """
-    columns = list(problem.columns())
-    last: _Last = []
-    starts: list[State | None] = _of_columns(problem, start, len(columns))
-    fits = _of_columns(problem, near if start is None else None, len(columns))
-    local = problem.loss.has_inactive_rows
-    if starts[0] is fits[0] is None and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
-        starts = [_thinly(problem, column, tol, max_iter) for column in columns]
-    each = [
+    loss, t = problem.loss, problem.y.shape[1]
+    each = [np.arange(t)] if loss.joint else [np.array([k]) for k in range(t)]
+    columns, last = [problem.at(k) for k in each], _Last()
+    starts = [None if start is None else start.at(k) for k in each]
+    near = near if start is None else None
+    fits = [None if near is None else near.at(k) for k in each]
+    local, none = loss.has_inactive_rows, start is None and near is None
+    if none and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
+        starts = [_thinly(column, tol, max_iter) for column in columns]
+    ends = [
         _descended(column, at, fit, last, tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
-    ends, outcomes, taken = zip(*each, strict=True)
-    at = State(
+    return State(
         np.concatenate([end.coef for end in ends], axis=1),
         np.concatenate([end.intercept for end in ends]),
         np.concatenate([end.fitted for end in ends], axis=1),
+        value=np.concatenate([end.value for end in ends]),
+        gap=np.zeros(t),
+        algorithm=Cholesky() if local else ConjugateGradients(),
+        outcome=Convergence.worst(end.outcome for end in ends),
+        steps=_side_by_side([end.steps for end in ends]),
     )
-    solution = Optimum(
-        at.coef,
-        problem.loss.centred(at.intercept) if problem.fit_intercept else at.intercept,
-        problem.alpha,
-        problem.value(at),
-        0.0,
-        Convergence.worst(outcomes),
-        history_of(_side_by_side(taken)),
-        Cholesky() if local else ConjugateGradients(),
-    )
-    return KernelOptimum(solution, at)
 
 
-def _of_columns(problem: KernelProblem, at: State | None, count: int) -> list[Any]:
-    """Return the point for each of the problems that are solved each for itself."""
-    if at is None or problem.loss.joint:
-        return [at] * count
-    return [at.at(np.array([k])) for k in range(count)]
-
-
-def _first(problem: KernelProblem) -> State:
+def _first(problem: Problem) -> State:
     """Return the best constant, or zero, from where the first step is a ridge regression."""
     b = np.zeros(problem.y.shape[1])
     if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
-        b = best_constant(problem.loss, problem.y, problem.w[:, None])
+        b = best_constant(problem.loss, problem.y, problem.w)
     return State(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
 
 
-def _thinly(problem: KernelProblem, column: KernelProblem, tol: float, max_iter: int) -> State:
+def _thinly(problem: Problem, tol: float, max_iter: int) -> State:
     """Return where a column is least for every fourth row that counts."""
     index = np.flatnonzero(problem.w)[::EVERY]
-    rows = problem.K[index]
-    few = replace(column, K=rows[:, index], y=column.y[index], w=EVERY * column.w[index])
-    at = minimise_on_kernel(few, tol=max(COARSE, tol), max_iter=max_iter).at
-    c = np.zeros(column.y.shape)
+    rows = problem.rows.K[index]
+    few = replace(
+        problem, rows=KernelMatrix(rows[:, index]), y=problem.y[index], w=EVERY * problem.w[index]
+    )
+    at = minimise_on_kernel(few, tol=max(COARSE, tol), max_iter=max_iter)
+    c = np.zeros(problem.y.shape)
     c[index] = at.coef
     return State(c, at.intercept, (at.coef[:, 0] @ rows)[:, None] + at.intercept)
 
 
-def _along(problem: KernelProblem, at: State, step: State) -> State:
+def _along(problem: Problem, at: State, step: State) -> State:
     """Go to the least on the way, or all of it where rounding hides that the objective falls."""
     image = step.fitted - step.intercept
     along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
 
     def slope(length: Array) -> Float[Array, " 1"]:
-        total = float((problem.slopes(at.fitted + length * step.fitted) * step.fitted).sum())
+        total = float((_slopes(problem, at.fitted + length * step.fitted) * step.fitted).sum())
         total += problem.alpha * (along + float(length[0]) * across)
         return np.array([np.inf if np.isnan(total) else total])
 
@@ -191,10 +172,6 @@ def _along(problem: KernelProblem, at: State, step: State) -> State:
 
 
 # --- factors -------------------------------------------------------------------------------------
-
-
-#: Rows, their curvatures and the factor over them that was made last; the next column may share it.
-_Last = list[tuple[Array, Array, Array]]
 
 
 def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
@@ -229,13 +206,13 @@ def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
 
 
 def _descended(
-    problem: KernelProblem,
+    problem: Problem,
     start: State | None,
     near: State | None,
     last: _Last,
     tol: float,
     max_iter: int,
-) -> tuple[State, Convergence, list[Step]]:
+) -> State:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
     They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
@@ -246,7 +223,8 @@ def _descended(
     at, taken, least = near or start or _first(problem), list[Step](), np.inf
     inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), last)
     at = at if near is None else inverse.solved(near)
-    since, most, value = 0, STEPS, problem.value(at)
+    since, most = 0, STEPS
+    value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
     outcome = Convergence.MOST_STEPS
     for _ in range(max_iter):
@@ -265,7 +243,7 @@ def _descended(
             step = turned if gradient.along(turned) < 0 else up
         before, promise = (gradient, steepest, step), -steepest / 2
         there = _along(problem, at, step) if gradient.along(step) < 0 else at
-        new = problem.value(there)
+        new = problem.objective(values(problem, there), there.intercept)
         share = len(inverse.parts[0].rows) / len(problem.w) if local else 1.0
         taken.append(Step(min(new, value), promise, active=share))
         rounding = ROUNDING["float64"] * abs(value)
@@ -278,7 +256,7 @@ def _descended(
         if max(promise, made) <= tol * max(value, TINY):
             outcome = Convergence.CONVERGED
             break
-    return at, outcome, taken
+    return replace(at, value=values(problem, at), outcome=outcome, steps=tuple(taken))
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,8 +267,8 @@ class _Gradient:
     s: Float[Array, " t"]
 
     @staticmethod
-    def of(problem: KernelProblem, at: State) -> "_Gradient":
-        g = problem.slopes(at.fitted)
+    def of(problem: Problem, at: State) -> "_Gradient":
+        g = _slopes(problem, at.fitted)
         s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
         return _Gradient(g + problem.alpha * at.coef, s)
 
@@ -310,9 +288,9 @@ class _Curved:
     steps: float  # that take as long as the factors
 
     @staticmethod
-    def at(problem: KernelProblem, fitted: Float[Array, "n t"]) -> "_Curved":
+    def at(problem: Problem, fitted: Float[Array, "n t"]) -> "_Curved":
         """Return columns each by itself, unless these take long and the mean of all less."""
-        h, (n, t) = problem.curvatures(fitted), problem.y.shape
+        h, (n, t) = _curvatures(problem, fitted), problem.y.shape
         each = tuple(slice(k, k + 1) for k in range(t))
         parts = [(each, h)] + [((slice(0, t),), h.mean(axis=1, keepdims=True))] * (t > 1)
         curved = []
@@ -323,7 +301,7 @@ class _Curved:
         return curved[0] if curved[0].steps <= max(curved[-1].steps, CHEAP) else curved[-1]
 
 
-def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
+def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
     """Return the rows of most curvature; the curvature of all other rows is small.
 
     All rows that count, where most of them have much curvature or where they are few; ``h`` is then
@@ -332,20 +310,20 @@ def _curved_rows(problem: KernelProblem, h: Float[Array, " n"]) -> Array:
     active = np.flatnonzero(h)
     if problem.loss.has_inactive_rows and len(active):
         return active
-    size = h * np.diag(problem.K) / problem.alpha
+    size = h * np.diag(problem.rows.K) / problem.alpha
     order = np.argsort(size)
     few = int(np.searchsorted(np.cumsum(size[order]), REST))
     rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
     if len(rows) <= MOST * len(every) and len(every) > FEW:
         return rows
-    w = problem.w[every]
+    w = problem.w[every, 0]
     h[every] = np.maximum(h[every], LEAST_CURVATURE * w * h[every].sum() / w.sum())
     return every
 
 
-def _serves(problem: KernelProblem, rows: Array, h: Float[Array, " a"]) -> bool:
+def _serves(problem: Problem, rows: Array, h: Float[Array, " a"]) -> bool:
     """Whether a factor of float32 over these rows turns steps by next to nothing."""
-    diagonal, alpha = problem.K.diagonal(), problem.alpha
+    diagonal, alpha = problem.rows.K.diagonal(), problem.alpha
     fits = alpha > 1 / LARGEST and float(diagonal.max()) < LARGEST
     return fits and len(rows) > SINGLE_FROM and float(h @ diagonal[rows]) * SINGLE <= alpha
 
@@ -369,19 +347,19 @@ class _Inverse:
     Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
     """
 
-    problem: KernelProblem
+    problem: Problem
     h: Float[Array, "n p"]
     parts: tuple[_Part, ...]
 
     @staticmethod
-    def of(problem: KernelProblem, curved: _Curved, last: _Last) -> "_Inverse":
-        K, alpha, parts = problem.K, problem.alpha, []
+    def of(problem: Problem, curved: _Curved, last: _Last) -> "_Inverse":
+        K, alpha, parts = problem.rows.K, problem.alpha, []
         for k, (columns, rows) in enumerate(zip(curved.columns, curved.rows, strict=True)):
             h = curved.h[rows, k]
             border, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
             root = np.sqrt(h)
             if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
-                matrix = problem.single if _serves(problem, rows, h) else K
+                matrix = problem.rows.single if _serves(problem, rows, h) else K
                 if len(rows) < len(K):
                     matrix = square_part(matrix, rows)
                 last[:] = [(rows, h, _factored(matrix, root, alpha))]
@@ -399,7 +377,7 @@ class _Inverse:
         far = c
         if np.any(c):
             single = all(part.factor.dtype == np.float32 for part in self.parts)
-            K = problem.single if single else problem.K
+            K = problem.rows.single if single else problem.rows.K
             far = symmetric_product(K, c.astype(K.dtype))
         for part in self.parts:
             rows, columns, root = part.rows, part.columns, part.root[:, None]
@@ -411,7 +389,7 @@ class _Inverse:
                     b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
                 c[rows, columns] -= np.outer(part.one, b[columns])
         c, b = problem.loss.centred(c), problem.loss.centred(b)
-        return State(c, b, symmetric_product(problem.K, c) + b)
+        return State(c, b, symmetric_product(problem.rows.K, c) + b)
 
     def solved(self, near: State) -> State:
         """Return the end of a Newton step from a fit of rows; its coefficients are not used.
@@ -424,13 +402,13 @@ class _Inverse:
             r[part.rows, part.columns] = -self.h[part.rows, k][:, None] * within
         base = self(r, r.sum(axis=0))
         base = base.moved(1.0, State(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
-        g = problem.slopes(near.fitted)
+        g = _slopes(problem, near.fitted)
         step = self(g, g.sum(axis=0))
         first = _Gradient.of(problem, base).along(step)
         return _along(problem, base, step) if first < 0 else base
 
 
-def _side_by_side(ends: Sequence[list[Step]]) -> tuple[Step, ...]:
+def _side_by_side(ends: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
     """Return the steps of columns that went each by itself, as if all had gone at once."""
     out = []
     for i in range(max(map(len, ends))):

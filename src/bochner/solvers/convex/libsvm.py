@@ -15,7 +15,7 @@ Several classes are separated in pairs, all at once: each pair has few rows.
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -23,10 +23,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.shapes import Array, Float
-from bochner.solvers.convex.kernel import KernelOptimum, KernelProblem
+from bochner.solvers.convex.kernel import values
 from bochner.solvers.convex.losses import SquaredHinge
-from bochner.solvers.convex.optimum import Convergence, Libsvm, Optimum, Step, history_of
-from bochner.solvers.convex.problem import State
+from bochner.solvers.convex.optimum import Convergence, Libsvm, Step
+from bochner.solvers.convex.problem import Problem, State
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES_COMPARED = 100  # The same for machines of which penalties are compared
@@ -64,9 +64,7 @@ def _among(K: Any, rows: Array) -> Any:
     return K[np.ix_(rows, rows)]
 
 
-def hinge_on_kernel(
-    problem: KernelProblem, *, tol: float = 1e-4, moves: int = MOVES
-) -> KernelOptimum:
+def hinge_on_kernel(problem: Problem, *, tol: float = 1e-4, moves: int = MOVES) -> State:
     """Return the least of a hinge, or its square, on a kernel matrix, with an intercept.
 
     Columns of y are −1 and +1, 0 of rows that take no part. The objective is above its minimum by
@@ -84,12 +82,12 @@ def hinge_on_kernel(
         machine, ends = _fitted(matrix, y[rows] > 0, bounds[rows], problem.alpha, tol, moves)
         coef[weighed[rows[machine.support_]], k] = machine.dual_coef_[0]
         intercept[k], ended = float(machine.intercept_[0]), ended and ends
-    return _optimum(problem, coef, intercept, problem.K @ coef + intercept, ended)
+    return _judged(problem, coef, intercept, problem.rows.K @ coef + intercept, ended)
 
 
 def hinge_of_pairs(
-    problem: KernelProblem, codes: Array, *, tol: float = 1e-4, moves: int = MOVES
-) -> KernelOptimum:
+    problem: Problem, codes: Array, *, tol: float = 1e-4, moves: int = MOVES
+) -> State:
     """Return the same for the pairs of classes, whose rows the columns of y have as −1 and +1.
 
     y has a column for each pair (k, l), k < l, in the order of :func:`itertools.combinations`: 1 in
@@ -113,14 +111,14 @@ def hinge_of_pairs(
             rows, values = c
             coef[weighed[rows], number[pair]], intercept[number[pair]] = values, b
     fitted = np.tile(intercept, (len(coef), 1))
-    if isinstance(problem.K, GaussianRows):
-        return _optimum(problem, coef, intercept, fitted + problem.K @ coef, ended)
+    if isinstance(problem.rows.K, GaussianRows):
+        return _judged(problem, coef, intercept, fitted + problem.rows.K @ coef, ended)
     for k in present:
         rows = weighed[pairs == k]
         rows = rows[np.any(coef[rows] != 0, axis=1)]
         columns = [place for pair, place in number.items() if k in pair]
-        fitted[:, columns] += problem.K[rows].T @ coef[np.ix_(rows, columns)]
-    return _optimum(problem, coef, intercept, fitted, ended)
+        fitted[:, columns] += problem.rows.K[rows].T @ coef[np.ix_(rows, columns)]
+    return _judged(problem, coef, intercept, fitted, ended)
 
 
 def _of_machine(
@@ -138,43 +136,41 @@ def _of_machine(
         yield pair, (rows, sign * np.concatenate(c)), sign * float(b)
 
 
-def _weighed(problem: KernelProblem) -> tuple[Array, Any, Float[Array, " m"]]:
+def _weighed(problem: Problem) -> tuple[Array, Any, Float[Array, " m"]]:
     """Return which rows count, their kernel matrix as LIBSVM takes it, and their weights."""
-    rows = np.flatnonzero(problem.w > 0)
-    K = problem.K if len(rows) == len(problem.w) else _among(problem.K, rows)
+    w = problem.w[:, 0]
+    rows = np.flatnonzero(w > 0)
+    K = problem.rows.K if len(rows) == len(w) else _among(problem.rows.K, rows)
     if isinstance(problem.loss, SquaredHinge):
         K = K.copy()
-        K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows])
-    return rows, K, problem.w[rows]
+        K[np.diag_indices(len(K))] += problem.alpha / (2 * w[rows])
+    return rows, K, w[rows]
 
 
-def _optimum(
-    problem: KernelProblem,
+def _judged(
+    problem: Problem,
     coef: Float[Array, "n t"],
     intercept: Float[Array, " t"],
     fitted: Float[Array, "n t"],
     ended: bool,
-) -> KernelOptimum:
-    """Return the optimum with its duality gap."""
-    at, square = State(coef, intercept, fitted), 0.0
+) -> State:
+    """Return the point with its duality gap."""
+    at, squares = State(coef, intercept, fitted), np.zeros(len(intercept))
     if isinstance(problem.loss, SquaredHinge):
-        there = problem.w > 0
-        squares = (coef[there] ** 2).sum(axis=1)
-        square = float(problem.alpha / 2 * (squares / problem.w[there]).sum())
-    value = problem.value(at)
-    dual = np.abs(coef).sum() - 0.5 * (float((coef * (fitted - intercept)).sum()) + square)
-    gap = max(value - problem.alpha * float(dual), 0.0)
-    solution = Optimum(
-        coef,
-        intercept,
-        problem.alpha,
-        value,
-        gap,
-        Convergence.CONVERGED if ended else Convergence.MOST_STEPS,
-        history_of((Step(value, gap, active=float(np.any(coef != 0, axis=1).mean())),)),
-        Libsvm(),
+        there = problem.w[:, 0] > 0
+        squares = problem.alpha / 2 * (coef[there] ** 2 / problem.w[there]).sum(axis=0)
+    value = values(problem, at)
+    dual = np.abs(coef).sum(axis=0) - 0.5 * ((coef * (fitted - intercept)).sum(axis=0) + squares)
+    gap = np.maximum(value - problem.alpha * dual, 0.0)
+    active = float(np.any(coef != 0, axis=1).mean())
+    return replace(
+        at,
+        value=value,
+        gap=gap,
+        algorithm=Libsvm(),
+        outcome=Convergence.CONVERGED if ended else Convergence.MOST_STEPS,
+        steps=(Step(float(value.sum()), float(gap.sum()), active=active),),
     )
-    return KernelOptimum(solution, at)
 
 
 def _fitted(

@@ -169,7 +169,7 @@ class TargetsOf:
 class Problem:
     """The objective."""
 
-    rows: SolverRows
+    rows: Any  # SolverRows, or the kernel matrix of the rows
     y: Array  # (n, t) targets of the loss; of small integers for classes, to save memory
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
