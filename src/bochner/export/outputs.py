@@ -19,9 +19,8 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.exact import ExactProcess
-from bochner.models.gaussian_process.features import FeatureProcess
+from bochner.models.gaussian_process.features import FeatureProcess, Predictive
 from bochner.models.gaussian_process.fit import ProcessFit
-from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.representations.features import FeatureSums
 from bochner.models.representations.leaves import LeafRows
 from bochner.models.representations.matrix import MatrixRows

@@ -36,6 +36,9 @@ RENAMED: dict[str, str] = {
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
     "features.sketch.tensorsketch:TensorSketch": "features.sketch.polysketch:TensorSketch",
+    "models.gaussian_process.posterior:LeftOut": "models.gaussian_process.features:LeftOut",
+    "models.gaussian_process.posterior:Posterior": "models.gaussian_process.features:Posterior",
+    "models.gaussian_process.posterior:Predictive": "models.gaussian_process.features:Predictive",
 }
 
 

@@ -23,7 +23,7 @@ from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.features import FeatureProcess
+from bochner.models.gaussian_process.features import WIDTH, FeatureProcess, prior_map
 from bochner.models.gaussian_process.law import (
     ENOUGH,
     GaussianProcessSpec,
@@ -33,7 +33,6 @@ from bochner.models.gaussian_process.law import (
     log_normal,
     search_of,
 )
-from bochner.models.gaussian_process.posterior import WIDTH, prior_map
 from bochner.models.representations.methods import exact_choice
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
@@ -130,7 +129,8 @@ class ExactProcess(ProcessLaw):
         why = 'method="exact" compares each row with all others'
         require_order(spec.features.who, why, where, "Leave where out, or take features.")
         rows = _kept(spec, blocks)
-        return solved_exactly(spec, *_choose(spec, rows))
+        chosen, start = _choose(spec, rows)
+        return solved_exactly(spec, chosen, rows, start)
 
     @cached_property
     def posterior(self) -> KernelPosterior:
@@ -271,8 +271,8 @@ def _scaled(
 # --- the kernel ----------------------------------------------------------------------------------
 
 
-def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows, float | None]:
-    """Return the choices, the rows, and the start of the search for the penalty."""
+def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | None]:
+    """Return the choices, and the start of the search for the penalty."""
     asked, centred = spec.features, spec.fit_intercept
     sample = rows.every
     share = None  # Penalty per unit of weight, where noise and amplitude are given
@@ -297,4 +297,4 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, KeptRows
     chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
     chosen = chosen if curves is None else chosen.through(curves)
     start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
-    return chosen, rows, start if np.isfinite(start) and start > 0 else None
+    return chosen, start if np.isfinite(start) and start > 0 else None

@@ -1,4 +1,10 @@
-"""A Gaussian process on features: choose, sum, find noise and amplitude."""
+"""A Gaussian process on features: choose, sum, find noise and amplitude; its posterior.
+
+With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
+
+    f(x) = ȳ + (φ(x) − z̄)·β + b',   β ~ N(β̂, a²λ (G + λI)⁻¹),   b' ~ N(0, a²λ/W),
+    Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
+"""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -7,13 +13,20 @@ from operator import attrgetter
 
 import numpy as np
 
+from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.errors import SolutionWarning
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.errors import SolutionWarning, UnsupportedKernel
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
+from bochner.features.map import FeatureMap
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap
+from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
@@ -24,27 +37,377 @@ from bochner.models.gaussian_process.law import (
     log_normal,
     search_of,
 )
-from bochner.models.gaussian_process.posterior import (
-    EXPLAINED,
-    MOST_ROWS,
-    WIDTH,
-    LeftOut,
-    Predictive,
-    of_all_rows,
-    of_some_rows,
-    posterior_of,
-    through_features,
-    told_apart,
-)
 from bochner.models.representations.features import FeatureSums, summed_again, summed_features
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import Tuning
-from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
+from bochner.solvers.factorisations import raised
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
+from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
+from bochner.solvers.ridge.leave_one_out import resolved_slacks
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The law of β and of the intercept."""
+
+    values: Float[Array, " r"]  # w
+    vectors: Float[Array, "D r"]  # V; directions that are not there have w = 0
+    feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
+    coef: Float[Array, "D t"]  # β̂
+    intercept: Float[Array, " t"]  # ȳ − z̄·β̂
+    spread: float  # 1/W, or zero without an intercept
+    evidence: Evidence  # λ, a² and σ² of each target
+
+    @property
+    def floor(self) -> Float[Array, " t"]:
+        """a²λ: the noise that rows were fitted with."""
+        return self.evidence.amplitude * self.evidence.alpha
+
+    def mean(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
+        """Return E f(x), for rows of features."""
+        return Z @ self.coef + self.intercept
+
+    def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
+        """Return Var f(x)/(a²λ) without what the features leave out."""
+        A, outside = self._coordinates(Z)
+        inverse = 1 / (self.values[:, None] + self.evidence.alpha)
+        return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
+
+    def influence(self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]) -> Both:
+        """Return the mean and the leverage of each row if aᵀβ = 0, with one direction a per row.
+
+        With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.
+        """
+        (A, _), a = self._coordinates(Z), product(directions, self.vectors)
+        alpha, inverse = self.evidence.alpha, 1 / (self.values[:, None] + self.evidence.alpha)
+        outside = np.einsum("ij,ij->i", directions, Z - self.feature_mean) - (A * a).sum(axis=1)
+        norms = np.einsum("ij,ij->i", directions, directions) - (a * a).sum(axis=1)
+        cross = (A * a) @ inverse + outside[:, None] / alpha
+        within = (a * a) @ inverse + np.maximum(norms, 0.0)[:, None] / alpha
+        mean = self.mean(Z) - cross * (directions @ self.coef) / within
+        return mean, np.maximum(self.leverage(Z) - cross**2 / within, 0.0)
+
+    def between(
+        self,
+        Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
+        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
+        target: int,
+    ) -> Float[Array, "b c"]:
+        """Return Cov Lf, L'f' of one target without what the features leave out.
+
+        L and L' are linear functionals, given by L φ and by what they make of the constant 1.
+        """
+        scale, alpha = self.evidence.amplitude[target], self.evidence.alpha[target]
+        pairs = zip(Z, constant, strict=True)
+        left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
+        A, B = (each @ self.vectors for each in (left, right))
+        explained = (A * (self.values / (self.values + alpha))) @ B.T
+        return scale * (left @ right.T - explained + alpha * self.spread * np.outer(*constant))
+
+    def draw(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
+        """Return n draws of β and of the intercept that goes with it."""
+        D, t = self.coef.shape
+        rough = rng.standard_normal((D, t, n))
+        shrink = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
+        turned = np.tensordot(self.vectors.T, rough, 1)
+        moved = np.tensordot(self.vectors, turned * (shrink[:, :, None] - 1), 1)
+        deviation = np.sqrt(self.evidence.amplitude)[:, None] * (rough + moved)
+        wander = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
+        offset = self.intercept[:, None] + wander - np.tensordot(self.feature_mean, deviation, 1)
+        return self.coef[:, :, None] + deviation, offset
+
+    def _coordinates(self, Z: Array) -> tuple[Float[Array, "b r"], Float[Array, " b"]]:
+        """Return A, and the squared length of what lies outside V."""
+        centred = Z - self.feature_mean
+        A = product(centred, np.ascontiguousarray(self.vectors))
+        if self.vectors.shape[0] == self.vectors.shape[1]:
+            return A, np.zeros(len(Z))
+        outside = np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", A, A)
+        return A, np.maximum(outside, 0.0)
+
+
+def posterior_of(
+    eigen: Eigen, means: tuple[Float[Array, " D"], Float[Array, " t"]], evidence: Evidence
+) -> Posterior:
+    """Return the posterior at the noise and amplitude of ``evidence``."""
+    coef = np.column_stack(
+        [eigen.coefficients(alpha)[:, i] for i, alpha in enumerate(evidence.alpha)]
+    )
+    spread = 1 / eigen.count if eigen.centred else 0.0
+    intercept = means[1] - means[0] @ coef
+    return Posterior(
+        eigen.values,
+        np.ascontiguousarray(eigen.vectors),
+        means[0],
+        coef,
+        intercept,
+        spread,
+        evidence,
+    )
+
+
+# --- What leaving out a row costs: its residual y − f̂ and its slack 1 − h ------------------------
+
+MOST_ROWS = 1024  # Rows of the n × n form, at most: a fraction of a second
+
+
+def of_all_rows(
+    posterior: Posterior, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"]
+) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
+    """Return residuals and slacks of the rows that the posterior is of, all of them: O(n³).
+
+    The n × n form has the digits of 1 − h of a row that no other row determines.
+    """
+    Z = Z - posterior.feature_mean
+    problem = KernelRows(Z @ Z.T, y - _centre(posterior), w, bool(posterior.spread))
+
+    def at(least: float) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
+        alpha = np.maximum(posterior.evidence.alpha, least)
+        solution = problem.solved(alpha, len(w))
+        return alpha * solution.coef / w[:, None], solution.slack
+
+    return raised(at, 0.0, EPS * problem.trace)
+
+
+def of_some_rows(
+    posterior: Posterior,
+    Z: Float[Array, "b D"],
+    y: Float[Array, "b t"],
+    w: Float[Array, " b"],
+    precision: str = "float64",
+) -> Both:
+    """Return residuals and slacks of some rows: O(b D²)."""
+    prior = np.einsum("ij,ij->i", Z - posterior.feature_mean, Z - posterior.feature_mean)
+    leverage = posterior.leverage(Z)
+    return told_apart(posterior, y, posterior.mean(Z), leverage, w, prior, precision)
+
+
+def told_apart(
+    posterior: Posterior,
+    y: Float[Array, "b t"],
+    mean: Float[Array, "b t"],
+    leverage: Float[Array, "b t"],
+    w: Float[Array, " b"],
+    prior: Float[Array, " b"],
+    precision: str = "float64",
+) -> Both:
+    """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row."""
+    alpha, D = posterior.evidence.alpha, len(posterior.coef)
+    top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
+    centred = y - _centre(posterior)
+    return resolved_slacks(y - mean, centred, leverage, w, prior, alpha, D, FLOAT32_GRAM * top)
+
+
+def _centre(posterior: Posterior) -> Float[Array, " t"]:
+    return posterior.intercept + posterior.feature_mean @ posterior.coef
+
+
+# --- What a Gaussian process on features predicts, with what the features leave out --------------
+#
+#     Var f(x) = a²λ (φ(x) − z̄)ᵀ(G + λI)⁻¹(φ(x) − z̄) + a²λ/W + a² e(x),   e(x) = k(x, x) − |φ(x)|².
+#
+# Without e(x) the variance would starve: far from the data features vanish, or repeat themselves,
+# and leave no doubt. Where ZZᵀ ⪯ K, e is the variance of what no combination of features can be
+# (Rasmussen and Williams 2006, section 8.3.4; Titsias 2009). Other maps, as Fourier's, are compared
+# with the Nyström projection onto landmarks among the rows: e(x) is then what these leave out,
+# k(x, x) far from all rows, and the variance is at most the prior variance. Either e(x)/k(x, x)
+# is taken to the power p ≥ 1 that leave-one-out errors ask for: targets smoother, or of less
+# amplitude along what is left out, than draws of the kernel have less of it near the rows.
+
+EXPLAINED = 1e-6  # A row is in the span of the features if a smaller share of k(x, x) is left out
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """e(x): the part of the prior variance that the features do not have."""
+
+    kernel: Kernel
+    # What a map that is not below its kernel is compared with; None for one that is
+    landmarks: NystromMap | None
+
+    @staticmethod
+    def of(phi: FeatureMap, X: Array, seed: int) -> "LeftOut":
+        """Choose landmarks among the rows X where the map needs them: O(n D²)."""
+        if phi.below_kernel:
+            return LeftOut(phi.kernel, None)
+        width = min(phi.n_features, 1024)
+        ask = Request(X.shape[1], width, seed, ("left out",), X)
+        inner = draw_map(Nystrom(), phi.kernel, ask)
+        return LeftOut(phi.kernel, inner if isinstance(inner, NystromMap) else None)
+
+    def prior(self, X: Array) -> Float[Array, " b"]:
+        """Return k(x, x)."""
+        return np.asarray(to_numpy(self.kernel.diag(X)), np.float64)
+
+    def inside(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b m"]:
+        """Return the features that rows are measured by."""
+        return Z if self.landmarks is None else to_numpy(self.landmarks(numpy_rows(X)))
+
+    def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
+        """Return e(x) of rows X with features Z."""
+        Z = self.inside(X, Z)
+        return np.clip(self.prior(X) - np.einsum("ij,ij->i", Z, Z), 0.0, None)
+
+    def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
+        """Return the covariance of what is left out, whose diagonal is e(x)."""
+        Z = self.inside(X, Z)
+        left = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
+        np.fill_diagonal(left, np.maximum(np.diag(left), 0.0))
+        return left
+
+
+@dataclass(frozen=True, eq=False)
+class Predictive:
+    """The law of f(x), and of y at x."""
+
+    posterior: Posterior
+    left_out: LeftOut
+    noise: Float[Array, " t"]  # Variance of y about f(x)
+    exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
+
+    def __repr__(self) -> str:
+        D, t = self.posterior.coef.shape
+        return f"Predictive(D={D}, targets={t})"
+
+    def moments(self, X: Array, Z: Float[Array, "b D"]) -> Both:
+        """Return the mean and variance of f at rows X with features Z."""
+        k = self.left_out.prior(X)
+        variance = self.combined(self.posterior.leverage(Z), self.left_out.variance(X, Z), k)
+        return self.posterior.mean(Z), variance
+
+    def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
+        """Return Var f(x) from leverages (b, t), e(x) and k(x, x)."""
+        total = self.posterior.floor * leverage + self._amplitude * self._damped(e, k)
+        return total if self.left_out.landmarks is None else np.minimum(total, self._most(k))
+
+    def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
+        """Return what deviations of the process left out, and of the sum, are multiplied by."""
+        e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
+        damped = self._damped(e, k)
+        share = np.divide(damped, e[:, None], out=np.ones_like(damped), where=e[:, None] > 0)
+        if self.left_out.landmarks is None:
+            return np.sqrt(share), np.ones((1, len(self.noise)))
+        total = self.posterior.floor * self.posterior.leverage(Z) + self._amplitude * damped
+        most = np.minimum(total, self._most(k))
+        ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
+        return np.sqrt(share), np.sqrt(ratio)
+
+    def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
+        """Return Cov f(x), f(x') of each target."""
+        left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
+        parts, one = [], np.ones(len(Z))
+        for i, scale in enumerate(self._amplitude):
+            outer = scale * roots[:, i, None] * left * roots[:, i]
+            total = self.posterior.between((Z, Z), (one, one), i) + outer
+            parts.append(roots_all[:, i, None] * total * roots_all[:, i])
+        return np.stack(parts, axis=2)
+
+    @property
+    def _amplitude(self) -> Float[Array, " t"]:
+        return self.posterior.evidence.amplitude
+
+    def _most(self, k: Array) -> Float[Array, "b t"]:
+        """a² k(x, x), and the intercept's variance."""
+        return self._amplitude * k[:, None] + self.posterior.floor * self.posterior.spread
+
+    def _damped(self, e: Array, k: Array) -> Float[Array, "b t"]:
+        if np.all(self.exponents == 1):
+            return np.repeat(e[:, None], len(self.exponents), axis=1)
+        share = np.divide(e, k, out=np.zeros_like(e), where=k > 0)
+        return k[:, None] * share[:, None] ** self.exponents
+
+
+# --- Functions drawn from the posterior -----------------------------------------------------------
+#
+# Pathwise (Wilson et al. 2020), with inducing values drawn from their posterior: with landmarks S,
+# L Lᵀ = k(S, S) and φ(x) = L⁻¹k(S, x),
+#
+#     f(x) = φ(x)·β + b + a (f⁰(x) − φ(x)·L⁻¹f⁰(S)),      β, b from their posterior.
+#
+# The difference is what the landmarks leave out of f⁰, independent of β. For a map without
+# landmarks, some rows are used as landmarks, and the difference is scaled to the variance that the
+# map leaves out. f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance
+# is exactly k. O(m D (d + n t)), and O(m F d) for each function.
+
+WIDTH = 1024  # F, features of each prior function
+
+
+def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) -> Values:
+    """Draw n functions of the posterior of a fit.
+
+    They are drawn from the features only if the map is exact or the kernel has no Fourier features.
+    """
+    chosen = summed.chosen
+    coef, offset = law.posterior.draw(n, stream(seed, "functions"))
+    landmarks = _landmarks(summed, law.left_out)
+
+    def plain(X: Array) -> Float[Array, "b t n"]:
+        return np.tensordot(chosen.double(X), coef, 1) + offset
+
+    if landmarks is None:
+        return plain
+    priors = []  # Features and weights of each f⁰, and L⁻¹f⁰(S)
+    for i in range(n):
+        f0 = prior_map(landmarks.kernel, landmarks.n_inputs, seed, str(i))
+        if f0 is None:
+            return plain
+        weights = stream(seed, "prior functions", i).standard_normal((f0.n_features, len(offset)))
+        at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
+        priors.append((f0, weights, landmarks.whiten(at).T))
+    above = LeftOut(landmarks.kernel, landmarks)
+
+    def values(X: Array) -> Float[Array, "b t n"]:
+        Z, f = chosen.double(X), plain(X)
+        inside = above.inside(X, Z)
+        rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
+        root, roots = law.factors(X, Z)
+        scale = np.sqrt(law.posterior.evidence.amplitude) * root * _ratio(law.left_out, above, X, Z)
+        mean = law.posterior.mean(Z)[:, :, None]
+        f = f + scale[:, :, None] * np.stack(rest, axis=2)
+        return mean + roots[:, :, None] * (f - mean)
+
+    return values
+
+
+def _ratio(left_out: LeftOut, above: LeftOut, X: Array, Z: Array) -> Float[Array, "b 1"]:
+    """Return √(e(x)/e of the landmarks): one where these are the map's own."""
+    theirs = above.variance(X, Z)
+    share = np.zeros_like(theirs)
+    least = EXPLAINED * left_out.prior(X)
+    np.divide(left_out.variance(X, Z), theirs, out=share, where=theirs > least)
+    return np.sqrt(share)[:, None]
+
+
+def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
+    """Return the map's landmarks, or others where it has none and leaves something out."""
+    chosen = summed.chosen
+    if left_out.landmarks is not None:
+        return left_out.landmarks
+    if isinstance(chosen.map, NystromMap):
+        return chosen.map
+    X = summed.sample.lowest(256).X
+    if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
+        return None
+    ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)
+    phi = draw_map(Nystrom(), chosen.kernel, ask)
+    return phi if isinstance(phi, NystromMap) else None
+
+
+def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:
+    """Return Fourier features of the kernel, or None if it has none."""
+    try:
+        return draw_map(Fourier(IID()), kernel, Request(d, WIDTH, seed, ("prior", name)))
+    except UnsupportedKernel:
+        return None
+
 
 # --- From moments to the law: evidence, posterior, and what errors add to it ----------------------
 #
@@ -63,7 +426,7 @@ SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
 class _Rows:
     """Rows of the fit, as a law sees them."""
 
-    # y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.posterior`
+    # y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.features`
     residual: Float[Array, "b t"]
     slack: Float[Array, "b t"]
     # e(x) and k(x, x)

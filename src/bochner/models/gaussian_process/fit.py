@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,6 @@ from bochner.models.gaussian_process.neighbours import (
     rows_of,
 )
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen
 from bochner.selection.waves import FEWEST_ROWS
 from bochner.solvers.ridge.evidence import EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor
@@ -107,10 +107,6 @@ def _kernels(spec: GaussianProcessSpec, candidate: Kernel) -> list[tuple[Kernel 
     return kernels
 
 
-#: Outcomes that a user is warned of.
-WARNED = (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR)
-
-
 @dataclass(frozen=True, eq=False)
 class ProcessFit(FitSummary):
     """A Gaussian process: the law of f given the rows."""
@@ -120,15 +116,8 @@ class ProcessFit(FitSummary):
     # Scores that calibrated intervals are made of; None until they are asked for
     errors: ErrorLaw | None = None
 
-    @property
-    def chosen(self) -> Chosen:
-        """The kernel, the map, and how they were found."""
-        return self.law.chosen
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.law.representation.target_shape
+    chosen = property(attrgetter("law.chosen"))
+    target_shape = property(attrgetter("law.representation.target_shape"))
 
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and the mean of f there, (b, t)."""
@@ -153,8 +142,9 @@ class ProcessFit(FitSummary):
 
 def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
     """Return the fit; warn of an outcome that asks for attention."""
-    if law.evidence.outcome in WARNED:
-        warn_user(str(law.evidence.outcome))
+    outcome = law.evidence.outcome
+    if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
+        warn_user(str(outcome))
     return ProcessFit(inputs, law)
 
 

@@ -27,11 +27,11 @@ from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
 from bochner.models.error_law import ErrorLaw, LeftOutRows, fold_scores, scores_of
 from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models.gaussian_process.features import Predictive
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
 from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values, log_normal
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
-from bochner.models.gaussian_process.posterior import Predictive
 from bochner.models.representations.methods import (
     DIRECT_ROWS,
     ExactKernel,

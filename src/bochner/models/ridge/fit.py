@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from bochner.models.representations.representation import Representation, RidgeS
 from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.models.representations.wide import is_wide, wide_sums
 from bochner.selection.choose import choose
-from bochner.selection.chosen import Chosen
 from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.path import given_alpha, least_alpha
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -36,9 +36,6 @@ from bochner.sums.moments import Precision
 
 #: Outcomes that a user is warned of.
 WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED)
-
-#: Names of the criteria in which errors are reported.
-JUDGES = {"loo": "leave-one-out", "gcv": "cross-validation (GCV)"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,20 +48,9 @@ class RidgeFit(FitSummary):
     solution: Solution
     errors: ErrorLaw | None = None  # Of new rows; None until it is asked for
 
-    @property
-    def chosen(self) -> Chosen:
-        """The kernel, the map, and how they were found."""
-        return self.representation.chosen
-
-    @property
-    def target_shape(self) -> tuple[int, ...]:
-        """Of one row of y: () or (t,)."""
-        return self.representation.target_shape
-
-    @property
-    def rows(self) -> int:
-        """Rows of positive weight."""
-        return self.representation.count
+    chosen = property(attrgetter("representation.chosen"))
+    target_shape = property(attrgetter("representation.target_shape"))
+    rows = property(attrgetter("representation.count"))
 
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and their predictions, (b, t)."""
@@ -93,14 +79,10 @@ class RidgeFit(FitSummary):
         return self.representation.certificate(float(np.min(self.solution.alpha)), blocks)
 
     @property
-    def judge(self) -> str:
-        """The criterion in which the error is reported."""
-        return "loo" if self.solution.criterion == "loo" else "gcv"
-
-    @property
     def error(self) -> tuple[float | None, float | None]:
         """Root of the leave-one-out (or GCV) mean squared error, and R²; None if unknown."""
-        squared = self.on_path(getattr(self.solution.path, self.judge))
+        path = self.solution.path
+        squared = self.on_path(path.loo if self.solution.criterion == "loo" else path.gcv)
         if squared is None:
             return None, None
         variance = self.representation.target_variance
@@ -120,13 +102,14 @@ class RidgeFit(FitSummary):
         if self.inputs.classes is not None:
             error = r_squared = None
         share = "" if r_squared is None else f", R² {r_squared:.4g}"
+        judge = "leave-one-out" if solution.criterion == "loo" else "cross-validation (GCV)"
         return {
             "rows": self.rows,
             "alpha": solution.alpha,
             "alpha_words": f"{written(solution.alpha)}, {solution.chosen_by}",
             "rmse": error,
             "r_squared": r_squared,
-            "error_words": "" if error is None else f"{JUDGES[self.judge]} RMSE {error:.4g}{share}",
+            "error_words": "" if error is None else f"{judge} RMSE {error:.4g}{share}",
             "effective_dimension": self.on_path(solution.path.effective_dimension),
             "outcome": solution.outcome.name,
             "outcome_words": str(solution.outcome),
