@@ -51,8 +51,6 @@ class TunedKernel:
     kernel: Kernel
     alpha: float
     numbers: int  # Tuned numbers without the penalty
-    parts: tuple["TunedKernel", ...] = ()  # Terms of a sum
-    shares: tuple[float, ...] = ()  # Weights of the terms
 
 
 #: Yields candidates as they are tuned.
@@ -230,15 +228,18 @@ class Race:
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        both = TunedKernel(name, kernel, alpha, numbers, tuple(candidates), tuple(shares))
-        judged = self._erring(both, rung)
+        each = zip(*(self._matrices(part.kernel, rung) for part in candidates), strict=True)
+        K, across = (_weighted_mean(list(matrices), shares) for matrices in each)
+        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
         return replace(judged, seconds=time.perf_counter() - began)
 
     # --- one candidate ---------------------------------------------------------------------------
 
-    def _erring(self, candidate: TunedKernel, rung: Rung) -> Judged:
-        rows, held = rung.rows, rung.known if not rung.chooses else {}  # of few rows none is kept
-        K, across = self._matrices(candidate, rows.X, held)
+    def _erring(
+        self, candidate: TunedKernel, rung: Rung, of_sum: tuple[Array, Array] | None = None
+    ) -> Judged:
+        rows = rung.rows
+        K, across = of_sum or self._matrices(candidate.kernel, rung)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         few = not self.of_classes and len(rows) <= self.effort.rows
         if self.share is None and (rung.chooses or few):
@@ -246,22 +247,18 @@ class Race:
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
         judged = self._at_penalty(problem, across, candidate)
-        if self.of_classes and self.share is None and not candidate.parts:
+        if self.of_classes and self.share is None and of_sum is None:
             judged = self._at_smaller(problem, across, judged)
         return judged
 
-    def _matrices(
-        self, candidate: TunedKernel, X: Array, known: dict[Kernel, tuple[Array, Array]]
-    ) -> tuple[Array, Array]:
-        """Return the kernel values of a candidate, each computed once."""
-        if candidate.parts:
-            both = zip(*(self._matrices(part, X, known) for part in candidate.parts), strict=True)
-            K, across = (_weighted_mean(list(each), candidate.shares) for each in both)
-            return K, across
-        kernel = candidate.kernel
-        if kernel not in known:
-            known[kernel] = kernel_matrix(kernel, X), kernel(self.test.X, X)
-        return known[kernel]
+    def _matrices(self, kernel: Kernel, rung: Rung) -> tuple[Array, Array]:
+        """Return the kernel values of a candidate; those of few rows are not kept."""
+        if kernel in rung.known:
+            return rung.known[kernel]
+        both = kernel_matrix(kernel, rung.rows.X), kernel(self.test.X, rung.rows.X)
+        if not rung.chooses:
+            rung.known[kernel] = both
+        return both
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
@@ -366,7 +363,7 @@ def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
 
 
-def _weighted_mean(matrices: list[Array], shares: tuple[float, ...]) -> Array:
+def _weighted_mean(matrices: list[Array], shares: list[float]) -> Array:
     """Return the weighted mean of matrices, computed in bands of rows that stay in cache."""
     mean = np.empty_like(matrices[0])
     for start in range(0, len(mean), BAND):
