@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.checks import free_bytes, integer, one_of, positive
+from bochner._core.checks import bytes_in_words, free_bytes, integer, one_of, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
@@ -88,7 +88,7 @@ class Budget(HtmlResult):
 
     def __str__(self) -> str:
         seconds = "any time" if self.seconds is None else f"{self.seconds:g} s"
-        return f"{seconds} and {shown_size(self.room)}"
+        return f"{seconds} and {bytes_in_words(self.room)}"
 
 
 def as_budget(budget: object) -> Budget:
@@ -123,7 +123,8 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
         raise InvalidInput(
             f"plan: no fit is predicted to take at most {budget}; the fastest takes "
             f"{shown_time(fastest.seconds)} ({fastest.name}), the smallest "
-            f"{shown_size(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller widths."
+            f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller "
+            "widths."
         )
     most = min((fit.error for fit in within if fit.default), default=math.inf)
     good = [fit for fit in within if fit.error <= (1 + TIE) * most]
@@ -144,8 +145,8 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
     if best.error < taken.error and best is not taken:
         why += (
             f"; {best.name}, would lower it by {100 * (1 - best.error / taken.error):.2g} % and "
-            f"take {shown_time(best.seconds)} and {shown_size(best.bytes)} instead of "
-            f"{shown_time(taken.seconds)} and {shown_size(taken.bytes)}"
+            f"take {shown_time(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
+            f"{shown_time(taken.seconds)} and {bytes_in_words(taken.bytes)}"
         )
     return taken, _sentence(f"{taken.name}: {why}.")
 
@@ -159,11 +160,6 @@ def shown_time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.2g} s"
     return f"{seconds / 60:.2g} min" if seconds < 7200 else f"{seconds / 3600:,.2g} h"
-
-
-def shown_size(size: float) -> str:
-    """Write bytes as MB or GB."""
-    return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e9:,.3g} GB"
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +307,7 @@ class Plan(HtmlResult):
             kernel,
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
             f"{'~' * (fit.solver == 'exact')}{shown_time(fit.seconds)}",
-            shown_size(fit.bytes),
+            bytes_in_words(fit.bytes),
             "default" * fit.default if within else "over the budget",
         )
 

@@ -93,8 +93,8 @@ class NumberRange:
         """Return the range within the bounds and the start that the user gave."""
         low, high = self.bounds
         given = None if free.start is None else float(np.log(free.start))
-        low = min(low, given) if given is not None else low
-        high = max(high, given) if given is not None else high
+        if given is not None:
+            low, high = min(low, given), max(high, given)
         low = low if free.low is None else float(np.log(free.low))
         high = max(high, low) if free.high is None else float(np.log(free.high))
         low = min(low, high)
@@ -272,13 +272,17 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
             return _weights(1.0 if place.name == "offset" else 1 / max(size, 1e-300))
         case "value":
             return _weights(1.0)
-    near, far, low, high = map(float, np.log(UNITLESS.get(place.name, UNITLESS["shape"])))
-    return NumberRange((near, far), (low, high))
+    return _between(*UNITLESS.get(place.name, UNITLESS["shape"]))
+
+
+def _between(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
+    """Return the range with starts from near to far, and bounds low and high."""
+    near, far, low, high = (float(np.log(x)) for x in (near, far, low, high))
+    return NumberRange((near, far), (low, high), **others)
 
 
 def _weights(unit: float) -> NumberRange:
-    near, far, low, high = (float(np.log(unit * share)) for share in WEIGHTS)
-    return NumberRange((near, far), (low, high))
+    return _between(*(unit * share for share in WEIGHTS))
 
 
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
@@ -287,22 +291,20 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
     least = min(LENGTHS[2] * median, float(np.median(gaps)) if len(gaps) else np.inf)
-    near, far = float(np.log(LENGTHS[0] * median)), float(np.log(LENGTHS[1] * median))
-    low, high = float(np.log(least)), float(np.log(LENGTHS[3] * median))
-    return NumberRange((max(near, low), far), (low, high))
+    near, far, _, high = (share * median for share in LENGTHS)
+    return _between(max(near, least), far, least, high)
 
 
 def _period(X: Array, rows: ProcessRows) -> NumberRange:
     """Return the range from the distance of neighbours to the span, and the strongest periods."""
     span = max(float(np.ptp(X, axis=0).max()), np.finfo(float).tiny)
     least = max(span / len(X), np.finfo(float).tiny)
-    near = float(np.log(2 * least)), float(np.log(span))
     waves = X.T if len(X) == len(rows.w) else ()  # windows have no targets
     peaks = np.concatenate([np.empty(0), *(spectral_peaks(x, rows.y, rows.w) for x in waves)])
-    bounds = float(np.log(least)), float(np.log(4 * span))
-    starts = np.log(peaks) if len(peaks) else None
-    unit = float(peaks[0]) / (2 * np.pi * span) if len(peaks) else 1.0
-    return NumberRange(near, bounds, starts=starts, unit=unit)
+    others: dict[str, Any] = {}
+    if len(peaks):
+        others = {"starts": np.log(peaks), "unit": float(peaks[0]) / (2 * np.pi * span)}
+    return _between(2 * least, span, least, 4 * span, **others)
 
 
 def spectral_peaks(
