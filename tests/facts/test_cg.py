@@ -20,7 +20,11 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 from bochner.solvers.cg import KernelOperator
-from bochner.solvers.ridge.krylov import System, low_rank_inverse, solve_system
+from bochner.solvers.ridge.krylov import (
+    ShiftedSystems,
+    low_rank_inverse,
+    solve_kernel_systems,
+)
 
 # ==== Conjugate gradients on the kernel matrix: operator, preconditioner, bound, and their planted faults.
 
@@ -67,11 +71,9 @@ def features(method, width, kernel=KERNEL):
 def solve(alphas, Z, rough=None, right=B, **options):
     values, vectors = np.linalg.eigh(Z.T @ Z)
     alphas = np.broadcast_to(np.asarray(alphas, float), (right.shape[1],))
-    exact = K.__matmul__
-    system = System(exact, rough or exact, right, alphas, 1.0, right.std(axis=0))
-    values = np.maximum(values, 0)
-    precondition = partial(low_rank_inverse, Z, values, vectors)
-    return solve_system(system, precondition, **options)
+    systems = ShiftedSystems(right, alphas, right.std(axis=0))
+    precondition = partial(low_rank_inverse, Z, np.maximum(values, 0), vectors)
+    return solve_kernel_systems(systems, K.__matmul__, rough, precondition, 1.0, **options)
 
 
 def error(found, alphas, right=B):
@@ -139,9 +141,8 @@ def test_a_matrix_that_is_not_positive_ends_without_converging_and_finite():
     def indefinite(V):
         return K @ V - 5.0 * V
 
-    alphas = np.full(3, 0.01)
-    system = System(indefinite, indefinite, B, alphas, 1.0, SPREAD)
-    found = solve_system(system, lambda r, alphas: r / alphas, tol=1e-6, max_iter=200)
+    systems = ShiftedSystems(B, np.full(3, 0.01), SPREAD)
+    found = solve_kernel_systems(systems, indefinite, None, np.divide, 1.0, max_iter=200)
     assert not found.converged
     assert np.isfinite(found.u).all()
 

@@ -44,7 +44,11 @@ from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
-from bochner.solvers.ridge.krylov import System, low_rank_inverse, solve_system
+from bochner.solvers.ridge.krylov import (
+    ShiftedSystems,
+    low_rank_inverse,
+    solve_kernel_systems,
+)
 from bochner.solvers.ridge.path import given_alpha, solve_ridge
 from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
 from bochner.solvers.ridge.solution import Outcome, Solution
@@ -254,21 +258,23 @@ def _by_gradients(
         lift = centred * (root.T @ products)[0] / weight
         return project(products)
 
-    system = System(
-        exact,
-        rough if operator.single else exact,
-        project(root * (rows.y - mean)),
-        alphas,
-        (1 + centred) * peak,
-        np.sqrt(eigen.power / eigen.weight),
-    )
+    scale = np.sqrt(eigen.power / eigen.weight) / ((1 + centred) * peak)
+    systems = ShiftedSystems(project(root * (rows.y - mean)), alphas, scale)
 
     def inverse(r: Array, alphas: Array) -> Array:
         return project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
     ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
-    tol, most = method.tol, method.max_iter
-    found = solve_system(system, inverse, tol=tol, max_iter=most, ordered=ordered)
+    found = solve_kernel_systems(
+        systems,
+        exact,
+        rough if operator.single else None,
+        inverse,
+        (1 + centred) * peak,
+        tol=method.tol,
+        max_iter=method.max_iter,
+        ordered=ordered,
+    )
     outcome = solution.outcome
     if outcome is not Outcome.CONSTANT_TARGET and np.any(found.bound > method.tol):
         outcome = Outcome.NOT_CONVERGED

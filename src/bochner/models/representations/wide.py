@@ -198,7 +198,8 @@ def _problem(
         index = np.arange(start, min(start + 256, len(rows)))
         made = to_numpy(phi.features(rows.take(index).X))
         Z[index] = made.astype(np.float64, copy=False) - mean
-    judges, power = JudgingRows(Z, rows.y - target, rows.w), np.maximum(power, 0.0)
+    judges = JudgingRows(Z, rows.y - target, rows.w, firsts.weight)
+    power = np.maximum(power, 0.0)
     counts = firsts.weight, firsts.rows, centred
     problem = WideProblem(multiply, cross, power, *counts, draws, judges)
     n = count_rows(blocks), firsts.rows, firsts.weight

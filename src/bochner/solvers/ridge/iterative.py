@@ -29,16 +29,16 @@ these.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from bochner._core.blas import eigh
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.factorisations import slices
 from bochner.solvers.ridge.krylov import (
     GrowingSubspace,
-    KrylovSolution,
     ShiftedSystems,
     low_rank_inverse,
 )
@@ -67,11 +67,45 @@ LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eige
 
 @dataclass(frozen=True, eq=False)
 class JudgingRows:
-    """Some rows, at random, about the means of all: features, targets, weights."""
+    """Some rows, at random, about the means of all: they make P, and choose the penalty."""
 
     Z: Float[Array, "m D"]
     y: Float[Array, "m t"]
     w: Float[Array, " m"]
+    weight: float  # W of all rows
+
+    @property
+    def stands_for(self) -> float:
+        """ω: how many rows each represents."""
+        return self.weight / float(self.w.sum())
+
+    @cached_property
+    def root(self) -> Float[Array, " m"]:
+        """√(ω w), the factor between a row and its part of C."""
+        return np.sqrt(self.stands_for * self.w)
+
+    @cached_property
+    def eigen(self) -> Both:
+        """Eigenvalues s and vectors U of CCᵀ = U diag(s) Uᵀ: O(m²D + m³), in float64."""
+        S = np.zeros((len(self.w), len(self.w)))
+        for part in slices(self.Z.shape[1], 4096):
+            C = self.Z[:, part].astype(np.float64) * self.root[:, None]
+            S += C @ C.T
+        values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
+        return np.maximum(values, 0.0), vectors
+
+    @property
+    def top(self) -> float:
+        """Largest eigenvalue of CᵀC."""
+        return max(float(self.eigen[0][-1]), 1e-300)
+
+    def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
+        return np.concatenate([self.Z[i].astype(np.float64) @ V for i in slices(len(self.w), 256)])
+
+    def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
+        """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
+        values, vectors = self.eigen
+        return low_rank_inverse(self.Z.T, values, self.root[:, None] * vectors, r, alphas)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,53 +129,11 @@ class WideProblem:
     def spread(self) -> Float[Array, " t"]:
         return np.sqrt(self.power / self.weight)
 
-    @cached_property
-    def factor(self) -> "RowFactor":
-        """The decomposition of the sample."""
-        return RowFactor.of(self.judges, self.weight)
-
 
 def rows_to_factor(n: int, D: int, n_sample: int) -> int:
     """Return m: as many rows as are worth their decomposition."""
     room = MOST_BYTES // (4 * D)
     return max(1, min(n_sample, MOST_ROWS, room, int((CUBED * n * D) ** (1 / 3))))
-
-
-@dataclass(frozen=True, eq=False)
-class RowFactor:
-    """CCᵀ = U diag(s) Uᵀ, C = sample rows times √(ω w), ω the rows that each represents."""
-
-    Z: Float[Array, "m D"]
-    root: Float[Array, " m"]  # √(ω w)
-    values: Float[Array, " m"]
-    vectors: Float[Array, "m m"]
-    stands_for: float  # ω
-
-    @staticmethod
-    def of(judges: JudgingRows, weight: float) -> "RowFactor":
-        """Decompose; O(m²D + m³), in float64."""
-        many = weight / float(judges.w.sum())
-        root = np.sqrt(many * judges.w)
-        S = np.zeros((len(root), len(root)))
-        for part in slices(judges.Z.shape[1], 4096):
-            C = judges.Z[:, part].astype(np.float64) * root[:, None]
-            S += C @ C.T
-        values, vectors = eigh(S, driver="evd", overwrite_a=True, check_finite=False)
-        return RowFactor(judges.Z, root, np.maximum(values, 0.0), vectors, many)
-
-    def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
-        parts = [self.Z[part].astype(np.float64) @ V for part in slices(len(self.root), 256)]
-        return self.root[:, None] * np.concatenate(parts)
-
-    def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
-        """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
-        vectors = self.root[:, None] * self.vectors
-        return low_rank_inverse(self.Z.T, self.values, vectors, r, alphas)
-
-    def odds(self, alpha: float) -> Float[Array, " m"]:
-        """Return h/(1 − h) of the rows, in a fit to as many copies as each represents."""
-        h = (self.vectors**2) @ (self.values / (self.values + alpha))
-        return h / np.maximum(1 - h, 1e-12)
 
 
 # --- Penalties to begin with ---------------------------------------------------------------------
@@ -155,11 +147,16 @@ class Guess:
     error: float  # mean squared, in units of the targets' variance
     dimension: float
 
+    @property
+    def tolerance(self) -> float:
+        """Tolerance of the iteration, in units of the targets' spread."""
+        return float(np.clip(SHARE * np.sqrt(self.error), FINEST, COARSEST))
+
 
 def guessed(problem: WideProblem) -> Guess:
     """Extrapolate leave-one-out errors of the sample alone to all rows, along all penalties."""
-    factor, judges = problem.factor, problem.judges
-    values, U, m = factor.values / factor.stands_for, factor.vectors, len(judges.w)
+    judges, (values, U) = problem.judges, problem.judges.eigen
+    values, m = values / judges.stands_for, len(judges.w)
     alphas = np.geomspace(1e-9, 10.0, 61) * max(float(values[-1]), 1e-300)
     shrink = alphas / (values[:, None] + alphas)
     seen = U.T @ (np.sqrt(judges.w)[:, None] * judges.y)
@@ -200,8 +197,8 @@ def state_at(
     wide = np.sqrt(guess.dimension / problem.weight) * PROBED / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.draws])
-    systems = ShiftedSystems(right, np.full(t + s, alpha), np.arange(t + s), scale)
-    solution = space.solve(systems, problem.factor.inverse, tol, MOST_STEPS, proven=False)
+    systems = ShiftedSystems(right, np.full(t + s, alpha), scale)
+    solution = space.solve(systems, problem.judges.inverse, tol, MOST_STEPS, proven=False)
     u, r = solution.u, solution.residual
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
@@ -230,8 +227,8 @@ def left_out(
     deviation: float,
 ) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
     """Return leave-one-out errors of all rows, estimated from the sample, and standard errors."""
-    factor, judges, w = problem.factor, problem.judges, problem.judges.w
-    residual = judges.y - factor.times(coef) / factor.root[:, None]
+    judges, w = problem.judges, problem.judges.w
+    residual = judges.y - judges.times(coef)
     r2 = residual**2
     e2 = left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
     share = min(1.0, len(w) / problem.rows)
@@ -244,28 +241,25 @@ def left_out(
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
-    """Return residual over leave-one-out error of the sample's rows: 1 − leverage."""
-    w, h = problem.judges.w, leverages(problem.factor, alpha, problem.rows, dimension)
-    return np.maximum(slack_of_leverage(h / w + problem.centred / problem.weight, w), 1e-6)
+    """Return residual over leave-one-out error of the sample's rows: 1 − leverage.
 
+    Leverages of all n rows sum to ``dimension``, if it is known.
+    """
+    (values, vectors), rows, n = problem.judges.eigen, problem.judges, problem.rows
+    h, m = (vectors**2) @ (values / (values + alpha)), len(rows.w)
+    odds = h / np.maximum(1 - h, 1e-12) / rows.stands_for
 
-def leverages(
-    factor: RowFactor, alpha: float, n: int, dimension: float | None
-) -> Float[Array, " m"]:
-    """Return leverages of the sample's rows; for all n rows they sum to ``dimension``, if known."""
-    odds = factor.odds(alpha) / factor.stands_for
-    m = len(odds)
-    if m >= n or dimension is None:
-        return odds / (1 + odds)
-
-    def excess(log_c: float) -> float:
+    def leverages(log_c: float) -> Float[Array, " m"]:
         more = np.exp(log_c) * odds
-        return float((more / (1 + more)).sum()) * n / m - dimension
+        return more / (1 + more)
 
-    if excess(-7.0) > 0 or excess(7.0) < 0:
-        return odds / (1 + odds)
-    more = np.exp(brentq(excess, -7.0, 7.0, xtol=1e-6)) * odds
-    return more / (1 + more)
+    log_c = 0.0
+    if m < n and dimension is not None:
+        excess = lambda log_c: float(leverages(log_c).sum()) * n / m - dimension
+        if excess(-7.0) <= 0 <= excess(7.0):
+            log_c = brentq(excess, -7.0, 7.0, xtol=1e-6)
+    h = leverages(log_c) / rows.w + problem.centred / problem.weight
+    return np.maximum(slack_of_leverage(h, rows.w), 1e-6)
 
 
 # --- The best penalty ----------------------------------------------------------------------------
@@ -288,8 +282,8 @@ def solve_wide(
         space = GrowingSubspace(problem.multiply, D, sides, precision)
         states, chosen, tol = _chosen(problem, space, alpha, per_target)
         alphas = np.array(np.broadcast_to(chosen, t))
-        systems = ShiftedSystems(problem.cross, alphas, np.arange(t), scale)
-        solution, first = space.exactly(systems, problem.factor.inverse, tol, MOST_STEPS)
+        systems = ShiftedSystems(problem.cross, alphas, scale)
+        solution, first = space.exactly(systems, problem.judges.inverse, tol, MOST_STEPS)
         if first <= ROUGHLY * tol:
             break
     coef = solution.u
@@ -299,16 +293,19 @@ def solve_wide(
         f"rows within {solution.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
     )
     path, criterion = wide_path(problem, states, alphas), str(alpha) if states else "given"
+    dimensions: Any = [None] * t
+    if states:
+        dimensions = np.interp(np.log(alphas), np.log(path.alphas), path.effective_dimension)
     return Solution(
         coef,
         means[1] - means[0] @ coef,
         float(chosen[0]) if len(chosen) == 1 else chosen,
-        _outcome(problem, states, solution, path, criterion),
+        _outcome(problem, path, criterion, converged=solution.converged),
         path,
         criterion,
         left / problem.weight,
         (*solution.history, text),
-        np.stack([slacks(problem, a, _dimension(states, a)) for a in alphas], axis=1),
+        np.stack([slacks(problem, a, d) for a, d in zip(alphas, dimensions, strict=True)], axis=1),
     )
 
 
@@ -317,58 +314,47 @@ def _chosen(
 ) -> tuple[list[WideState], Float[Array, " a"], float]:
     """Return the path if there is one, the penalty or that of each target, and the tolerance."""
     varies = bool(np.any(problem.power > 0))
-    if not isinstance(alpha, str):
-        return [], np.asarray(alpha), tolerance(guessed(problem)) if varies else COARSEST
     if not varies:
-        return [], np.array([1e-3 * max(float(problem.factor.values[-1]), 1e-300)]), COARSEST
+        given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
+        return [], np.atleast_1d(given), COARSEST
     guess = guessed(problem)
-    tol = tolerance(guess)
-    states = path_of_states(problem, space, guess, alpha, per_target, ROUGHLY * tol)
-    values = np.stack([_errors(problem, state, alpha) for state in states])
+    if not isinstance(alpha, str):
+        return [], np.asarray(alpha), guess.tolerance
+    states, values = _path(problem, space, guess, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
-    best = np.array([least_of_parabola(alphas, column) for column in values.T])
     shared = least_of_parabola(alphas, pooled(values, problem.power))
-    each = np.where(problem.power > 0, best, shared)
-    return states, each if per_target else np.array([shared]), tol
+    if not per_target:
+        return states, np.array([shared]), guess.tolerance
+    best = [least_of_parabola(alphas, column) for column in values.T]
+    return states, np.where(problem.power > 0, best, shared), guess.tolerance
 
 
-def tolerance(guess: Guess) -> float:
-    """Return the tolerance of the iteration, a share of the expected error, in units of spread."""
-    return float(np.clip(SHARE * np.sqrt(guess.error), FINEST, COARSEST))
-
-
-def _errors(problem: WideProblem, state: WideState, criterion: str) -> Float[Array, " t"]:
-    return state.loo if criterion == "loo" else gcv(problem, state)
-
-
-def path_of_states(
-    problem: WideProblem,
-    space: GrowingSubspace,
-    guess: Guess,
-    criterion: str,
-    per_target: bool,
-    tol: float,
-) -> list[WideState]:
+def _path(
+    problem: WideProblem, space: GrowingSubspace, guess: Guess, criterion: str, per_target: bool
+) -> tuple[list[WideState], Float[Array, "p t"]]:
     """Solve about the guess, and on in the direction in which errors fall.
 
     From large penalties to small ones, which take more passes and start from earlier solutions.
+    Also returned are the errors of each target.
     """
-    top = max(float(problem.factor.values[-1]), 1e-300)
-    start = float(np.clip(guess.alpha * STEP**ABOVE, LEAST * STEP * top, MOST / STEP * top))
-    states = [state_at(problem, space, alpha, guess, tol) for alpha in (start, start / STEP)]
-    states.reverse()
-    for _ in range(ROUNDS):
-        values = np.stack([_errors(problem, state, criterion) for state in states])
-        judged = list(values.T[problem.power > 0]) if per_target else []
-        judged = judged or [pooled(values, problem.power)]
-        low, high = states[0].alpha / STEP, states[-1].alpha * STEP
-        if any(map(falling, judged)) and low >= LEAST * top:
-            states = [state_at(problem, space, low, guess, tol), *states]
-        elif any(errors.argmin() == len(states) - 1 for errors in judged) and high <= MOST * top:
-            states = [*states, state_at(problem, space, high, guess, tol)]
+    power, tol = problem.power, ROUGHLY * guess.tolerance
+    low, high = LEAST * problem.judges.top, MOST * problem.judges.top
+    at = lambda alpha: state_at(problem, space, alpha, guess, tol)
+    start = float(np.clip(guess.alpha * STEP**ABOVE, STEP * low, high / STEP))
+    states = [at(start), at(start / STEP)][::-1]
+    for round_ in range(ROUNDS + 1):
+        errors = [s.loo if criterion == "loo" else gcv(problem, s) for s in states]
+        values = np.stack(errors)
+        judged = values.T[power > 0] if per_target else [pooled(values, power)]
+        smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
+        last = any(each.argmin() == len(states) - 1 for each in judged)
+        if round_ < ROUNDS and any(map(falling, judged)) and smaller >= low:
+            states = [at(smaller), *states]
+        elif round_ < ROUNDS and last and larger <= high:
+            states = [*states, at(larger)]
         else:
             break
-    return states
+    return states, values
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
@@ -387,12 +373,6 @@ def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) ->
         return float(alphas[at])
     step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
     return float(np.exp(x[1] + step))
-
-
-def _dimension(states: list[WideState], alpha: float) -> float | None:
-    """Return the effective dimension at a penalty, interpolated; None without a path."""
-    path = np.array([(np.log(state.alpha), state.dimension) for state in states])
-    return float(np.interp(np.log(alpha), *path.T)) if states else None
 
 
 def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
@@ -414,21 +394,14 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
     )
 
 
-def _outcome(
-    problem: WideProblem,
-    states: list[WideState],
-    solution: KrylovSolution,
-    path: Path,
-    criterion: str,
-) -> Outcome:
+def _outcome(problem: WideProblem, path: Path, criterion: str, *, converged: bool) -> Outcome:
     if not np.any(problem.power > 0):
         return Outcome.CONSTANT_TARGET
-    if not solution.converged:
+    if not converged:
         return Outcome.PASSES_ENDED
-    if not states:
+    if criterion == "given":
         return Outcome.SOLVED
-    errors = path.loo if criterion == "loo" else path.gcv
-    if falling(errors):
+    if falling(getattr(path, criterion)):
         return Outcome.EDGE_LOW
-    last = path.best(criterion) == len(states) - 1
+    last = path.best(criterion) == len(path.alphas) - 1
     return Outcome.EDGE_HIGH if last else Outcome.SOLVED

@@ -15,8 +15,8 @@ is recycling (Parks et al. 2006).
 Products may be float32. For a certain bound, the residual is computed by float64 products and
 solved for again.
 
-The kernel matrix of rows is such a G too (:func:`solve_system`). There a solution u with residual r
-predicts, at any x, within
+The kernel matrix of rows is such a G too (:func:`solve_kernel_systems`). There a solution u with
+residual r predicts, at any x, within
 
     √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
 
@@ -26,12 +26,12 @@ e = (G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ �
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bochner._core.blas import eigh
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Float
 
 MOST_BYTES, FEWEST = 384 << 20, 12  # Bytes of directions and products; least directions per side
 NEW = 1e-6  # A direction is new if this share of it is orthogonal to the basis
@@ -77,30 +77,20 @@ def low_rank_inverse(
 
 @dataclass(frozen=True, eq=False)
 class ShiftedSystems:
-    """(G + α_j I)u_j = b_j, some of them of the same right side."""
+    """(G + α_j I)u_j = b_j."""
 
     right: Float[Array, "D c"]
     alphas: Float[Array, " c"]
-    owner: Int[Array, " c"]  # number of the right side
     scale: Float[Array, " c"]  # unit of residual lengths over 2√α
 
-    def bound(self, residual: Float[Array, "D c"]) -> Float[Array, " c"]:
-        """Return |r|/(2√α), in units of the scale."""
-        return self._scaled(np.sqrt((residual**2).sum(axis=0) / (4 * self.alphas)))
-
-    def estimate(self, residual: Float[Array, "D c"], z: Float[Array, "D c"]) -> Float[Array, " c"]:
-        """Return √(rᵀz), z = P⁻¹r, in units of the scale."""
-        return self._scaled(np.sqrt(np.maximum((residual * z).sum(axis=0), 0.0)))
-
-    def _scaled(self, size: Float[Array, " c"]) -> Float[Array, " c"]:
+    def bound(
+        self, residual: Float[Array, "D c"], z: Float[Array, "D c"] | None = None
+    ) -> Float[Array, " c"]:
+        """Return |r|/(2√α), or √(rᵀz) of z = P⁻¹r where that is less, in units of the scale."""
+        size = np.sqrt((residual**2).sum(axis=0) / (4 * self.alphas))
+        if z is not None:
+            size = np.minimum(size, np.sqrt(np.maximum((residual * z).sum(axis=0), 0.0)))
         return np.divide(size, self.scale, out=np.zeros_like(size), where=self.scale > 0)
-
-    def worst(self, bound: Float[Array, " c"], tol: float) -> Array:
-        """Return, for each right side with unsolved systems, the one with the largest bound."""
-        order = np.argsort(-bound, kind="stable")
-        open_ = order[bound[order] > tol]
-        _, first = np.unique(self.owner[open_], return_index=True)
-        return open_[np.sort(first)]
 
 
 class GrowingSubspace:
@@ -144,13 +134,11 @@ class GrowingSubspace:
         end = self.passes + most
         while True:
             u, r = self._within(systems)
-            bound = systems.bound(r)
             z = None if proven else precondition(r, systems.alphas)
-            if z is not None:
-                bound = np.minimum(bound, systems.estimate(r, z))
+            bound = systems.bound(r, z)
             if np.all(bound <= tol) or self.passes >= end:
                 break
-            columns = systems.worst(bound, tol)
+            columns = np.argsort(-bound, kind="stable")[: np.count_nonzero(bound > tol)]
             if len(self._S) + len(columns) > self._most:
                 # Products of vectors within the span follow from those that are known.
                 kept = np.column_stack([u, self._S[-len(columns) :].T])
@@ -192,9 +180,7 @@ class GrowingSubspace:
             u = u + solution.u
             self.passes += 1
             r = systems.right - self.multiply(u, "float64") - systems.alphas * u
-            bound = systems.bound(r)
-            if not proven:
-                bound = np.minimum(bound, systems.estimate(r, precondition(r, systems.alphas)))
+            bound = systems.bound(r, None if proven else precondition(r, systems.alphas))
             worst = float(bound.max(initial=0.0))
             history += [
                 *solution.history,
@@ -205,7 +191,7 @@ class GrowingSubspace:
             if worst <= tol or fails >= PATIENCE or self.passes >= end:
                 final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return final, bounds[0]
-            left = ShiftedSystems(r, systems.alphas, systems.owner, systems.scale)
+            left = replace(systems, right=r)
 
     def _within(self, systems: ShiftedSystems) -> tuple[Float[Array, "D c"], Float[Array, "D c"]]:
         """Return solutions within the span, and their residuals."""
@@ -247,62 +233,44 @@ def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array,
 
 # --- the kernel matrix of rows -------------------------------------------------------------------
 
-Multiply = Callable[[Array], Array]
 
-
-@dataclass(frozen=True, eq=False)
-class System:
-    """(A + α_j I) u_j = b_j for t targets."""
-
-    exact: Multiply  # (n, t) to A times it
-    rough: Multiply  # the same, cheaply; the same function where there is no cheap way
-    right: Float[Array, "n t"]  # b
-    alphas: Float[Array, " t"]
-    peak: float  # largest √k(x, x), by which the bound on predictions is scaled
-    scale: Float[Array, " t"]  # unit of prediction errors: the deviation of each target
-
-    def residual(self, u: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        return self.right - self.exact(u) - self.alphas * u
-
-
-def solve_system(
-    system: System,
+def solve_kernel_systems(
+    systems: ShiftedSystems,
+    exact: Callable[[Array], Array],
+    rough: Callable[[Array], Array] | None,
     precondition: Callable[[Array, Array], Array],
+    peak: float,
     *,
     tol: float = 1e-6,
     max_iter: int = 1000,
     ordered: bool = True,
 ) -> KrylovSolution:
-    """Solve for all targets at once; each product with A serves all of them.
+    """Solve for all targets at once; each product with the kernel matrix serves all of them.
 
-    Rough products serve where the residual can fall by much before their rounding matters, and
-    while exact residuals fall. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each
-    column; ``tol`` bounds the error of predictions, in units of the spread of the target;
-    ``ordered``: whether P ⪯ A + α, so that rᵀP⁻¹r bounds the error.
+    ``exact(V)`` is that product, ``rough(V)`` the same in float32, if it serves. Rough products
+    are used where the residual can fall by much before their rounding matters, and while exact
+    residuals fall. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column; ``peak``
+    is the largest √k(x, x); ``tol`` bounds the error of predictions, in units of the spread of the
+    target; ``ordered``: whether P ⪯ G + α, so that rᵀP⁻¹r bounds the error.
     """
-    n, t = system.right.shape
-    scale, owner = system.scale / system.peak, np.arange(t)
-    best = ShiftedSystems(system.right, system.alphas, owner, scale)
-    drop = SINGLE * system.peak**2 * np.sqrt(n) / float(system.alphas.min())
-    cheap = system.rough is not system.exact and drop <= MOST_DROP
-    u, history, spent = np.zeros_like(system.right), list[str](), 0
+    n, t = systems.right.shape
+    drop = float(SINGLE * peak**2 * np.sqrt(n) / systems.alphas.min())
+    u, history, spent = np.zeros_like(systems.right), list[str](), 0
 
     def multiply(V: Array, precision: str) -> Array:
-        return (system.rough if precision == "float32" else system.exact)(V)
+        return exact(V) if rough is None or precision == "float64" else rough(V)
 
-    for precision in ("float32", "float64")[not cheap :]:
+    for precision in ("float32", "float64")[rough is None or drop > MOST_DROP :]:
         space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * KEPT * n))
-        least = max(LEAST_DROP, float(drop)) if precision == "float32" else LEAST_DROP
-        asked = best, precondition, tol, max_iter - spent, not ordered, least
-        solution, _ = space.exactly(*asked)
-        spent += space.passes
-        history += solution.history
-        before = best.bound(best.right)
-        better = solution.bound <= before
-        u = u + np.where(better, solution.u, 0.0)
-        residual = np.where(better, solution.residual, best.right)
-        bound: Array = np.where(better, solution.bound, before)
+        least = max(LEAST_DROP, drop) if precision == "float32" else LEAST_DROP
+        solved, _ = space.exactly(systems, precondition, tol, max_iter - spent, not ordered, least)
+        spent, history = spent + space.passes, history + list(solved.history)
+        before = systems.bound(systems.right)
+        better = solved.bound <= before
+        u = u + np.where(better, solved.u, 0.0)
+        bound: Array = np.where(better, solved.bound, before)
+        systems = replace(systems, right=np.where(better, solved.residual, systems.right))
         if np.all(bound <= tol):
             break
-        best = ShiftedSystems(residual, system.alphas, owner, scale)
-    return KrylovSolution(u, bound, bool(np.all(bound <= tol)), spent, tuple(history), residual)
+    converged = bool(np.all(bound <= tol))
+    return KrylovSolution(u, bound, converged, spent, tuple(history), systems.right)
