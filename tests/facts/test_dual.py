@@ -83,8 +83,8 @@ def test_predictions_are_those_of_exact_features(weights, centred):
 @weighted
 def test_slopes_in_log_alpha_are_those_of_differences(weights, centred, criterion):
     problem, step = rows(weights, centred), 1e-5
-    up, down = (getattr(problem.at(0.3 * np.exp(h)), criterion)()[0] for h in (step, -step))
-    found = getattr(problem.at(0.3), criterion)()[1]
+    up, down = (problem.at(0.3 * np.exp(h)).criteria[criterion][0] for h in (step, -step))
+    found = problem.at(0.3).criteria[criterion][1]
     assert np.allclose(found, (up - down) / (2 * step), rtol=1e-6, atol=1e-9)
 
 
@@ -111,11 +111,11 @@ def test_the_penalty_that_is_found_is_the_least_of_many(criterion, per_target):
     found = solve_kernel(problem, criterion, per_target=per_target)
     assert found.outcome is Outcome.SOLVED
     grid = np.geomspace(1e-3, 10, 200)
-    values = np.array([getattr(problem.at(a), criterion)()[0] for a in grid])
+    values = np.array([problem.at(a).criteria[criterion][0] for a in grid])
     power = problem.power if criterion != "evidence" else np.ones(2)
     for i, alpha in enumerate(np.broadcast_to(found.alpha, 2)):
         score = values[:, i] if per_target else values @ (1 / power)
-        at = getattr(problem.at(alpha), criterion)()[0]
+        at = problem.at(alpha).criteria[criterion][0]
         here = at[i] if per_target else at @ (1 / power)
         assert here <= score.min() + 1e-4 * abs(score.min())
     assert len(found.path.alphas) <= 28

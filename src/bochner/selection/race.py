@@ -267,7 +267,7 @@ class Race:
         fit = penalties.at(candidate.alpha)
         if fit is None:
             return self._failed(candidate)
-        fitted, evidence = across @ fit.dual.coef + fit.dual.intercept, fit.criteria["evidence"][0]
+        fitted, evidence = across @ fit.coef + fit.intercept, fit.criteria["evidence"][0]
         if not self.of_classes:
             likeliest = penalties.at(penalties.best("evidence", candidate.alpha, level=NEARLY))
             evidence = evidence if likeliest is None else likeliest.criteria["evidence"][0]

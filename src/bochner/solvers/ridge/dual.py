@@ -27,7 +27,7 @@ from bochner._core.blas import (
     upper_part,
 )
 from bochner._core.lapack import add_outer, outer_of_rows, solve_rows_by_triangle, upper_product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.problem import (
     LEAST_SLACK,
     TINY,
@@ -65,13 +65,13 @@ class KernelRows:
     def weighted(self) -> Float[Array, "n n"]:
         return both_sides(self.K, self.root)
 
-    @property
+    @cached_property
     def weight(self) -> float:
         return float(self.w.sum())
 
-    @property
+    @cached_property
     def count(self) -> float:
-        return max(float(self.w.sum()), len(self.w))
+        return max(self.weight, len(self.w))
 
     @cached_property
     def trace(self) -> float:
@@ -84,7 +84,7 @@ class KernelRows:
 
         Targets are taken about it, since rounding of a large mean would be solved for.
         """
-        return self.centred * (self.w @ self.y) / self.w.sum()
+        return self.centred * (self.w @ self.y) / self.weight
 
     @cached_property
     def about(self) -> Float[Array, "n t"]:
@@ -141,10 +141,8 @@ class KernelRows:
 
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
         """Return uᵀ(K + αI)u of each target, above zero."""
-        least = alpha * (u**2).sum(axis=0)
-        return np.maximum(
-            np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least), TINY
-        )
+        least = np.maximum(alpha * (u**2).sum(axis=0), TINY)
+        return np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least)
 
     def _by_single(
         self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
@@ -190,7 +188,7 @@ class KernelRows:
             p = upper_product(A, self.root)
             share = max(float(self.root @ p), TINY)
             add_outer(A, p, -1 / share)
-            log_det += float(np.log(share / self.w.sum()))
+            log_det += float(np.log(share / self.weight))
             intercept = intercept + p @ right / share
         log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
         inverse = mirror(A)
@@ -237,36 +235,29 @@ class Dual:
         return left_out_errors(self.residuals, self.slack[:, None])
 
     @cached_property
-    def _falling(self) -> Float[Array, "n t"]:
-        """−∂u/∂α."""
-        return self.inverse @ self.u
-
-    @cached_property
-    def _squared(self) -> Float[Array, " n"]:
-        """Diagonal of M²."""
-        return np.einsum("ij,ij->i", self.inverse, self.inverse)
-
-    def loo(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return mean squared leave-one-out errors, and their slopes in log α."""
-        w, alpha, above = self.rows.w, self.alpha, np.maximum(self.rows.w, 1.0)
-        slack = (self.diagonal - alpha * self._squared) * alpha / above
-        residuals = alpha * (self.u - alpha * self._falling) / self.rows.root[:, None]
+    def criteria(self) -> dict[str, Both]:
+        """Criteria of each target and their slopes in log α: mean squares, and −2/ν log p."""
+        rows, alpha, w = self.rows, self.alpha, self.rows.w
+        falling = self.inverse @ self.u  # −∂u/∂α
+        squared = np.einsum("ij,ij->i", self.inverse, self.inverse)  # Diagonal of M²
+        by_diagonal = alpha * (self.diagonal - alpha * squared)
+        by_residual = alpha * (self.u - alpha * falling) / rows.root[:, None]
         e, s = self.left_out, self.slack[:, None]
-        slope = 2 * w @ (e * (residuals - e * slack[:, None]) / s)
-        return w @ e**2 / w.sum(), slope / w.sum()
+        by_error = (by_residual - e * (by_diagonal / np.maximum(w, 1.0))[:, None]) / s
+        rss, value = np.maximum(self.rss, TINY), gcv(rows, self)
+        by_rss = 2 * rss - 2 * alpha**3 * (self.u * falling).sum(axis=0)
+        per_row = -2 / max(freedom(rows), 1.0)
+        return {
+            "loo": (w @ e**2 / rows.weight, 2 * w @ (e * by_error) / rows.weight),
+            "gcv": (value, value * (by_rss / rss - 2 * float(by_diagonal.sum()) / self.free)),
+            "evidence": (per_row * evidence(rows, self), per_row * evidence_slope(rows, self)),
+        }
 
-    def gcv(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return generalised cross-validation, and its slope in log α."""
-        alpha, value = self.alpha, gcv(self.rows, self)
-        slope = alpha * float((self.diagonal - alpha * self._squared).sum())
-        rss = np.maximum(self.rss, TINY)
-        by_rss = 2 * rss - 2 * alpha**3 * (self.u * self._falling).sum(axis=0)
-        return value, value * (by_rss / rss - 2 * slope / self.free)
-
-    def evidence(self) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return minus twice the log evidence per row at the best amplitudes, and its slope."""
-        per_row = -2 / max(freedom(self.rows), 1.0)
-        return per_row * evidence(self.rows, self), per_row * evidence_slope(self.rows, self)
+    def without_inverse(self) -> "Dual":
+        """Return the same with its criteria, without the n × n inverse."""
+        kept = replace(self, inverse=np.empty((0, 0)))
+        kept.__dict__["criteria"] = self.criteria
+        return kept
 
     @property
     def quadratic_form(self) -> Float[Array, " t"]:
@@ -324,23 +315,19 @@ class KernelFactor:
         share = self.total / float(self.root @ self.root) if self.centred else 1.0
         return value + float(np.log(share))
 
-    def inverse(self, right: Float[Array, "n r"]) -> Float[Array, "n r"]:
-        """Return A⁻¹ of columns, in the precision of the factor."""
-        return solve_factored(self.factor, right).astype(np.float64)
-
     def coefficients(
         self, y: Float[Array, "n t"]
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
         """Return coefficients and intercept for other targets, in the precision of the factor."""
         mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
-        u = self.inverse(self.root[:, None] * (y - mean))
+        u = solve_factored(self.factor, self.root[:, None] * (y - mean)).astype(np.float64)
         shift = self.centred * (self.root @ u) / self.total
         return self.root[:, None] * (u - self.p[:, None] * shift), mean + shift
 
     @property
     def quadratic(self) -> tuple[Float[Array, "n n"], Float[Array, " n"], float]:
         """√w A⁻¹ √w, √w A⁻¹s and sᵀA⁻¹s, which variances are made of: O(n³)."""
-        inverse = self.inverse(np.eye(len(self.root)))
+        inverse = solve_factored(self.factor, np.eye(len(self.root))).astype(np.float64)
         return self.root[:, None] * inverse * self.root, self.root * self.p, self.total
 
     def variance(self, k: Float[Array, "b n"], prior: Float[Array, " b"]) -> Float[Array, " b"]:

@@ -61,18 +61,18 @@ class Penalties:
     """Penalties that were tried, and the regressions at them; each is factored once."""
 
     rows: KernelRows
-    tried: dict[float, "AtPenalty | None"] = field(default_factory=dict)
+    tried: dict[float, Dual | None] = field(default_factory=dict)
 
     @property
     def bounds(self) -> tuple[float, float]:
         """Least and largest log α."""
         return np.log(LOWEST * self.rows.trace), np.log(HIGHEST * self.rows.trace)
 
-    def at(self, alpha: float) -> "AtPenalty | None":
+    def at(self, alpha: float) -> Dual | None:
         """Return the regression at a penalty; None if the matrix is singular to rounding."""
         if alpha not in self.tried:
             try:
-                self.tried[alpha] = AtPenalty.of(self.rows.at(alpha))
+                self.tried[alpha] = self.rows.at(alpha).without_inverse()
             except LinAlgError:
                 self.tried[alpha] = None
         return self.tried[alpha]
@@ -87,7 +87,7 @@ class Penalties:
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
         """Return the logarithm of a criterion, of one target or of all, and its slope in log α."""
         fit = self.at(alpha)
-        if fit is None or fit.largest(target) > LARGEST:
+        if fit is None or self._amplitude(fit, target) > LARGEST:
             return np.inf, -np.inf
         value, slope = fit.criteria[criterion]
         if criterion == "evidence":  # a logarithm already
@@ -108,14 +108,20 @@ class Penalties:
         fit = self.at(best)
         if criterion != "loo" or fit is None:
             return best
-        trusted = fit.largest(target) <= LARGE and self._gains(fit, target)
+        trusted = self._amplitude(fit, target) <= LARGE and self._gains(fit, target)
         return best if trusted else self.likeliest(best, target)
 
-    def _gains(self, fit: "AtPenalty", target: int | None) -> bool:
+    def _amplitude(self, fit: Dual, target: int | None) -> float:
+        """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
+        rows, nu = self.rows, max(freedom(self.rows), 1.0)
+        each = fit.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
+        return float(each.max() if target is None else each[target])
+
+    def _gains(self, fit: Dual, target: int | None) -> bool:
         """Whether errors are surely below those of a constant: by two standard errors."""
         rows = self.rows
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - fit.dual.left_out**2
+        gains = (rows.about / others[:, None]) ** 2 - fit.left_out**2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
         return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
@@ -141,38 +147,9 @@ class Penalties:
         fit, rows = self.at(alpha), self.rows
         if fit is None:
             return np.full(len(rows.w), np.inf)
-        squares = fit.dual.left_out**2
+        squares = fit.left_out**2
         each = pooled(squares, rows.power) if target is None else squares[:, target]
         return np.sort(rows.w * each)
-
-
-@dataclass(frozen=True, eq=False)
-class AtPenalty:
-    """A regression at one penalty without its inverse, and each criterion with its slope."""
-
-    dual: Dual
-    criteria: dict[str, tuple[Float[Array, " t"], Float[Array, " t"]]]
-
-    @staticmethod
-    def of(dual: Dual) -> "AtPenalty":
-        """Return the criteria of a regression."""
-        criteria = {"loo": dual.loo(), "gcv": dual.gcv(), "evidence": dual.evidence()}
-        return AtPenalty(replace(dual, inverse=np.empty((0, 0))), criteria)
-
-    @property
-    def deviation(self) -> float:
-        """Standard error of the pooled leave-one-out error."""
-        rows = self.dual.rows
-        each = pooled(self.dual.left_out**2, rows.power / rows.weight)
-        mean = float(rows.w @ each / rows.weight)
-        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.weight)
-        return float(mean * np.sqrt(spread / rows.count))
-
-    def largest(self, target: int | None) -> float:
-        """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
-        rows, nu = self.dual.rows, max(freedom(self.dual.rows), 1.0)
-        each = self.dual.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
-        return float(each.max() if target is None else each[target])
 
 
 def least_along(
@@ -257,7 +234,7 @@ def solve_kernel(
         def each(alpha: float) -> float:
             if (at := penalties.at(alpha)) is None:
                 return np.inf
-            return _lost_of_last(rows, alpha, at.dual.coef, at.dual.slack[:, None], lost)
+            return _lost_of_last(rows, alpha, at.coef, at.slack[:, None], lost)
 
         settled = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
         return _solution(penalties, settled, criterion, float(chosen[0]))
@@ -390,7 +367,7 @@ def _solution(
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)
-    fits = [each.dual for each in tried if each is not None]
+    fits = [each for each in tried if each is not None]
     if len(fits) < len(tried):
         low = float(np.exp(penalties.bounds[0]))
         raised = np.maximum(chosen, 10 * max(low, float(chosen.min())))
@@ -413,21 +390,20 @@ def _solution(
 def _path(penalties: Penalties) -> Path:
     rows, tried = penalties.rows, penalties.tried
     alphas = np.array(sorted(alpha for alpha, fit in tried.items() if fit is not None))
-    fit = [each for alpha in alphas if (each := tried[alpha]) is not None]
-
-    def values(name: str) -> Float[Array, " p"]:
-        return pooled(np.stack([each.criteria[name][0] for each in fit]), rows.power)
-
-    per_row = np.stack([each.criteria["evidence"][0] for each in fit])[:, rows.power > 0]
-    return Path(
-        alphas,
-        values("loo"),
-        values("gcv"),
-        -0.5 * max(freedom(rows), 1.0) * per_row.sum(axis=1),
-        np.array([rows.count - rows.centred - each.dual.free for each in fit]),
-        len(rows.w),
-        np.array([each.deviation for each in fit]),
+    fits = [fit for alpha in alphas if (fit := tried[alpha]) is not None]
+    loo, gcv, per_row = (
+        np.stack([fit.criteria[name][0] for fit in fits]) for name in ("loo", "gcv", "evidence")
     )
+    likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
+    dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
+    power, deviations = rows.power / rows.weight, list[float]()  # Standard errors of LOO
+    for fit in fits:
+        each = pooled(fit.left_out**2, power)
+        mean = float(rows.w @ each / rows.weight)
+        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.weight)
+        deviations.append(mean * np.sqrt(spread / rows.count))
+    errors = pooled(loo, rows.power), pooled(gcv, rows.power)
+    return Path(alphas, *errors, likelihood, dimension, len(rows.w), np.array(deviations))
 
 
 def _outcome(
@@ -442,25 +418,23 @@ def _outcome(
         return Outcome.SINGULAR
     if criterion == "given":
         return Outcome.SOLVED
-    side = _side(penalties, each, criterion, before and float(np.log(chosen[0] / before)))
-    return {-1: Outcome.EDGE_LOW, 0: Outcome.SOLVED, 1: Outcome.EDGE_HIGH}[side]
-
-
-def _side(
-    penalties: Penalties, each: dict[int | None, float], criterion: str, moved: float | None
-) -> int:
-    """Return on which side of a penalty at an end of those tried the criterion falls: −1, 0, 1."""
     low, high = np.exp(penalties.bounds)
+    falls = 0.0  # Below zero where the criterion falls towards smaller penalties
     if min(each.values()) <= 1.001 * low or max(each.values()) >= 0.999 * high:
-        return -1 if min(each.values()) <= 1.001 * low else 1
-    if moved is not None:
-        return int(np.sign(moved)) if abs(moved) > (MOST_STEPS - 0.5) * FINER else 0
-    tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
-    for target, alpha in each.items():
-        _, slope = penalties.slope(criterion, target, alpha)
-        if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
-            return -int(np.sign(slope))
-    return 0
+        falls = -1.0 if min(each.values()) <= 1.001 * low else 1.0
+    elif before is not None:
+        moved = float(np.log(chosen[0] / before))
+        falls = moved if abs(moved) > (MOST_STEPS - 0.5) * FINER else 0.0
+    else:
+        tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
+        for target, alpha in each.items():
+            _, slope = penalties.slope(criterion, target, alpha)
+            if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
+                falls = -slope
+                break
+    if falls == 0:
+        return Outcome.SOLVED
+    return Outcome.EDGE_LOW if falls < 0 else Outcome.EDGE_HIGH
 
 
 # --- noise and amplitude of a process ------------------------------------------------------------
