@@ -47,7 +47,9 @@ from bochner.selection.race import TunedKernel
 from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for
-from bochner.solvers.ridge.groups import Group, Reduced, reduced_at
+from bochner.solvers.factorisations import raised
+from bochner.solvers.ridge.groups import Group, Reduced
+from bochner.solvers.ridge.problem import TINY
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
 
@@ -277,7 +279,8 @@ class LocalRows:
             if len(self.leaves) > 1:
                 progress("Solving leaf", "", leaf + 1, len(self.leaves))
             single = reduced[-1].single if reduced else self.spec.features.precision != "float64"
-            reduced.append(reduced_at(self._group(leaf, targets, single), alpha))
+            group = self._group(leaf, targets, single)
+            reduced.append(raised(group.reduced, alpha, TINY))
         rounding = ROUNDED[reduced[-1].single]
         shared = reduce(add, (each.sums for each in reduced)).across(
             self.spec.fit_intercept, rounding

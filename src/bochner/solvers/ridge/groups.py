@@ -21,10 +21,8 @@ from scipy.linalg import solve_triangular
 
 from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
-from bochner.solvers.factorisations import raised
 
 ROUNDED = 0.01  # Share of the penalty that rounding of the largest eigenvalue may take, in float32
-TINY = float(np.finfo(float).tiny)  # Below this a sum of weights is no divisor
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,28 +38,20 @@ class Group:
     # Rows whose errors without themselves are asked for.
     marked: Int[Array, " p"] = field(default_factory=lambda: np.empty(0, np.intp))
 
-    @property
-    def root(self) -> Float[Array, " m"]:
-        return np.sqrt(self.w)
-
     def system(self, alpha: float) -> Float[Array, "m m"]:
         """Return the upper triangle of C, in float32 where rounding is little beside the penalty.
 
         Rounding of float32 entries moves an eigenvalue by at most the norm of all roundings.
         """
-        if self.single:
-            C = self._system(np.float32, alpha)
-            if np.finfo(np.float32).eps * _norm(C) <= ROUNDED * alpha:
-                return C
-        return self._system(np.float64, alpha)
-
-    def _system(self, dtype: Any, alpha: float) -> Float[Array, "m m"]:
-        """Return C in this precision: half of it, which takes half of the time."""
-        C = self.matrix(dtype)
-        add_gram(C, np.ascontiguousarray(self.Z.T, dtype), -1.0)
-        if not np.all(self.w == 1):
-            C *= (self.root[:, None] * self.root).astype(dtype)
-        C[np.diag_indices(len(C))] += dtype(alpha)
+        root = np.sqrt(self.w)
+        for dtype in (np.float32, np.float64)[not self.single :]:
+            C = self.matrix(dtype)
+            add_gram(C, np.ascontiguousarray(self.Z.T, dtype), -1.0)
+            if not np.all(self.w == 1):
+                C *= (root[:, None] * root).astype(dtype)
+            C[np.diag_indices(len(C))] += dtype(alpha)
+            if dtype is np.float64 or np.finfo(dtype).eps * _norm(C) <= ROUNDED * alpha:
+                break
         return C
 
     def reduced(self, alpha: float) -> "Reduced":
@@ -69,7 +59,7 @@ class Group:
 
         LinAlgError: rounding leaves C not positive.
         """
-        C, root, D = self.system(alpha), self.root[:, None], self.Z.shape[1]
+        C, root, D = self.system(alpha), np.sqrt(self.w)[:, None], self.Z.shape[1]
         right = np.hstack([root * self.Z, root * self.y, root]).astype(C.dtype, copy=False)
         units = np.zeros((len(C), len(self.marked)), C.dtype)
         units[self.marked, np.arange(len(self.marked))] = 1
@@ -165,8 +155,3 @@ class Reduced:
         constant = self.reduced_rows[self.marked, -1] - rows @ across.of_constant
         inverse = self.diagonal - (half**2).sum(axis=0) - constant**2 / across.weight
         return coef[self.marked] / (root[self.marked] ** 2 * inverse)[:, None]
-
-
-def reduced_at(group: Group, alpha: float) -> Reduced:
-    """Return the group at this penalty; at one raised tenfold, again and again, if it must be."""
-    return raised(group.reduced, alpha, TINY)

@@ -225,20 +225,52 @@ def solve_kernel(
     the last 1024. With ``lost`` and more than 3072 rows there are two factors of all at least, and
     one for each time that a quarter of the penalty loses less.
     """
-    if len(rows.w) > PENALTY_ROWS:
-        return _solve_many(rows, alpha, per_target, start, lost)
-    penalties = Penalties(rows)
+    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
+    penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
-    if lost is not None and _settles(rows, chosen, criterion):
+    many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if lost is None else len(dense.w)
 
-        def each(alpha: float) -> float:
-            if (at := penalties.at(alpha)) is None:
-                return np.inf
-            return _lost_of_last(rows, alpha, at.coef, at.slack[:, None], lost)
+    def each(part: KernelRows, alpha: float, last: int) -> float:
+        progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
+        try:
+            fit = part.solved(alpha, last, REFINED if part is rows else COMPARED)
+        except LinAlgError:
+            return np.inf
+        if part is rows:
+            tried[alpha] = fit
+        return _lost_of_last(part, alpha, fit.coef[-last:], fit.slack, lost)
 
-        settled = np.array([_settled(each, float(chosen[0]), penalties.bounds)])
-        return _solution(penalties, settled, criterion, float(chosen[0]))
-    return _solution(penalties, chosen, criterion)
+    if (many or lost is not None) and _settles(few, chosen, criterion):
+        at = before = float(chosen[0])
+        whole = len(dense.w) == len(rows.w)
+        if lost is not None or not whole:
+            bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
+            last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
+            at = _settled(lambda a: each(dense, a, last), at, bounds)
+        if (lost is None) == whole:
+            # Errors of all rows: from one penalty to the next, without what lies between.
+            before, least = (before, -np.inf) if whole else (None, penalties.bounds[0])
+            step, worth = (FINER, 0.0) if whole else (np.log(SMALLER), WORTH)
+            bounds = least, np.log(at)
+            at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
+        chosen = np.array([at])
+        penalties.at(at)
+    solution = _solution(penalties, chosen, criterion, before)
+    if not many:
+        return solution
+    if (solved := tried.get(float(np.min(solution.alpha)))) is None:
+        progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
+        solved = rows.solved(solution.alpha, known)
+    slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
+    slack[-known:] = solved.slack
+    residuals = np.asarray(solution.alpha) * solved.coef / rows.w[:, None]
+    return replace(
+        solution,
+        coef=solved.coef,
+        intercept=solved.intercept,
+        residual_variance=rows.w @ residuals**2 / rows.weight,
+        slack=slack,
+    )
 
 
 def _chosen(
@@ -259,57 +291,6 @@ def _chosen(
     else:
         chosen = np.array([penalties.bounded(criterion, first)])
     return chosen, criterion
-
-
-def _solve_many(
-    rows: KernelRows, alpha: Alpha, per_target: bool, start: float | None, lost: Lost | None
-) -> Solution:
-    """Choose the penalty by some of the rows, and factor the matrix of all once, or to compare."""
-    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
-    penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
-    known = PENALTY_ROWS if lost is None else len(dense.w)
-    chosen, criterion = _chosen(penalties, alpha, per_target, start)
-
-    def each(part: KernelRows, alpha: float, last: int) -> float:
-        progress(f"Choosing alpha with {len(part.w):,} rows", f"alpha = {alpha:.3g}")
-        try:
-            fit = part.solved(alpha, last, REFINED if part is rows else COMPARED)
-        except LinAlgError:
-            return np.inf
-        if part is rows:
-            tried[alpha] = fit
-        return _lost_of_last(part, alpha, fit.coef[-last:], fit.slack, lost)
-
-    if _settles(few, chosen, criterion):
-        at = before = float(chosen[0])
-        whole = len(dense.w) == len(rows.w)
-        if lost is not None or not whole:
-            bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
-            last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
-            at = _settled(lambda a: each(dense, a, last), at, bounds)
-        if (lost is None) == whole:
-            # Errors of all rows: from one penalty to the next, without what lies between.
-            before, least = (before, -np.inf) if whole else (None, penalties.bounds[0])
-            step, worth = (FINER, 0.0) if whole else (np.log(SMALLER), WORTH)
-            bounds = least, np.log(at)
-            at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
-        chosen = np.array([at])
-        penalties.at(at)
-    solution = _solution(penalties, chosen, criterion, before)
-    if (solved := tried.get(float(np.min(solution.alpha)))) is None:
-        progress(f"Factoring the kernel matrix of {len(rows.w):,} rows")
-        solved = rows.solved(solution.alpha, known)
-    slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
-    slack[-known:] = solved.slack
-    residuals = np.asarray(solution.alpha) * solved.coef / rows.w[:, None]
-    variance = rows.w @ residuals**2 / rows.w.sum()
-    return replace(
-        solution,
-        coef=solved.coef,
-        intercept=solved.intercept,
-        residual_variance=variance,
-        slack=slack,
-    )
 
 
 def _lost_of_last(
