@@ -47,7 +47,7 @@ from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
-from bochner.solvers.ridge.leave_one_out import resolved_slacks
+from bochner.solvers.ridge.problem import slack_of_leverage
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
@@ -199,11 +199,21 @@ def told_apart(
     prior: Float[Array, " b"],
     precision: str = "float64",
 ) -> Both:
-    """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row."""
+    """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row.
+
+    Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is
+    predicted by the mean without itself: its residual is that share of y about the mean.
+    Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by their
+    error of G over λ.
+    """
     alpha, D = posterior.evidence.alpha, len(posterior.coef)
     top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
-    centred = y - _centre(posterior)
-    return resolved_slacks(y - mean, centred, leverage, w, prior, alpha, D, FLOAT32_GRAM * top)
+    one, slack = np.minimum(w, 1.0)[:, None], slack_of_leverage(leverage, w[:, None])
+    rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + FLOAT32_GRAM * top / alpha
+    least = alpha / (alpha + one * prior[:, None])
+    resolved = slack > rounding
+    residual = np.where(resolved, y - mean, least * (y - _centre(posterior)))
+    return residual, np.where(resolved, slack, least)
 
 
 def _centre(posterior: Posterior) -> Float[Array, " t"]:

@@ -47,26 +47,30 @@ WITHHELD = (0.0, 10.0)
 Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]
 
 
-def _squared_rows(
-    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
-) -> Iterator[tuple[Float[Array, " b"], Iterator[tuple[Array, Array]]]]:
-    """Give for each block its weights, and for each target r² and e², (b, p)."""
-    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
-    vectors = eigen.vectors[:, kept]
+def _slacks(
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
+) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
+    """Give rows in the coordinates of eigenvectors, targets, weights and slacks s.
+
+    s is zero where rounding of the features' precision hides it. In float64 it is a lower bound,
+    so that errors are not underestimated. q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ),
+    w_1 the smallest eigenvalue. Time O(b D (D + p)) a block.
+    """
+    inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
     for Z, y, w in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
         weights = np.ones(len(y)) if w is None else w
-        yield weights, _squares(A, y, weights, kept, alphas, eigen)
-
-
-def _squares(
-    A: Array, y: Array, w: Array, kept: Array, alphas: Array, eigen: Eigen
-) -> Iterator[tuple[Array, Array]]:
-    inverse = 1 / (eigen.values[kept, None] + alphas)
-    slack = slack_above_rounding(eigen, A.dtype, _leverage(A, inverse, eigen), w, alphas)
-    for target, c in enumerate(eigen.projected[kept].T):
-        residuals = y[:, target, None] - product(A, (c[:, None] * inverse).astype(A.dtype))
-        yield residuals**2, left_out_errors(residuals, slack) ** 2
+        leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
+        leverage += 1 / eigen.weight if eigen.centred else 0.0
+        slack = slack_of_leverage(leverage, weights[:, None])
+        gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
+        q *= eigen.values[-1]
+        doubt = gram * q + 2 * unit * np.sqrt(q) + unit
+        double = max(gram, unit) <= EPS
+        slack = np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
+        yield A, y, weights, slack
 
 
 def left_out_rows(
@@ -75,45 +79,13 @@ def left_out_rows(
     """Give residuals of rows and their leave-one-out errors, at a penalty of each target.
 
     The rows are a subset of the rows of ``eigen``, centred; an error hidden by rounding is
-    infinite. Time O(b D (D + t)) a block.
+    infinite.
     """
-    inverse = 1 / (eigen.values[:, None] + alpha)
-    for Z, y, w in blocks:
-        A = product(Z, np.ascontiguousarray(eigen.vectors, dtype=Z.dtype))
-        weights = np.ones(len(y)) if w is None else w
-        slack = slack_above_rounding(eigen, A.dtype, _leverage(A, inverse, eigen), weights, alpha)
-        residuals = y - product(A, (eigen.projected * inverse).astype(A.dtype))
+    coef = eigen.projected / (eigen.values[:, None] + alpha)
+    for A, y, _, slack in _slacks(eigen, blocks, alpha):
+        residuals = y - product(A, coef.astype(A.dtype))
         errors = left_out_errors(residuals, slack)
         yield residuals, np.where(slack > 0, errors, np.copysign(np.inf, residuals))
-
-
-def _leverage(A: Array, inverse: Array, eigen: Eigen) -> Float[Array, "b p"]:
-    """Return h of rows in the coordinates of the eigenvectors."""
-    mean = 1 / eigen.weight if eigen.centred else 0.0
-    return product(A * A, inverse.astype(A.dtype)).astype(np.float64) + mean
-
-
-def slack_above_rounding(
-    eigen: Eigen,
-    dtype: Any,
-    leverage: Float[Array, "b p"],
-    w: Float[Array, " b"],
-    alphas: Float[Array, " p"],
-) -> Float[Array, "b p"]:
-    """Return s = 1 − min(w, 1) h of rows of this precision, or zero where rounding hides it.
-
-    In float64 it is a lower bound of s, so that errors are not underestimated.
-
-    q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
-    """
-    gram, unit = eigen.rounding, float(np.finfo(dtype).eps)
-    slack = slack_of_leverage(leverage, w[:, None])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
-    q *= eigen.values[-1]
-    doubt = gram * q + 2 * unit * np.sqrt(q) + unit
-    double = max(gram, unit) <= EPS
-    return np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
 
 
 class LeftOutErrors(NamedTuple):
@@ -145,19 +117,24 @@ def left_out_path(
     """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
 
     ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
-    are exact. Time O(b D (D + p)) a block. Directions whose eigenvalues sum to less than 1e-6 of
+    are exact. Directions whose eigenvalues sum to less than 1e-6 of
     the smallest penalty change no slack by a larger share, and are left out.
     """
     power = eigen.power / eigen.weight
     varies = power > 0
     units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
+    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    inverse = 1 / (eigen.values[kept, None] + alphas)
+    coefs = [c[:, None] * inverse for c in eigen.projected[kept].T]
     residuals, errors = np.zeros((2, len(alphas), len(power)))
     parts = list[tuple[Array, Array, Array]]()
     W, rows, deviation = TINY, 0, np.zeros(len(alphas))
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
-        for w, targets in _squared_rows(eigen, blocks, alphas):
+        for A, y, w, slack in _slacks(eigen, blocks, alphas, kept):
             both = np.zeros((2, len(w), len(alphas)))
-            for target, (r, e) in enumerate(targets):
+            for target, coef in enumerate(coefs):
+                left = y[:, target, None] - product(A, coef.astype(A.dtype))
+                r, e = left**2, left_out_errors(left, slack) ** 2
                 residuals[:, target] += w @ r
                 errors[:, target] += w @ e
                 both += units[target] * np.stack([e, r])
@@ -182,33 +159,6 @@ def _of_all(
     ratio = np.divide(RSS / eigen.weight, here, out=np.ones_like(here), where=clear)
     first = np.maximum(clear.argmax(axis=0), np.arange(len(alphas))[:, None])
     return np.take_along_axis(ratio, first, axis=0)
-
-
-# --- Where rounding hides what a row's own fit leaves -------------------------------------------
-
-
-def resolved_slacks(
-    residual: Float[Array, "b t"],
-    centred: Float[Array, "b t"],
-    leverage: Float[Array, "b t"],
-    w: Float[Array, " b"],
-    prior: Float[Array, " b"],
-    alpha: Float[Array, " t"],
-    D: int,
-    gram: float,
-) -> Both:
-    """Return residuals and slacks; where rounding hides them, the values of an isolated row.
-
-    Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is
-    predicted by the mean without itself: its residual is that share of ``centred``, y about the
-    mean. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
-    their error ``gram`` of G over λ.
-    """
-    one, slack = np.minimum(w, 1.0)[:, None], slack_of_leverage(leverage, w[:, None])
-    rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + gram / alpha
-    least = alpha / (alpha + one * prior[:, None])
-    resolved = slack > rounding
-    return np.where(resolved, residual, least * centred), np.where(resolved, slack, least)
 
 
 # --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
