@@ -12,9 +12,9 @@ import bochner as bo
 from bochner.data.sources import Block
 from bochner.kernels import Columns, Constant, Matern, OnSphere, Zonal
 from bochner.kernels.sphere import degree_variances, of_degrees
-from bochner.solvers.gram import conjugate_gradients
+from bochner.solvers.gram import conjugate_gradients, full_of
 from bochner.solvers.harmonics import from_waves, harmonics_of_real, real_of_harmonics, to_waves
-from bochner.solvers.toeplitz import full_of, to_real
+from bochner.solvers.toeplitz import to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
 

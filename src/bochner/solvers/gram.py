@@ -1,17 +1,24 @@
 """Systems (G + αI) c = b of waves, G known by its products: conjugate gradients, preconditioned.
 
 Vectors are rows of coefficients of the D real features: of each wave a cosine and a sine, of the
-constant one. The waves are those of :mod:`~.toeplitz` or :mod:`~.harmonics`.
+constant one. The waves are those of :mod:`~.toeplitz` or :mod:`~.harmonics`. Halves of spectra, as
+in :func:`numpy.fft.rfftn`, have leading axes in the order 0, ..., m, −m, ..., −1, the last 0, ...,
+m.
 
 **Preconditioner.** The waves of most weight are solved for densely, among one another, the others
 by their diagonal: M is block diagonal, and what remains is nearly the identity.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg import cho_solve, solve_triangular
 
 from bochner._core.shapes import Array, Bool, Float, Int
@@ -23,46 +30,156 @@ ROUNDED = 1e-12  # Rounding of sums of waves, as a share of their size
 MOST_STEPS = 2000  # Steps of conjugate gradients, at most
 
 
-class WavePreconditioner(ABC):
-    """M, near G + αI, and R with M = R Rᵀ."""
+# --- Halves of spectra ---------------------------------------------------------------------------
 
-    gram: Any  # G, a ToeplitzGram or a HarmonicGram
+
+def half_of(full: Array) -> Array:
+    """Return the half of a spectrum whose whole is given in rising order, after one other axis."""
+    axes = tuple(range(1, full.ndim))
+    return np.ascontiguousarray(np.fft.ifftshift(full, axes)[..., : full.shape[-1] // 2 + 1])
+
+
+def full_of(half: Array) -> Array:
+    """Return the whole spectrum in rising order: the inverse of :func:`half_of`."""
+    leading = tuple(range(1, half.ndim - 1))
+    right = np.fft.fftshift(half, leading) if leading else half
+    axes = (*leading, half.ndim - 1)
+    return np.concatenate([np.conj(np.flip(right[..., 1:], axes)), right], axis=-1)
+
+
+def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
+    """Give where parts of a half spectrum lie in it, and in one that is padded with zeros."""
+    last = slice(0, extent[-1] + 1)
+    axes = [
+        [(slice(0, m + 1),) * 2, (slice(m + 1, None), slice(-m, None))][: 2 if m else 1]
+        for m in extent[:-1]
+    ]
+    for sides in product(*axes):
+        yield (*(ours for ours, _ in sides), last), (*(theirs for _, theirs in sides), last)
+
+
+def pad(half: Array, extent: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    """Return a half spectrum padded with zeros to real samples of a shape."""
+    large = np.zeros((*shape[:-1], shape[-1] // 2 + 1), dtype=np.complex128)
+    for ours, theirs in _corners(extent):
+        large[theirs] = half[ours]
+    return large
+
+
+def unpad(large: Array, extent: tuple[int, ...]) -> Array:
+    """Return the part of a half spectrum up to the extent: the inverse of :func:`pad`."""
+    small = np.empty((*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1), dtype=np.complex128)
+    for ours, theirs in _corners(extent):
+        small[ours] = large[theirs]
+    return small
+
+
+# --- Products ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WaveGram(ABC):
+    """G of the waves, about the rows' mean where there is an intercept.
+
+    A product takes two FFTs of Π (4 m_a + 2) real numbers, m the extent.
+    """
+
+    waves: Array  # sums of waves over the rows, of k in rising order, |k_a| ≤ 2 m_a
+    variances: Array  # weights of the waves, or of degrees
+    centred: bool
+
+    @property
+    @abstractmethod
+    def extent(self) -> tuple[int, ...]:
+        """Largest k along each axis of the waves that functions are made of."""
+
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """k(x, x), the sum of the weights of all waves."""
+
+    @property
+    @abstractmethod
+    def roots(self) -> Float[Array, " D"]:
+        """Root of the weight of each feature."""
+
+    @abstractmethod
+    def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
+        """Return numbers of features, for cosine and sine of a wave the mean of both."""
+
+    @abstractmethod
+    def real(self, half: Array) -> Float[Array, "s D"]:
+        """Return the coefficients, without weights, of halves of spectra: an adjoint."""
+
+    @abstractmethod
+    def spectrum(self, c: Float[Array, "s D"]) -> Array:
+        """Return the waves of the functions, halves of spectra."""
+
+    @abstractmethod
+    def preconditioner(self, alpha: float) -> "WavePreconditioner":
+        """Return M, near G + αI."""
+
+    @abstractmethod
+    def full_block(self, alpha: float) -> "WavePreconditioner":
+        """Return G + αI itself, all waves solved for densely."""
+
+    @property
+    def dimension(self) -> int:
+        return len(self.roots)
+
+    @property
+    def weight(self) -> float:
+        """W, the sum of the rows' weights."""
+        return float(self.waves[tuple(length // 2 for length in self.waves.shape)].real)
+
+    @cached_property
+    def sums(self) -> Float[Array, " D"]:
+        """Σ w of each feature, which an intercept removes."""
+        return self.right(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
+
+    @cached_property
+    def density(self) -> Array:
+        """The rows' density on a grid of places: times it there is the Toeplitz matrix."""
+        extent = tuple(length // 2 for length in self.waves.shape)
+        shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
+        half = pad(half_of(self.waves[None])[0], extent, shape)
+        return irfftn(half, s=shape) * math.prod(shape)
+
+    def right(self, cross: Array) -> Float[Array, "s D"]:
+        """Return b of sums over rows, of k in rising order."""
+        return self.real(half_of(cross)) * self.roots
+
+    def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
+        made, shape = [], self.density.shape
+        for half in self.spectrum(c):
+            places = irfftn(pad(half, self.extent, shape), s=shape, overwrite_x=True)
+            places *= self.density
+            made.append(unpad(rfftn(places, overwrite_x=True), self.extent))
+        result = self.real(np.stack(made)) * self.roots
+        if self.centred:
+            result -= np.outer(c @ self.sums / self.weight, self.sums)
+        return result
+
+
+# --- The preconditioner --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class WavePreconditioner(ABC):
+    """M = R Rᵀ, near G + αI: that matrix within blocks of features, its diagonal for the others."""
+
+    gram: Any  # G, a WaveGram
     alpha: float
 
+    @property
     @abstractmethod
-    def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        """Return M⁻¹ c."""
-
-    @abstractmethod
-    def root(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        """Return R c."""
-
-    @abstractmethod
-    def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
-        """Return R⁻¹ c, or R⁻ᵀ c."""
-
-    @abstractmethod
-    def log_determinant(self) -> float:
-        """Return log det M."""
+    def blocks(self) -> list[Int[Array, "k b"]]:
+        """Numbers of the features of each block, or of k blocks that share a factor."""
 
     @property
     @abstractmethod
-    def inverse_diagonal(self) -> Float[Array, " D"]:
-        """Diagonal of M⁻¹; cosine and sine of a wave share the mean of theirs."""
-
-
-class DenseBlock(WavePreconditioner):
-    """M: G + αI among some features, its diagonal for the others."""
-
-    @property
-    @abstractmethod
-    def block(self) -> Int[Array, " b"]:
-        """Numbers of the features of the block, cosines and sines."""
-
-    @property
-    @abstractmethod
-    def factor(self) -> Float[Array, "b b"]:
-        """L of M = L Lᵀ among the features of the block."""
+    def factors(self) -> list[Float[Array, "b b"]]:
+        """L of M = L Lᵀ within each block."""
 
     @cached_property
     def diagonal(self) -> Float[Array, " D"]:
@@ -75,43 +192,54 @@ class DenseBlock(WavePreconditioner):
 
     @cached_property
     def others(self) -> Bool[Array, " D"]:
-        """Which features are not of the block."""
+        """Which features are in no block."""
         outside = np.ones(self.gram.dimension, bool)
-        outside[self.block] = False
+        for block in self.blocks:
+            outside[block] = False
         return outside
 
     @property
     def left(self) -> float:
-        """Largest element of the diagonal beyond the block, in penalties: as a condition number."""
+        """Largest element of the diagonal beyond the blocks, in penalties: a condition number."""
         return float(self.diagonal[self.others].max(initial=0.0)) / self.alpha
 
-    def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        out = c / self.diagonal
-        out[:, self.block] = cho_solve(
-            (self.factor, True), c[:, self.block].T, check_finite=False
-        ).T
+    def _each(
+        self, out: Float[Array, "s D"], c: Float[Array, "s D"], change: Callable[..., Array]
+    ) -> Float[Array, "s D"]:
+        """Return ``out`` with what ``change`` makes of each factor and its part of ``c``."""
+        for block, factor in zip(self.blocks, self.factors, strict=True):
+            part = c[:, block]
+            out[:, block] = change(factor, part.reshape(-1, len(factor)).T).T.reshape(part.shape)
         return out
+
+    def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
+        """Return M⁻¹ c."""
+        solve = lambda L, part: cho_solve((L, True), part, check_finite=False)
+        return self._each(c / self.diagonal, c, solve)
 
     def root(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        out = c * np.sqrt(self.diagonal)
-        out[:, self.block] = c[:, self.block] @ self.factor.T
-        return out
+        """Return R c."""
+        return self._each(c * np.sqrt(self.diagonal), c, np.matmul)
 
     def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
-        out = c / np.sqrt(self.diagonal)
+        """Return R⁻¹ c, or R⁻ᵀ c."""
         given: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
-        out[:, self.block] = solve_triangular(self.factor, c[:, self.block].T, **given).T
-        return out
+        solve = lambda L, part: solve_triangular(L, part, **given)
+        return self._each(c / np.sqrt(self.diagonal), c, solve)
 
     @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
-        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
+        """Diagonal of M⁻¹; cosine and sine of a wave share the mean of theirs."""
         out = 1 / self.diagonal
-        out[self.block] = np.einsum("ij,ij->j", inverse, inverse)
+        for block, factor in zip(self.blocks, self.factors, strict=True):
+            inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
+            out[block] = np.einsum("ij,ij->j", inverse, inverse)
         return self.gram.shared(out)
 
     def log_determinant(self) -> float:
-        low = 2 * float(np.log(np.diagonal(self.factor)).sum())
+        """Return log det M."""
+        pairs = zip(self.blocks, self.factors, strict=True)
+        low = sum(2 * len(block) * float(np.log(np.diagonal(L)).sum()) for block, L in pairs)
         return low + float(np.log(self.diagonal[self.others]).sum())
 
 

@@ -23,17 +23,13 @@ The D = (L + 1)² real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
 
 from bochner._core.shapes import Array, Float, Int
-from bochner.solvers.gram import DenseBlock, WavePreconditioner, factored
-from bochner.solvers.toeplitz import ToeplitzGram, density_of, half_of, times
+from bochner.solvers.gram import WaveGram, WavePreconditioner, factored
 
 MOST_LOW = 31  # Degrees that are solved for densely, at most: 1,024 harmonics.
 WORTH = 0.2  # A degree is among them if the rows bring it this many penalties, and more
@@ -170,15 +166,8 @@ def harmonics_of_real(c: Float[Array, "s D"], degree: int) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class HarmonicGram:
-    """G of spherical harmonics, about the rows' mean where there is an intercept.
-
-    Its attributes and methods are those of :class:`~bochner.solvers.toeplitz.ToeplitzGram`.
-    """
-
-    waves: Array  # sums of waves of colatitude and longitude over the rows, in rising order
-    variances: Float[Array, " l"]  # a_l
-    centred: bool
+class HarmonicGram(WaveGram):
+    """G of spherical harmonics; waves are of colatitude and longitude, the variances are a_l."""
 
     @property
     def degree(self) -> int:
@@ -189,36 +178,20 @@ class HarmonicGram:
         return self.degree, self.degree
 
     @property
-    def dimension(self) -> int:
-        return (self.degree + 1) ** 2
-
-    @property
     def size(self) -> float:
         return float((2 * np.arange(self.degree + 1) + 1) @ self.variances)
-
-    @property
-    def weight(self) -> float:
-        return float(self.waves[2 * self.degree, 2 * self.degree].real)
-
-    @cached_property
-    def density(self) -> Array:
-        return density_of(self.waves)
 
     @cached_property
     def roots(self) -> Float[Array, " D"]:
         return np.repeat(np.sqrt(self.variances), 2 * np.arange(self.degree + 1) + 1)
-
-    @cached_property
-    def sums(self) -> Float[Array, " D"]:
-        return self.right(self._cut(self.degree)[None])[0]
 
     def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
         at, _, _ = _order(self.degree)
         total = np.bincount(at, numbers, at.max() + 1) / np.maximum(np.bincount(at), 1)
         return total[at]
 
-    def right(self, cross: Array) -> Float[Array, "s D"]:
-        return self.roots * real_of_harmonics(from_waves(half_of(cross)))
+    def real(self, half: Array) -> Float[Array, "s D"]:
+        return real_of_harmonics(from_waves(half))
 
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
         return to_waves(harmonics_of_real(self.roots * c, self.degree))
@@ -231,13 +204,6 @@ class HarmonicGram:
             return OrderBlocks(self, alpha)
         worth = np.flatnonzero(self.variances * self.weight >= WORTH * alpha)
         return LowDegrees(self, alpha, int(min(worth.max(initial=0), MOST_LOW)))
-
-    def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        half = np.stack([times(self.density, one, self.extent) for one in self.spectrum(c)])
-        product = self.roots * real_of_harmonics(from_waves(half))
-        if self.centred:
-            product -= np.outer(c @ self.sums / self.weight, self.sums)
-        return product
 
     @cached_property
     def by_order(self) -> bool:
@@ -290,21 +256,19 @@ class HarmonicGram:
 
 
 @dataclass(frozen=True, eq=False)
-class LowDegrees(DenseBlock):
+class LowDegrees(WavePreconditioner):
     """The block holds all harmonics up to a degree; beyond, the diagonal is nearly by degree."""
 
-    gram: HarmonicGram
-    alpha: float
     low: int  # the degree
 
     @cached_property
-    def factor(self) -> Float[Array, "b b"]:
-        G = self.gram.block(self.low)
-        return factored((G + G.T) / 2, self.alpha)
+    def blocks(self) -> list[Int[Array, "1 b"]]:
+        return [np.arange((self.low + 1) ** 2)[None]]
 
     @cached_property
-    def block(self) -> Int[Array, " b"]:
-        return np.arange((self.low + 1) ** 2)
+    def factors(self) -> list[Float[Array, "b b"]]:
+        G = self.gram.block(self.low)
+        return [factored((G + G.T) / 2, self.alpha)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,51 +278,15 @@ class OrderBlocks(WavePreconditioner):
     O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
     """
 
-    gram: HarmonicGram
-    alpha: float
+    @cached_property
+    def blocks(self) -> list[Int[Array, "k l"]]:
+        blocks = []
+        for m in range(self.gram.degree + 1):
+            l = np.arange(m, self.gram.degree + 1)
+            cosines = l * l + 2 * (l - m)
+            blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
+        return blocks
 
     @cached_property
-    def factors(self) -> tuple[Float[Array, "l l"], ...]:
-        return tuple(factored((G + G.T) / 2, self.alpha) for G in self.gram.order_blocks)
-
-    def _places(self, m: int) -> Int[Array, "k l"]:
-        """Return numbers of the features of an order, cosines and then sines, if there are any."""
-        l = np.arange(m, self.gram.degree + 1)
-        cosines = l * l + 2 * (l - m)
-        return np.stack([cosines, cosines + 1][: 1 + (m > 0)])
-
-    def _each(
-        self, c: Float[Array, "s D"], change: Callable[[Array, Array], Array]
-    ) -> Float[Array, "s D"]:
-        """Return vectors with what ``change`` makes of each factor and the part of its order."""
-        out = np.empty_like(c)
-        for m, factor in enumerate(self.factors):
-            part = c[:, self._places(m)]
-            changed = change(factor, part.reshape(-1, len(factor)).T)
-            out[:, self._places(m)] = changed.T.reshape(part.shape)
-        return out
-
-    def solve(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        return self._each(c, lambda L, part: cho_solve((L, True), part, check_finite=False))
-
-    def root(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        return self._each(c, lambda L, part: L @ part)
-
-    def inverse_root(self, c: Float[Array, "s D"], transposed: bool = False) -> Float[Array, "s D"]:
-        given: dict[str, Any] = {"lower": True, "trans": int(transposed), "check_finite": False}
-        return self._each(c, lambda L, part: solve_triangular(L, part, **given))
-
-    def log_determinant(self) -> float:
-        sums = [2 * float(np.log(np.diagonal(L)).sum()) for L in self.factors]
-        return 2 * sum(sums) - sums[0]
-
-    @cached_property
-    def inverse_diagonal(self) -> Float[Array, " D"]:
-        result = np.zeros(self.gram.dimension)
-        for m, L in enumerate(self.factors):
-            inverse = solve_triangular(L, np.eye(len(L)), lower=True)
-            result[self._places(m)] = np.einsum("ij,ij->j", inverse, inverse)
-        return result
-
-
-WaveGram = ToeplitzGram | HarmonicGram
+    def factors(self) -> list[Float[Array, "l l"]]:
+        return [factored((G + G.T) / 2, self.alpha) for G in self.gram.order_blocks]

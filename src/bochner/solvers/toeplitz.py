@@ -10,38 +10,18 @@ last 0, ..., m.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
 
 import numpy as np
-from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg.lapack import dpotri
 
 from bochner._core.shapes import Array, Float, Int
-from bochner.solvers.gram import DenseBlock, factored
+from bochner.solvers.gram import WaveGram, WavePreconditioner, factored, full_of
 
 MOST_LOW = 512  # Waves solved for densely, at most: 1,023 real features, Cholesky in 0.1 s
 MOST_BESIDE = 2048  # The same for variances: 4,095 real features, in some seconds
 WORTH = 0.2  # A wave is among them if the rows bring it this many penalties, and more
-
-
-# --- Halves of spectra ---------------------------------------------------------------------------
-
-
-def half_of(full: Array) -> Array:
-    """Return the half of a spectrum whose whole is given in rising order, after one other axis."""
-    axes = tuple(range(1, full.ndim))
-    return np.ascontiguousarray(np.fft.ifftshift(full, axes)[..., : full.shape[-1] // 2 + 1])
-
-
-def full_of(half: Array) -> Array:
-    """Return the whole spectrum in rising order: the inverse of :func:`half_of`."""
-    leading = tuple(range(1, half.ndim - 1))
-    right = np.fft.fftshift(half, leading) if leading else half
-    axes = (*leading, half.ndim - 1)
-    return np.concatenate([np.conj(np.flip(right[..., 1:], axes)), right], axis=-1)
 
 
 @lru_cache(maxsize=4)
@@ -91,63 +71,31 @@ def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class ToeplitzGram:
-    """G = D T D, about the rows' mean where there is an intercept; products by FFT.
-
-    A product takes two FFTs of Π (4 m_a + 2) real numbers.
-    """
-
-    waves: Array  # t, of k in rising order
-    variances: Array  # v, of k in rising order
-    centred: bool
+class ToeplitzGram(WaveGram):
+    """G = D T D; the variances are v, of k in rising order."""
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Largest k along each axis of the waves that functions are made of."""
         return tuple(length // 2 for length in self.variances.shape)
 
     @property
-    def dimension(self) -> int:
-        return self.variances.size
-
-    @property
     def size(self) -> float:
-        """k(x, x), the sum of the weights of all waves."""
         return float(self.variances.sum())
-
-    @property
-    def weight(self) -> float:
-        """W, the sum of the rows' weights."""
-        return float(self.waves[tuple(2 * m for m in self.extent)].real)
 
     @cached_property
     def roots(self) -> Float[Array, " D"]:
-        """√v of each feature."""
-        upper = np.sqrt(self.variances).ravel()[self.dimension // 2 :]
+        upper = np.sqrt(self.variances).ravel()[self.variances.size // 2 :]
         return np.concatenate([upper, upper[1:]])
 
-    @cached_property
-    def sums(self) -> Float[Array, " D"]:
-        """Σ w of each feature, which an intercept removes."""
-        return self.right(self.waves[tuple(slice(m, 3 * m + 1) for m in self.extent)][None])[0]
-
-    @cached_property
-    def density(self) -> Array:
-        """The rows' density on a grid of places."""
-        return density_of(self.waves)
-
     def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
-        """Return numbers of features, for cosine and sine of a wave the mean of both."""
         half = self.dimension // 2
         mean = (numbers[1 : half + 1] + numbers[half + 1 :]) / 2
         return np.concatenate([numbers[:1], mean, mean])
 
-    def right(self, cross: Array) -> Float[Array, "s D"]:
-        """Return b of sums over rows, of k in rising order."""
-        return to_real(half_of(cross), self.extent) * self.roots
+    def real(self, half: Array) -> Float[Array, "s D"]:
+        return to_real(half, self.extent)
 
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
-        """Return the waves of the functions, halves of spectra."""
         return from_real(c * self.roots, self.extent)
 
     def preconditioner(self, alpha: float) -> "LowWaves":
@@ -158,63 +106,14 @@ class ToeplitzGram:
         return LowWaves(self, alpha, most=MOST_BESIDE)
 
     def full_block(self, alpha: float) -> "LowWaves":
-        """Return G + αI itself, all waves solved for densely."""
         return LowWaves(self, alpha, worth=0.0, most=self.dimension)
-
-    def __call__(self, c: Float[Array, "s D"]) -> Float[Array, "s D"]:
-        half = np.stack([times(self.density, one, self.extent) for one in self.spectrum(c)])
-        product = to_real(half, self.extent) * self.roots
-        if self.centred:
-            product -= np.outer(c @ self.sums / self.weight, self.sums)
-        return product
-
-
-def density_of(waves: Array) -> Array:
-    """Return the rows' density on a grid: multiplying by it there is the Toeplitz matrix."""
-    extent = tuple(length // 2 for length in waves.shape)
-    shape = tuple(next_fast_len(2 * m + 1, real=True) for m in extent)
-    return irfftn(pad(half_of(waves[None])[0], extent, shape), s=shape) * math.prod(shape)
-
-
-def times(density: Array, half: Array, extent: tuple[int, ...]) -> Array:
-    """Return the half of a spectrum times the Toeplitz matrix of a density."""
-    places = irfftn(pad(half, extent, density.shape), s=density.shape, overwrite_x=True)
-    places *= density
-    return unpad(rfftn(places, overwrite_x=True), extent)
-
-
-def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Give where parts of a half spectrum lie in it, and in one that is padded with zeros."""
-    last = slice(0, extent[-1] + 1)
-    axes = [
-        [(slice(0, m + 1),) * 2, (slice(m + 1, None), slice(-m, None))][: 2 if m else 1]
-        for m in extent[:-1]
-    ]
-    for sides in product(*axes):
-        yield (*(ours for ours, _ in sides), last), (*(theirs for _, theirs in sides), last)
-
-
-def pad(half: Array, extent: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """Return a half spectrum padded with zeros to real samples of a shape."""
-    large = np.zeros((*shape[:-1], shape[-1] // 2 + 1), dtype=np.complex128)
-    for ours, theirs in _corners(extent):
-        large[theirs] = half[ours]
-    return large
-
-
-def unpad(large: Array, extent: tuple[int, ...]) -> Array:
-    """Return the part of a half spectrum up to the extent: the inverse of :func:`pad`."""
-    small = np.empty((*(2 * m + 1 for m in extent[:-1]), extent[-1] + 1), dtype=np.complex128)
-    for ours, theirs in _corners(extent):
-        small[ours] = large[theirs]
-    return small
 
 
 # --- The preconditioner --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class LowWaves(DenseBlock):
+class LowWaves(WavePreconditioner):
     """The block holds the waves that the rows bring most."""
 
     gram: ToeplitzGram
@@ -233,17 +132,18 @@ class LowWaves(DenseBlock):
         return np.stack(k, axis=1) - np.array(gram.extent), at
 
     @cached_property
-    def block(self) -> Int[Array, " b"]:
+    def blocks(self) -> list[Int[Array, "1 b"]]:
         _, at = self._low
-        return np.concatenate([at, at[1:] + self.gram.dimension // 2])
+        return [np.concatenate([at, at[1:] + self.gram.dimension // 2])[None]]
 
     @cached_property
-    def factor(self) -> Float[Array, "b b"]:
-        (K, _), gram = self._low, self.gram
-        t = gram.waves
+    def factors(self) -> list[Float[Array, "b b"]]:
+        (K, _), gram, block = self._low, self.gram, self.blocks[0][0]
         shift = np.array([2 * m for m in gram.extent])
-        minus = t[tuple((K[:, None] - K[None] + shift).transpose(2, 0, 1))]
-        plus = t[tuple((K[:, None] + K[None] + shift).transpose(2, 0, 1))]
+        minus, plus = (
+            gram.waves[tuple((K[:, None] + sign * K[None] + shift).transpose(2, 0, 1))]
+            for sign in (-1, 1)
+        )
         mixed = minus.imag - plus.imag
         G = np.block(
             [
@@ -251,13 +151,12 @@ class LowWaves(DenseBlock):
                 [mixed[:, 1:].T, (minus.real - plus.real)[1:, 1:]],
             ]
         )
-        roots = gram.roots[self.block]
+        roots = gram.roots[block]
         roots[0] /= math.sqrt(2)
         G *= roots[:, None] * roots
         if gram.centred:
-            sums = gram.sums[self.block]
-            G -= np.outer(sums, sums) / gram.weight
-        return factored(G, self.alpha)
+            G -= np.outer(gram.sums[block], gram.sums[block]) / gram.weight
+        return [factored(G, self.alpha)]
 
     def spread(self) -> Array:
         """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x), of k in rising order.
@@ -279,7 +178,7 @@ class LowWaves(DenseBlock):
     def _spread_of_block(self) -> Array:
         """Products of waves j and l are waves j − l and j + l: add up what each has."""
         K, at = self._low
-        inverse, _ = dpotri(self.factor, lower=1)
+        inverse, _ = dpotri(self.factors[0], lower=1)
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         roots = self.gram.roots[at]
         roots[0] /= math.sqrt(2)

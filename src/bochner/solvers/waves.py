@@ -29,11 +29,17 @@ from scipy.optimize import brentq
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import Steps, inner
 from bochner.solvers.factorisations import slices
-from bochner.solvers.gram import DenseBlock, WavePreconditioner, conjugate_gradients
-from bochner.solvers.harmonics import WaveGram
+from bochner.solvers.gram import (
+    WaveGram,
+    WavePreconditioner,
+    conjugate_gradients,
+    full_of,
+    pad,
+    unpad,
+)
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
-from bochner.solvers.toeplitz import LowWaves, full_of, pad, unpad
+from bochner.solvers.toeplitz import LowWaves
 
 PROBES = 8  # Random right sides
 ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
@@ -97,8 +103,7 @@ class WaveProblem:
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
         D, low = self.gram.dimension, self.gram.preconditioner(alpha)
-        hard = isinstance(low, DenseBlock) and low.left > HARD
-        if D < MOST_WHOLE or (hard and D <= MOST_EXACT):
+        if D < MOST_WHOLE or (D <= MOST_EXACT and low.left > HARD):
             low = self.gram.full_block(alpha)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
@@ -335,11 +340,6 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     return low.inverse_root(y, transposed=True)
 
 
-def exact_paths(low: DenseBlock) -> Array:
-    """Return the D vectors p_s with Σ p_s p_sᵀ = (G + αI)⁻¹, where the preconditioner is exact."""
-    return low.inverse_root(np.eye(low.gram.dimension), transposed=True)
-
-
 def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
@@ -381,6 +381,6 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
     return full_of(unpad(half, extent)[None])[0]
 
 
-def exact_block(gram: WaveGram, alpha: float) -> DenseBlock | None:
+def exact_block(gram: WaveGram, alpha: float) -> WavePreconditioner | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
     return None if gram.dimension > MOST_EXACT else gram.full_block(alpha)

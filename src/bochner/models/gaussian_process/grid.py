@@ -53,7 +53,7 @@ from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import DenseBlock, WavePreconditioner, conjugate_gradients
+from bochner.solvers.gram import WavePreconditioner, conjugate_gradients
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import choose_penalty
 from bochner.solvers.toeplitz import ToeplitzGram
@@ -61,7 +61,6 @@ from bochner.solvers.waves import (
     MOST_EXACT,
     draws,
     exact_block,
-    exact_paths,
     maximise_wave_evidence,
     spread_beside,
     square_sums,
@@ -195,7 +194,8 @@ class WaveProcess(ProcessLaw):
             return self._size(i) * spread_beside(near, z, _steps(near, z))
         wide = tuple(2 * m for m in gram.extent)
         if low is not None:
-            return waves_of_samples(self._size(i) * square_sums(gram, exact_paths(low)), wide)
+            paths = low.inverse_root(np.eye(gram.dimension), transposed=True)
+            return waves_of_samples(self._size(i) * square_sums(gram, paths), wide)
         paths = self._draw(i, PATHS, stream(self.chosen.seed, "deviations"))
         return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
 
@@ -310,7 +310,7 @@ def solved_waves(
         start = float(choose_penalty(some, *given, criterion="evidence")[0].min())
     low = None if start is None else gram.preconditioner(start + sums.unexplained)
     # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
-    if rows is not None and isinstance(low, DenseBlock) and low.left > 2.0:
+    if rows is not None and low is not None and low.left > 2.0:
         return _solved_by_rows(spec, sums, rows, start)
     problem, error = sums.problem, SOLVED * sums.tolerance
     evidence, states = maximise_wave_evidence(problem, *given, start, settled)

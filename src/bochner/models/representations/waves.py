@@ -37,10 +37,10 @@ from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
+from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
-from bochner.solvers.toeplitz import full_of
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
