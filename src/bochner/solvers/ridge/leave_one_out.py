@@ -52,25 +52,33 @@ def _slacks(
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
     """Give rows in the coordinates of eigenvectors, targets, weights and slacks s.
 
-    s is zero where rounding of the features' precision hides it. In float64 it is a lower bound,
-    so that errors are not underestimated. q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ),
-    w_1 the smallest eigenvalue. Time O(b D (D + p)) a block.
+    Time O(b D (D + p)) a block.
     """
     inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
     for Z, y, w in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
         weights = np.ones(len(y)) if w is None else w
-        leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
-        leverage += 1 / eigen.weight if eigen.centred else 0.0
-        slack = slack_of_leverage(leverage, weights[:, None])
-        gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
-        q *= eigen.values[-1]
-        doubt = gram * q + 2 * unit * np.sqrt(q) + unit
-        double = max(gram, unit) <= EPS
-        slack = np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
-        yield A, y, weights, slack
+        yield A, y, weights, _slack(eigen, A, inverse, weights, alphas)
+
+
+def _slack(
+    eigen: Eigen, A: Array, inverse: Array, w: Array, alphas: Float[Array, " p"]
+) -> Float[Array, "b p"]:
+    """Return s = 1 − min(w, 1) h, or zero where rounding of the features' precision hides it.
+
+    In float64 it is a lower bound, so that errors are not underestimated. q = Σ a²/(w + λ)² is
+    bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
+    """
+    leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
+    leverage += 1 / eigen.weight if eigen.centred else 0.0
+    slack = slack_of_leverage(leverage, w[:, None])
+    gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
+    q *= eigen.values[-1]
+    doubt = gram * q + 2 * unit * np.sqrt(q) + unit
+    double = max(gram, unit) <= EPS
+    return np.where(slack > RESOLVED[double] * doubt, slack - WITHHELD[double] * doubt, 0.0)
 
 
 def left_out_rows(
@@ -117,8 +125,8 @@ def left_out_path(
     """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
 
     ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
-    are exact. Directions whose eigenvalues sum to less than 1e-6 of
-    the smallest penalty change no slack by a larger share, and are left out.
+    are exact. Directions whose eigenvalues sum to less than 1e-6 of the smallest penalty change no
+    slack by a larger share, and are left out.
     """
     power = eigen.power / eigen.weight
     varies = power > 0
@@ -127,18 +135,20 @@ def left_out_path(
     inverse = 1 / (eigen.values[kept, None] + alphas)
     coefs = [c[:, None] * inverse for c in eigen.projected[kept].T]
     residuals, errors = np.zeros((2, len(alphas), len(power)))
-    parts = list[tuple[Array, Array, Array]]()
     W, rows, deviation = TINY, 0, np.zeros(len(alphas))
+
+    def squares_of(A: Array, y: Array, w: Array, slack: Array) -> tuple[Array, Array, Array]:
+        both = np.zeros((2, len(w), len(alphas)))
+        for target, coef in enumerate(coefs):
+            left = y[:, target, None] - product(A, coef.astype(A.dtype))
+            r, e = left**2, left_out_errors(left, slack) ** 2
+            residuals[:, target] += w @ r
+            errors[:, target] += w @ e
+            both += units[target] * np.stack([e, r])
+        return both[0], both[1], w
+
     with np.errstate(invalid="ignore"):  # infinite errors have no deviation
-        for A, y, w, slack in _slacks(eigen, blocks, alphas, kept):
-            both = np.zeros((2, len(w), len(alphas)))
-            for target, coef in enumerate(coefs):
-                left = y[:, target, None] - product(A, coef.astype(A.dtype))
-                r, e = left**2, left_out_errors(left, slack) ** 2
-                residuals[:, target] += w @ r
-                errors[:, target] += w @ e
-                both += units[target] * np.stack([e, r])
-            parts.append((both[0], both[1], w))
+        parts = [squares_of(*each) for each in _slacks(eigen, blocks, alphas, kept)]
         if parts:
             squares, residual_squares, w = map(np.concatenate, zip(*parts, strict=True))
             W, rows = max(float(w.sum()), TINY), len(w)
