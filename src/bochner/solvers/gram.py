@@ -12,7 +12,6 @@ by their diagonal: M is block diagonal, and what remains is nearly the identity.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -77,7 +76,6 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 # --- Products ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class WaveGram(ABC):
     """G of the waves, about the rows' mean where there is an intercept.
 
@@ -164,7 +162,6 @@ class WaveGram(ABC):
 # --- The preconditioner --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class WavePreconditioner(ABC):
     """M = R Rᵀ, near G + αI: that matrix within blocks of features, its diagonal for the others."""
 

@@ -169,6 +169,10 @@ def harmonics_of_real(c: Float[Array, "s D"], degree: int) -> Array:
 class HarmonicGram(WaveGram):
     """G of spherical harmonics; waves are of colatitude and longitude, the variances are a_l."""
 
+    waves: Array
+    variances: Array
+    centred: bool
+
     @property
     def degree(self) -> int:
         return len(self.variances) - 1
@@ -259,6 +263,8 @@ class HarmonicGram(WaveGram):
 class LowDegrees(WavePreconditioner):
     """The block holds all harmonics up to a degree; beyond, the diagonal is nearly by degree."""
 
+    gram: HarmonicGram
+    alpha: float
     low: int  # the degree
 
     @cached_property
@@ -277,6 +283,9 @@ class OrderBlocks(WavePreconditioner):
 
     O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
     """
+
+    gram: HarmonicGram
+    alpha: float
 
     @cached_property
     def blocks(self) -> list[Int[Array, "k l"]]:

@@ -74,6 +74,10 @@ def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
 class ToeplitzGram(WaveGram):
     """G = D T D; the variances are v, of k in rising order."""
 
+    waves: Array
+    variances: Array
+    centred: bool
+
     @property
     def extent(self) -> tuple[int, ...]:
         return tuple(length // 2 for length in self.variances.shape)
