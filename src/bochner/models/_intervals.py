@@ -109,12 +109,11 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
         """Return predictions and bounds of rows."""
-        prediction = to_numpy(self.predict(Blocks.from_arrays(X)))
-        centre = self._centre(prediction.reshape(len(prediction), -1))
-        low, high = law.bounds(X, centre, coverage)
-        shape = prediction.shape if centre.size == prediction.size else prediction.shape[:1]
+        centre, deviation = self._centred(Blocks.from_arrays(X))
+        low, high = law.bounds(X, centre, coverage, 1.0 if deviation is None else deviation)
+        shape = self.target_shape_ if centre.shape[1] == np.prod(self.target_shape_) else ()
         ends = centre, np.minimum(low, high), np.maximum(low, high)
-        return [from_numpy(a.reshape(shape), like=X) for a in ends]
+        return [from_numpy(a.reshape(len(a), *shape), like=X) for a in ends]
 
     @by_jobs
     def calibrate(
@@ -146,7 +145,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             errors = self._held_out(X, y, sample_weight)
         else:
             errors = self._folded(X, y, sample_weight, folds)
-        self.fit_ = changed(self._fitted, errors=self._law_of(errors))
+        self.fit_ = changed(self._fitted, errors=models.learn_errors(errors, int(self.seed_)))
         return self
 
     @property
@@ -169,19 +168,16 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 "errors by. Call calibrate(X, y) with rows kept back, or "
                 "calibrate(X, y, folds=5) with those of the fit."
             )
-        return self._law_of(rows_left_out)
-
-    def _law_of(self, rows: LeftOutRows) -> Any:
-        """Return the law of errors by rows that the fit was made without."""
-        return models.learn_errors(rows, int(self.seed_))
+        return models.learn_errors(rows_left_out, int(self.seed_))
 
     def _left_out(self) -> LeftOutRows | None:
         """Return rows as the fit predicts them without each; None where it kept none."""
         return None
 
-    def _errors_of(self, X: Any, errors: Float[Array, "m t"]) -> Float[Array, "m t"]:
-        """Return errors of rows to predict in the unit that the law is in."""
-        return errors
+    def _centred(self, X: Any) -> tuple[Float[Array, "b t"], Float[Array, "b t"] | None]:
+        """Return what bounds are about, and standard deviations of y where the fit has them."""
+        prediction = to_numpy(self.predict(X))
+        return self._centre(prediction.reshape(len(prediction), -1)), None
 
     def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
         """Return the predictions that bounds are about: one for each target."""
@@ -192,17 +188,15 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         blocks, _ = self._blocks_of(X, y, w, first=False)
         rows = join([_numbers(block) for block in blocks.with_rows(ROWS)])
         judged = self if other is None else other
-        asked = Blocks.from_arrays(rows.X) if other is None else X
-        prediction = to_numpy(judged.predict(asked))
-        centre = judged._centre(prediction.reshape(len(prediction), -1))
+        centre, deviation = judged._centred(Blocks.from_arrays(rows.X) if other is None else X)
         if rows.y.shape[1] != centre.shape[1]:
             raise InvalidInput(
                 f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
                 f"the fit; got {rows.y.shape[1]}."
             )
         source = "held out" if other is None else "cross-validation"
-        errors = judged._errors_of(asked, rows.y - centre)
-        return LeftOutRows(rows.X, centre, errors, rows.w, source).take(np.flatnonzero(rows.w > 0))
+        parts = rows.X, centre, rows.y - centre, rows.w, source
+        return LeftOutRows(*parts, deviation=deviation).take(np.flatnonzero(rows.w > 0))
 
     def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
         """Return rows as clones predict them that are fitted without their fold."""
@@ -216,7 +210,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         if n < folds:
             raise InvalidInput(f"{who}: folds={folds} takes as many rows at least; got {n}.")
         number = stream(int(self.seed_), "calibration").permutation(n) % folds
-        parts = []
+        parts: list[Any] = []
         for k in range(folds):
             rows, left = (
                 [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]
@@ -224,9 +218,14 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             )
             other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
             parts.append(self._held_out(left[0], left[1], left[2], other))
-        whole = join([Piece(p.X, np.hstack([p.predicted, p.errors]), p.w) for p in parts])
-        predicted, errors = np.hsplit(whole.y, 2)
-        return LeftOutRows(whole.X, predicted, errors, whole.w, parts[0].source)
+        known = 2 if parts[0].deviation is None else 3
+        values = [np.hstack((p.predicted, p.errors, p.deviation)[:known]) for p in parts]
+        whole = join([Piece(p.X, y, p.w) for p, y in zip(parts, values, strict=True)])
+        predicted, errors, *deviations = np.hsplit(whole.y, known)
+        deviation = deviations[0] if deviations else None
+        return LeftOutRows(
+            whole.X, predicted, errors, whole.w, parts[0].source, deviation=deviation
+        )
 
 
 def _numbers(block: Any) -> Piece:

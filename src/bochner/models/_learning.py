@@ -121,6 +121,8 @@ def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     row i from leave-two-out errors, if a coupling is known. Held-out rows are split in half: one
     half learns the law, the other gives the scores.
     """
+    if rows.deviation is not None:  # a process has a scale of its own
+        return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
     order = np.random.default_rng(seed).permutation(len(rows.w))
     if rows.source == "leave one out":
         order = np.sort(order[:LEFT_OUT_ROWS])

@@ -71,12 +71,8 @@ class Coupling:
             share = self.among(i[here], j) / d_j
             back = share * (d_j / d_i[here, None])
             left = np.maximum(1 - share * back, 1e-8)  # smaller values are rounding error
-            back *= alone_j
-            back -= alone_i[here, None]
-            back *= share
-            back /= left
-            back /= self.root[j]
-            back += errors
+            changes = (back * alone_j - alone_i[here, None]) * share / left / self.root[j]
+            back = errors + changes
             same = i[here, None] == j
             values[here] = np.where(same | ~np.isfinite(back), errors, back)
         return values
@@ -114,6 +110,7 @@ class LeftOutRows:
     # is not known.
     coupling: tuple[Coupling, ...] | None = None
     numbers: Int[Array, " m"] | None = None  # Of the rows, in the coupling
+    deviation: Float[Array, "m t"] | None = None  # Of a new y, where the fit has it
 
     @property
     def calibration(self) -> Calibration:
@@ -122,9 +119,10 @@ class LeftOutRows:
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""
-        numbers = None if self.numbers is None else self.numbers[rows]
+        known = self.numbers, self.deviation
+        numbers, deviation = (None if each is None else each[rows] for each in known)
         parts = self.X[rows], self.predicted[rows], self.errors[rows], self.w[rows]
-        return LeftOutRows(*parts, self.source, self.coupling, numbers)
+        return LeftOutRows(*parts, self.source, self.coupling, numbers, deviation)
 
     def without(self, others: "LeftOutRows", j: int) -> Float[Array, "m k"]:
         """Return the errors of a target of other rows, each time without one of these too."""

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, one_of, require_switch
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.shapes import Array, Both, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -25,7 +25,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
-from bochner.models.error_law import ErrorLaw, LeftOutRows, fold_scores, scores_of
+from bochner.models.error_law import ErrorLaw, fold_scores
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import Predictive
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
@@ -398,8 +398,10 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         mean, deviation = self.predict(X, return_std=True)
         return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
 
-    def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
-        return [self._shaped(a, X) for a in self._interval(X, coverage)[:3]]
+    def _centred(self, X: Any) -> Both:
+        parts = self.predict(X, return_std=True, include_noise=True)
+        mean, deviation = (to_numpy(part).reshape(len(part), -1) for part in parts)
+        return mean, deviation
 
     def _interval(self, X: Array, coverage: float) -> tuple[Array, ...]:
         """Return means of y, its bounds, and standard deviations of f, each (b, t).
@@ -413,14 +415,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
             return mean, *ends, np.sqrt(variance)
         half = ndtri(0.5 + coverage / 2) * deviation
         return mean, mean - half, mean + half, np.sqrt(variance)
-
-    def _errors_of(self, X: Any, errors: Float[Array, "m t"]) -> Float[Array, "m t"]:
-        """Return errors in standard deviations of y."""
-        deviation = to_numpy(self.predict(X, return_std=True, include_noise=True)[1])
-        return scores_of(errors, deviation.reshape(errors.shape))
-
-    def _law_of(self, rows: LeftOutRows) -> ErrorLaw:
-        return ErrorLaw.of_process(rows.errors, 1.0, rows.source, rows.w)
 
     def _own_law(self) -> ErrorLaw:
         """Return scores of the law, where rows are many, else of fits without folds.

@@ -410,11 +410,15 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     return _solution(sums, paths[0], np.array(alphas) if apart else alphas[0], outcome, criterion)
 
 
+def _gcv(state: WaveState) -> float:
+    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
+
+
 def _value(state: WaveState, criterion: str) -> float:
     """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
         return -float(evidence(state.problem, state).sum())
-    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
+    return _gcv(state)
 
 
 def _best(path: list[WaveState], criterion: str) -> tuple[float, Outcome]:
@@ -461,9 +465,7 @@ def _path_of(states: list[WaveState], criteria: bool) -> Path:
     nothing = np.full(len(states), np.nan)
     if not criteria:
         return Path(alphas, nothing, nothing, nothing, nothing)
-    errors = np.array(
-        [pooled(gcv(state.problem, state)[None], state.problem.power)[0] for state in states]
-    )
+    errors = np.array([_gcv(state) for state in states])
     likelihood = np.array([evidence(state.problem, state).sum() for state in states])
     dimension = np.array([state.effective_dimension for state in states])
     return Path(alphas, nothing, errors, likelihood, dimension)
