@@ -132,12 +132,6 @@ class Features:
         over = summand if isinstance(summand, TargetsOf) else SumOnFeatures(self._map, summand)
         return self._where.sum(over, self._blocks)
 
-    def in_order(self, summand: Any) -> Any:
-        total = summand.zero()
-        for block in self:
-            total = summand.add(total, block)
-        return total
-
     def _fits(self, rows: int) -> bool:
         return 0 < self._room >= rows * self._row_bytes
 

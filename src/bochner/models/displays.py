@@ -418,8 +418,6 @@ def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
 
 # --- Predictions at all places of a grid ----------------------------------------------------------
 
-TOGETHER = 1 << 19  # Places that are predicted together
-
 
 def axes_of(
     who: str, given: dict[str, Any], names: tuple[str, ...] | None, d: int
@@ -449,17 +447,12 @@ def on_places(
     """Return what ``values`` gives for rows, at all places of the axes, in their shape."""
     shape = tuple(len(axis) for axis in axes.values())
     require_room(
-        32 * math.prod(shape),
+        8 * (len(shape) + 3) * math.prod(shape),
         f"{who}.predict_grid: {math.prod(shape):,} places take",
         "Ask for fewer.",
     )
-    total, parts = math.prod(shape), []
-    for start in range(0, total, TOGETHER):
-        places = np.unravel_index(np.arange(start, min(start + TOGETHER, total)), shape)
-        rows = [axis[i] for axis, i in zip(axes.values(), places, strict=True)]
-        parts.append(values(np.stack(rows, axis=1)))
-    joined = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return tuple(part.reshape(*shape, *part.shape[1:]) for part in joined)
+    rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, len(shape))
+    return tuple(part.reshape(*shape, *part.shape[1:]) for part in values(rows))
 
 
 def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> Any:

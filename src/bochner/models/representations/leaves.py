@@ -39,7 +39,7 @@ from bochner.models.representations.representation import (
     require_kernel_fit,
     variance_of,
 )
-from bochner.models.representations.waves import GridSums, chosen_grid_sums
+from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
@@ -113,7 +113,7 @@ class LeafRows(Representation):
         machines = self._machines
 
         def at(X: Array) -> Float[Array, "b t"]:
-            seen = _within(self.chosen.kernel, _in_float64(X))
+            seen = _within(self.chosen.kernel, as_rows(X))
             total = np.zeros((len(seen.X), len(solution.intercept)))
             for leaf, here in self._by_leaf(seen):
                 if leaf not in machines:
@@ -125,7 +125,7 @@ class LeafRows(Representation):
 
     def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         for block in blocks.with_rows(self.block_rows):
-            X = _in_float64(block.X)
+            X = as_rows(block.X)
             total = np.zeros((*X.shape, len(solution.intercept)))
             for leaf, here in self._by_leaf(_within(self.chosen.kernel, X)):
                 total[here] = self.machine(leaf, solution).gradients_at(X[here])
@@ -162,10 +162,6 @@ def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m
     """Return the rows of each leaf, in rising order."""
     order = np.argsort(leaf, kind="stable")
     return np.split(order, np.searchsorted(leaf[order], np.arange(1, n_leaves)))
-
-
-def _in_float64(X: Any) -> Float[Array, "n d"]:
-    return np.ascontiguousarray(to_numpy(dense(X)), np.float64)
 
 
 # --- fitting -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import dense, to_numpy
+from bochner._core.arrays import dense, numpy_rows
 from bochner._core.nufft import sums_of_waves, waves_at
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients
@@ -48,8 +48,8 @@ from bochner.sums.rows import SampleOf, nonempty
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
-    """Return rows in NumPy's float64, dense."""
-    return to_numpy(dense(X)).astype(np.float64, copy=False)
+    """Return rows in NumPy's float64, dense and contiguous."""
+    return numpy_rows(dense(X))
 
 
 #: Rows of a block: many, for every transform ends with an FFT of the whole grid.

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -212,8 +212,8 @@ def followed(
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision, where=where)
-    sums = Together((steps, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
-    (centres, seen), diagonal, kept = features.in_order(sums)
+    sums: Any = Together((steps, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
+    (centres, seen), diagonal, kept = reduce(sums.add, features, sums.zero())
     clusters = assign(features, centres)
     return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))
 
