@@ -8,12 +8,7 @@ from gallery import HERMITE, KERNELS, N_COLUMNS, rows, table
 from scipy.sparse import csr_matrix
 from tolerance import ROUNDINGS
 
-from bochner import (
-    Blocks,
-    KernelRegressor,
-    KernelRidge,
-    draw,
-)
+from bochner import Blocks, KernelRegressor, KernelRidge, draw
 from bochner.errors import UnsupportedKernel
 from bochner.features import (
     IID,

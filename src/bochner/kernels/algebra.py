@@ -67,6 +67,15 @@ class Transformed(Kernel):
         return self.back(X, self.kernel.pullback(self.inputs(X), self.inputs(Y), C))
 
 
+def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
+    """Refuse columns that X does not have."""
+    if max(columns) >= X.shape[1]:
+        raise InvalidInput(
+            f"{who}: columns must be below the number of columns of X; got column "
+            f"{max(columns)} of {X.shape[1]} (counted from 0)."
+        )
+
+
 @dataclass(frozen=True)
 class Columns(Transformed):
     """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
@@ -95,11 +104,7 @@ class Columns(Transformed):
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
-        if max(self.columns) >= X.shape[1]:
-            raise InvalidInput(
-                f"Columns: columns must be below the number of columns of X; got column "
-                f"{max(self.columns)} of {X.shape[1]} (counted from 0)."
-            )
+        require_columns("Columns", self.columns, X)
         if is_sparse(X):
             return X[:, list(self.columns)]
         xp = array_namespace(X)

@@ -107,20 +107,12 @@ class Box:
 
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return a pair (lower, upper) for each column; refuse other values."""
-    pairs = checks.unpacked(box)
-    if not isinstance(pairs, list | tuple) or any(
-        not isinstance(pair, list | tuple) or len(pair) != 2 for pair in pairs
-    ):
-        raise InvalidInput(f"{who}: {name} must be a pair (lower, upper) a column; got {box!r}.")
-    checked = tuple(
-        (checks.finite(a, who, f"{name}[{j}][0]"), checks.finite(b, who, f"{name}[{j}][1]"))
-        for j, (a, b) in enumerate(pairs)
-    )
-    if any(a >= b for a, b in checked):
+    pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
+    if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
         raise InvalidInput(
-            f"{who}: {name} must have lower below upper in each column; got {box!r}."
+            f"{who}: {name} must have lower below upper, a pair for each column; got {box!r}."
         )
-    return checked
+    return pairs
 
 
 # --- Waves along one side of a box ---------------------------------------------------------------

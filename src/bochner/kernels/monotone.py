@@ -9,7 +9,7 @@ from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import integers
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import Transformed, require_columns
 from bochner.kernels.kernel import Part
 
 Curves = tuple[tuple[float, ...], ...]
@@ -69,11 +69,7 @@ class Monotone(Transformed):
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return the transformed rows; sparse ones stay so where every function keeps zero."""
         X = X if hasattr(X, "shape") else np.asarray(X, np.float64)
-        if max(self.columns) >= X.shape[1]:
-            raise InvalidInput(
-                f"Monotone: columns must be below the number of columns of X; got column "
-                f"{max(self.columns)} of {X.shape[1]} (counted from 0)."
-            )
+        require_columns("Monotone", self.columns, X)
         if is_sparse(X):
             return self._sparse(X)
         columns = [X[:, j] for j in range(X.shape[1])]

@@ -163,46 +163,37 @@ def traced(
     Exact for lengthscales, periods, weights and the shape of :class:`RationalQuadratic`; by central
     differences of one part of the kernel for all others.
     """
+
+    def of(part: str, X: Array = X) -> tuple[Array, Back]:
+        """Return the same of a part of the kernel."""
+        K, back = traced(getattr(kernel, part), X, lambda place: wanted(place.within(part)))
+        return K, lambda C: {place.within(part): slope for place, slope in back(C).items()}
+
     match kernel:
         case Sum() | Product():
-            A, by_left = traced(kernel.left, X, _inside("left", wanted))
-            B, by_right = traced(kernel.right, X, _inside("right", wanted))
-            P, Q, K = (1.0, 1.0, A + B) if isinstance(kernel, Sum) else (A, B, A * B)
-            return K, lambda C: _within("left", by_left(C * Q)) | _within("right", by_right(C * P))
-        case Scaled() | Power() | Exp():
-            return _traced_function(kernel, X, wanted)
+            (A, by_left), (B, by_right) = of("left"), of("right")
+            if isinstance(kernel, Sum):
+                return A + B, lambda C: by_left(C) | by_right(C)
+            return A * B, lambda C: by_left(C * B) | by_right(C * A)
+        case Scaled():
+            A, back = of("kernel")
+            K, scale = kernel.scale * A, kernel.scale
+            return K, lambda C: {Place("scale"): float(np.vdot(C, K))} | back(C * scale)
+        case Power():
+            A, back = of("kernel")
+            p = kernel.exponent
+            return A**p, lambda C: back(C * (p * A ** (p - 1)))
+        case Exp():
+            A, back = of("kernel")
+            K = np.exp(A)
+            return K, lambda C: back(C * K)
         case Transformed() if not isinstance(kernel, Mahalanobis):
-            K, back = traced(kernel.kernel, kernel.inputs(X), _inside("kernel", wanted))
-            return K, lambda C: _within("kernel", back(C))
+            return of("kernel", kernel.inputs(X))
         case Radial():
             return _traced_radial(kernel, X, wanted)
         case CoordinateWise() | Periodic():
             return _traced_columns(kernel, X)
     return _traced_by_differences(kernel, X, wanted)
-
-
-def _within(part: str, slopes: Slopes) -> Slopes:
-    return {place.within(part): slope for place, slope in slopes.items()}
-
-
-def _inside(part: str, wanted: Wanted) -> Wanted:
-    return lambda place: wanted(place.within(part))
-
-
-def _traced_function(kernel: Scaled | Power | Exp, X: Array, wanted: Wanted) -> tuple[Array, Back]:
-    K, back = traced(kernel.kernel, X, _inside("kernel", wanted))
-    if isinstance(kernel, Scaled):
-        value, slope = kernel.scale * K, kernel.scale
-    elif isinstance(kernel, Exp):
-        value = slope = np.exp(K)
-    else:
-        value, slope = K**kernel.exponent, kernel.exponent * K ** (kernel.exponent - 1)
-
-    def through(C: Array) -> Slopes:
-        slopes = {Place("scale"): float(np.vdot(C, value))} if isinstance(kernel, Scaled) else {}
-        return slopes | _within("kernel", back(C * slope))
-
-    return value, through
 
 
 def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
 from bochner._core.checks import Counted, integer, require_switch, word
-from bochner._core.shapes import Array, Float, Int, Others, Pairs, Rows
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, leaves_on
 from bochner.kernels.dotproduct import Linear
@@ -138,8 +138,8 @@ class Windows(Kernel):
 
     def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
         """Return at most ``most`` windows as rows, evenly spread over the positions."""
-        flat = self._flat(dense(X))
-        U = flat.windows[flat.shares > 0]
+        windows, shares, _ = self._flat(dense(X))
+        U = windows[shares > 0]
         return U[:: max(1, -(-len(U) // most))]
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
@@ -158,12 +158,14 @@ class Windows(Kernel):
         """Return all pairs, some thousand windows of either side at a time."""
         K = np.empty((X.shape[0], Y.shape[0]), X.dtype)
         for right in self._pieces(Y):
-            V = self._flat(Y[right])
+            V, b, first = self._flat(Y[right])
             for left in self._pieces(X):
                 if Y is X and left.start > right.start:
                     break
-                U = V if Y is X and left == right else self._flat(X[left])
-                K[left, right] = U.summed(V.summed(self.kernel.evaluate(U.windows, V.windows).T).T)
+                same = Y is X and left == right
+                U, a, start = (V, b, first) if same else self._flat(X[left])
+                part = np.add.reduceat(self.kernel.evaluate(U, V) * b, first, axis=1)
+                K[left, right] = np.add.reduceat(a[:, None] * part, start, axis=0)
                 if Y is X:
                     K[right, left] = K[left, right].T
         return K
@@ -172,8 +174,11 @@ class Windows(Kernel):
         step = max(1, PIECE // self.count(X.shape[1]))
         return [slice(start, start + step) for start in range(0, X.shape[0], step)]
 
-    def _flat(self, X: Float[np.ndarray, "n d"]) -> "RowWindows":
-        """Return all windows of the rows in order; a row without windows gets one of zeros."""
+    def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return all windows of the rows in order, 1/s(x) of each, and the first of each row.
+
+        A row without windows gets one of zeros.
+        """
         shares, n_windows = self._shares(X)
         n_windows = np.full(len(shares), self.count(X.shape[1])) if n_windows is None else n_windows
         counts = np.maximum(n_windows, 1).astype(int)
@@ -182,7 +187,7 @@ class Windows(Kernel):
         first = self.start(np.arange(len(rows)) - starts[rows])
         per_window = np.where(n_windows > 0, shares, 0 * shares)[rows]
         U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
-        return RowWindows(np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts)
+        return np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         if X.shape[0] == 0:
@@ -276,19 +281,6 @@ class Windows(Kernel):
                 "step has, and letters through one_hot."
             )
         return A if A.dtype == np.float32 else A.astype(np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class RowWindows:
-    """The windows of rows, in the order of the rows."""
-
-    windows: Float[np.ndarray, "N e"]
-    shares: Float[np.ndarray, " N"]  # 1/s(x) of the row of each
-    starts: Int[np.ndarray, " n"]  # the first window of each row
-
-    def summed(self, values: Float[np.ndarray, "N m"]) -> Float[np.ndarray, "n m"]:
-        """Return the sum of each row's window values, times the row's share 1/s(x)."""
-        return np.add.reduceat(self.shares[:, None] * values, self.starts, axis=0)
 
 
 def added(total: Array, part: Array, rows: Any, columns: Any = ALL) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import check_fields, counted, positive
+from bochner._core.checks import positive
 from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds import tails
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -249,10 +249,6 @@ class BallBound(tails.Bound):
     growth: float = 1.0  # β
     gaussian: bool = True  # whether the kernel is C e^(−|x − y|²/2); else it is one of ⟨x, y⟩
     highest: int | None = None  # degree of a polynomial of ⟨x, y⟩; None: terms of every degree
-
-    def __post_init__(self) -> None:
-        check_fields(self, n_columns=counted, n_rows=counted, radius=positive, alpha=positive)
-        check_fields(self, effective_dimension=positive, scale=positive, growth=positive)
 
     def sizes(self, error: float, confidence: float = 0.95) -> GegenbauerSizes:
         """Return q, s and m that keep the distance below ``error``; see :class:`Bound`.
