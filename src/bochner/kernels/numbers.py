@@ -55,14 +55,7 @@ class Place:
 
 def places_of(kernel: Kernel) -> list[Place]:
     """Return the places of all numbers that could be found, from left to right."""
-    places = [Place(name, j) for name in kernel.tunable for j in _columns(kernel, name)]
-    parts = parts_of(kernel).items()
-    return places + [place.within(name) for name, part in parts for place in places_of(part)]
-
-
-def _columns(kernel: Kernel, name: str) -> Iterator[int | None]:
-    value = getattr(kernel, name)
-    yield from range(len(value)) if isinstance(value, tuple) else (None,)
+    return [place for place, _, _ in leaves(kernel, None)]
 
 
 def free_places(kernel: Kernel) -> list[Place]:
@@ -137,15 +130,19 @@ def weighted(kernel: Kernel) -> Kernel:
     return rebuilt(result, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
 
 
-def leaves(kernel: Kernel, X: Array) -> Iterator[tuple[Place, Kernel, Array]]:
+def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
     """Yield the place of each number, its kernel, and the rows as this kernel receives them."""
-    inner = kernel.inputs(X) if isinstance(kernel, Transformed) else X
-    inner = kernel.stacked(X, LOOKED_AT) if isinstance(kernel, Windows) else inner
     for name in kernel.tunable:
-        yield from ((Place(name, j), kernel, X) for j in _columns(kernel, name))
+        value = getattr(kernel, name)
+        for j in range(len(value)) if isinstance(value, tuple) else (None,):
+            yield Place(name, j), kernel, X
+    if X is not None and isinstance(kernel, Transformed):
+        X = kernel.inputs(X)
+    elif X is not None and isinstance(kernel, Windows):
+        X = kernel.stacked(X, LOOKED_AT)
     for name, part in parts_of(kernel).items():
-        of_part = leaves(part, inner)
-        yield from ((place.within(name), leaf, rows) for place, leaf, rows in of_part)
+        for place, leaf, rows in leaves(part, X):
+            yield place.within(name), leaf, rows
 
 
 # --- Values, and derivatives in all numbers ------------------------------------------------------

@@ -18,7 +18,6 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed
 from bochner.kernels.kernel import (
-    ALGEBRA,
     Constant,
     Kernel,
     Power,
@@ -195,13 +194,6 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
             f"lengthscale; got {kernel!r}. Pass lengthscales yourself, and SphericalHarmonics()."
         )
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
-
-
-def of_points(kernel: Kernel) -> Kernel:
-    """Return a kernel of the globe as one of points of the unit sphere."""
-    if isinstance(kernel, OnSphere):
-        return on_unit_sphere(kernel)
-    return rebuilt(kernel, of_points) if isinstance(kernel, ALGEBRA) else kernel
 
 
 def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:

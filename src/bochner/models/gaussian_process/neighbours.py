@@ -33,7 +33,7 @@ from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.numbers import has_free
-from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points, of_points_beside
+from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
@@ -70,8 +70,6 @@ def is_near(kernel: Kernel) -> bool:
 def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
     """Return the kernel of places in space, and the columns of latitude and longitude."""
     globe = next(iter(globe_columns(kernel)), None)
-    if is_on_sphere(kernel):
-        return of_points(kernel), globe
     return kernel if globe is None else of_points_beside(kernel, globe), globe
 
 
