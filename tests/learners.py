@@ -162,7 +162,7 @@ CASES = [
         but="gradient dense",
     ),
     Case("ridge, all chosen", RIDGE(**CHOSEN)),
-    Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="targets unit", but="gradient"),
+    Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="unit", but="gradient"),
     Case(
         "ridge, learned metric",
         RIDGE("gaussian", metric="learned", **CHOSEN),
