@@ -158,9 +158,8 @@ WITHOUT_TARGET = 1e-3
 class Effort:
     """Numbers of rows and rounds in the choice of a kernel."""
 
-    rows: (
-        int  # At the end of descents, and of the fits of all candidates; twice as many for the best
-    )
+    # Rows at the end of descents, and of the fits of all candidates; twice as many for the best
+    rows: int
     finalists: int  # Number of the best
     rounds: int  # Rounds of a turned metric
     families: tuple[Kernel, ...] = (Exponential(), Matern(2.5), Gaussian())  # And Matern(1.5)

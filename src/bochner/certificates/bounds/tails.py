@@ -397,9 +397,14 @@ def _second_moment(kernel: Kernel, d: int) -> float:
 # (operator norm), its ridge leverage τ = Tr (K + λI)^(-½) R (K + λI)^(-½) (spectral distance).
 
 
+def _dimension(values: Float[np.ndarray, " n"]) -> float:
+    """Return the intrinsic dimension Tr K/‖K‖ from the rising eigenvalues of K."""
+    return max(1.0, float(values.sum() / values[-1]))
+
+
 def _norm_tail(values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0) -> Tail:
     """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
-    intrinsic = max(1.0, float(values.sum() / values[-1]))
+    intrinsic = _dimension(values)
     v, quantity = intrinsic * size, "operator norm, relative"
     return Tail(quantity, math.log(8 * intrinsic), v, 2 * v / 3, per_draw=per_draw, exact=exact)
 
@@ -446,8 +451,7 @@ def features_bound(
     rows, exact = dense_rows(X, who), 0
     if isinstance(method, TensorSketch) and isinstance(kernel, Polynomial):
         quantity = "Frobenius norm, of the operator norm of K"
-        values = values_of(kernel, rows, who)
-        intrinsic = float(values.sum() / values[-1])
+        intrinsic = _dimension(values_of(kernel, rows, who))
         return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:

@@ -187,10 +187,10 @@ def of_some_rows(
     """Return residuals and slacks of some rows: O(b D²)."""
     prior = np.einsum("ij,ij->i", Z - posterior.feature_mean, Z - posterior.feature_mean)
     leverage = posterior.leverage(Z)
-    return told_apart(posterior, y, posterior.mean(Z), leverage, w, prior, precision)
+    return residuals_and_slacks(posterior, y, posterior.mean(Z), leverage, w, prior, precision)
 
 
-def told_apart(
+def residuals_and_slacks(
     posterior: Posterior,
     y: Float[Array, "b t"],
     mean: Float[Array, "b t"],
@@ -516,7 +516,7 @@ def _without_own_landmarks(
     if landmarks is sums.chosen.map:
         mean, leverage = law.posterior.influence(Z[alone], a)
         seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
-        residual[these], slack[these] = told_apart(law.posterior, *seen)
+        residual[these], slack[these] = residuals_and_slacks(law.posterior, *seen)
     return replace(rows, residual=residual, slack=slack, left=left)
 
 

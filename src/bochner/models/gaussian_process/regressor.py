@@ -425,7 +425,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         which is from 3,072 rows on.
         """
         scores = self._law.scores()
-        return scores or fold_scores(self._law.again, self._law.representation.sample)
+        if scores is not None:
+            return scores
+        return fold_scores(self._law.again, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""

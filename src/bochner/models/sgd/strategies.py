@@ -66,11 +66,10 @@ class StrategyPlan(HtmlResult):
 
     @property
     def best(self) -> str:
-        """The least work that fits in memory; the exact kernel where that is half as much again.
+        """The strategy of least work that fits in memory; if none fits, of least memory.
 
-        Or a quarter of a second more.
-
-        Where nothing fits, the one that needs the least memory.
+        A strategy on the exact kernel is preferred if it takes at most half as much work again, or
+        at most 10⁹ operations more, about a quarter of a second.
         """
         served = [row for row in self.rows if not row.refused]
         fit = [row for row in served if row.bytes <= self.memory]

@@ -117,12 +117,8 @@ def _descended(
 ) -> State:
     """Take steps until every column is done; columns of a smooth loss each by itself."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
-    live, steps, idle, outcome = (
-        np.arange(len(at.intercept)),
-        list[Step](),
-        0,
-        Convergence.CONVERGED,
-    )
+    live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
+    steps, idle = list[Step](), 0
     every = local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and isinstance(system, HessianProducts):

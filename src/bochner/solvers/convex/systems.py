@@ -56,7 +56,6 @@ VECTOR_COST = 6
 
 FLOOR = 1e-7  # Least curvature of an intercept, as a share of that if every row were active
 
-
 #: A sum is changed if fewer rows differ than the first share of the active ones, and all that were
 #: changed since it was new are at most the second: each change leaves its rounding.
 CHANGED, DRIFT = 0.7, 4.0
@@ -364,7 +363,7 @@ class Preconditioner:
 
 
 def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
-    """Return the same of rows drawn in proportion to their curvatures, in O(D³).
+    """Return preconditioners from rows drawn in proportion to their curvatures, in O(D³).
 
     Rows are drawn at equal steps of the running sum of curvatures, which steers as well as chance
     does and is the same in every run: about 2 D of them, or all if they are no more. ``apart``
