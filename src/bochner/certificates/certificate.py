@@ -379,12 +379,8 @@ def _caveat(c: Any) -> str:
     return ""
 
 
-#: A bound on the error above this factor is useless.
-USELESS = 10.0
-
-
 def _meaning(c: Any) -> str:
-    if c.risk_factor is not None and c.risk_factor < USELESS:
+    if c.risk_factor is not None and c.risk_factor < 10:
         return (
             "So the expected squared error of the fit on its rows is at most "
             f"{c.risk_factor:.3g} times what theory guarantees for the exact kernel, plus "

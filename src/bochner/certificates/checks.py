@@ -24,8 +24,6 @@ ROWS = 200  # Rows that are examined: eigenvalues of their matrix take milliseco
 ROUNDING = {"float64": 1e-10, "float32": 1e-3}
 #: Draws of a random map whose mean is compared with the kernel, and pairs it is compared on.
 DRAWS, PAIRS = 100, 30
-LOST = 0.1  # Share of rows that features may hold less than half of
-ALARM = 1e-6  # Chance that an unbiased map is called biased
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "not applicable"
 
@@ -518,7 +516,7 @@ def _length(subject: Subject) -> Verdict:
         return SKIPPED, f"{required}; {reason}."
     Z, diagonal = _features(subject, subject.X), np.diag(_matrix(subject))
     lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * diagonal
-    return _judged(required, float(lost.mean()), LOST)
+    return _judged(required, float(lost.mean()), 0.1)
 
 
 def _below(subject: Subject) -> Verdict:
@@ -548,7 +546,7 @@ def _unbiased(subject: Subject) -> Verdict:
     off = np.abs(draws.mean(axis=0) - _matrix(subject)[first, second])
     # Where draws agree to rounding there is no spread to measure by, and rounding is no bias.
     spread = draws.std(axis=0, ddof=1) / DRAWS**0.5 + 1e-12 * np.abs(draws).max()
-    bar = float(student.isf(ALARM / (2 * PAIRS), DRAWS - 1))
+    bar = float(student.isf(1e-6 / (2 * PAIRS), DRAWS - 1))  # one false alarm in a million
     return _judged(required, float((off / spread).max()), bar)
 
 

@@ -26,9 +26,6 @@ BLOCK_BYTES = 8 * 2**20
 NEAR = 2.0**-8
 """Pairs with |x − y|² below this share of |x|² + |y|² are computed from their differences."""
 
-FEW_COLUMNS = 8
-"""Up to so many columns, differences of all pairs are cheaper than a matrix product and repairs."""
-
 Block = Callable[[Array, Array], Array]
 
 
@@ -80,7 +77,8 @@ def inner(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]
 def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
-    few = X.shape[1] <= FEW_COLUMNS and not (is_sparse(X) or is_sparse(Y))
+    # Differences of few columns are cheaper than a matrix product and repairs.
+    few = X.shape[1] <= 8 and not (is_sparse(X) or is_sparse(Y))
     # Whether the library can list the places where a condition holds is an option of the standard.
     if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)

@@ -29,9 +29,6 @@ from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Scaled, Sum, leave
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
-#: A frequency in place of zero where the density at zero is infinite, in units of 1/ℓ.
-NEXT_TO_ZERO = 1e-6
-
 #: Frequencies whose density is computed together.
 TOGETHER = 1 << 18
 
@@ -204,7 +201,7 @@ def _density(
             density[rows] = measure.log_density(W[rows])
     odd = ~np.isfinite(density) & ~W.any(axis=1)
     if odd.any():
-        density[odd] = measure.log_density(NEXT_TO_ZERO * measure.scales[None])
+        density[odd] = measure.log_density(1e-6 * measure.scales[None])  # infinite at zero
     weights = np.exp(np.nan_to_num(density, nan=-math.inf)) * (math.prod(spacing) / size)
     return weights.reshape(places.shape[:-1])
 

@@ -24,9 +24,6 @@ from bochner.kernels.windows import Windows
 #: Step of log θ in differences of kernel values.
 STEP = 1e-4
 
-#: Windows of sequences that ranges of numbers are read off.
-LOOKED_AT = 4096
-
 #: Numbers that say which functions a family has; they stay unless they are free.
 SHAPES = ("smoothness", "power")
 
@@ -139,7 +136,7 @@ def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
     if X is not None and isinstance(kernel, Transformed):
         X = kernel.inputs(X)
     elif X is not None and isinstance(kernel, Windows):
-        X = kernel.stacked(X, LOOKED_AT)
+        X = kernel.stacked(X, 4096)
     for name, part in parts_of(kernel).items():
         for place, leaf, rows in leaves(part, X):
             yield place.within(name), leaf, rows

@@ -21,9 +21,6 @@ from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 #: Multiples of the longest period that are tried as a multiple of all.
 MULTIPLES = 4096
 
-#: Harmonics beyond weigh less in all.
-ROUNDED = 1e-16
-
 
 @dataclass(frozen=True)
 class Season:
@@ -38,7 +35,7 @@ class Season:
         """The highest harmonic above rounding."""
         weights = harmonics(self.lengthscale)
         beyond = 2 * np.cumsum(weights[::-1])[::-1]
-        return max(1, int(np.flatnonzero(beyond > ROUNDED)[-1]))
+        return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
 
 
 def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:

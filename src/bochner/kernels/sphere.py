@@ -17,16 +17,7 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed
-from bochner.kernels.kernel import (
-    Constant,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Sum,
-    leaves_of,
-    rebuilt,
-)
+from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, leaves_of, rebuilt
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal, angles, gegenbauers, n_nodes
@@ -43,9 +34,6 @@ FAMILIES: dict[str, Kernel] = {
 
 #: Degree variances below zero by this share of k(x, x) are rounding.
 ROUNDING = 1e-12
-
-#: Great-circle angles at which rows along two directions must agree, in degrees.
-PROBED = (1.0, 30.0, 120.0)
 
 
 @dataclass(frozen=True)
@@ -168,7 +156,7 @@ def _require_isotropic(kernel: Kernel) -> None:
             f"products of such; got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, "
             "longitude) in degrees."
         )
-    angles = np.array(PROBED)
+    angles = np.array([1.0, 30.0, 120.0])  # in degrees; values in two directions must agree
     along = np.stack([np.zeros_like(angles), angles], axis=1)
     value = kernel(np.zeros((1, 2)), along)[0]
     if not np.allclose(value, _at(kernel, angles), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):

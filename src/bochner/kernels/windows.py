@@ -24,9 +24,6 @@ from bochner.kernels.kernel import Kernel, Part
 #: Divisors of sums over windows, as powers of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
 
-#: Windows of either side whose kernel values are made together.
-PIECE = 2048
-
 #: All rows, or all columns.
 ALL = slice(None)
 
@@ -171,7 +168,7 @@ class Windows(Kernel):
         return K
 
     def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
-        step = max(1, PIECE // self.count(X.shape[1]))
+        step = max(1, 2048 // self.count(X.shape[1]))
         return [slice(start, start + step) for start in range(0, X.shape[0], step)]
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

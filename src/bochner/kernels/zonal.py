@@ -23,8 +23,6 @@ from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 
-NODES = 400  # Least number of nodes of an integral over angles, beside two for each degree
-
 
 def alpha(l: int, d: int) -> int:
     """Return α_l, how many independent spherical harmonics of degree l there are in R^d; exact."""
@@ -95,7 +93,7 @@ def angles(
 
 def n_nodes(d: int, l: int) -> int:
     """Return how many nodes an integral of degree l takes: in many dimensions θ gathers at 90°."""
-    return max(NODES, int(11.0 * math.sqrt(d))) + 2 * l
+    return max(400, int(11.0 * math.sqrt(d))) + 2 * l
 
 
 def _clenshaw_curtis(n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:

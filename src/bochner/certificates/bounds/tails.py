@@ -48,10 +48,8 @@ from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import Angular, ArcCosine
 
-FORMS = ("pair", "phase")
 LARGEST = 1e15  # Widths above it are refused
 DEGREES = 512  # Degrees of an infinite power series that are examined
-COST = 11  # Costs of projections err by this many times the spectral or the trace error
 
 
 class Bound(abc.ABC):
@@ -245,7 +243,7 @@ def fourier_bound(
             f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
             "certify measures the error of any map."
         )
-    per_draw = 2 if one_of(form, who, "form", FORMS) == "pair" else 1
+    per_draw = 2 if one_of(form, who, "form", ("pair", "phase")) == "pair" else 1
     size = float(to_numpy(kernel.diag(rows[:1]))[0])
     return THEOREMS[theorem](FourierRows(kernel, rows, size, per_draw, alpha, rank))
 
@@ -330,7 +328,8 @@ def _projection_cost(s: FourierRows) -> Worst:
     distance = leverage_bound(s.trace / penalty, d, s.per_draw)
     quantity, v = "trace beyond the rank, relative", share_of_trace
     trace = Tail(quantity, math.log(2), v, v / 3, per_draw=s.per_draw)
-    return Worst("cost of projections, relative", (distance, trace), COST)
+    # Costs err by 11 times the spectral or the trace error, at most.
+    return Worst("cost of projections, relative", (distance, trace), 11)
 
 
 #: The theorems of :func:`fourier_bound`.

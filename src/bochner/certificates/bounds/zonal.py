@@ -26,8 +26,7 @@ from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import GeneralizedZonal
 from bochner.kernels.zonal import alpha as harmonics
 
-#: Total degrees that are tried, and degrees where there is one radial function for each.
-DEGREES, SINGLE = 400, 64
+DEGREES = 400  # Total degrees that are tried
 ROUNDING = 1e-15  # Tails below this share of the trace are rounding
 NEGLIGIBLE = 1e-6  # A tail below this share of the penalty is negligible
 
@@ -170,7 +169,7 @@ def _single(
     kernel: Kernel, radial: RadialKernels, radii: Float[np.ndarray, " n"]
 ) -> tuple[Array, Array]:
     q = np.ones(1) if radial.zonal else np.array([radii.mean()])
-    each = radial.matrices(SINGLE, q, q)[:, 0, 0]
+    each = radial.matrices(64, q, q)[:, 0, 0]
     rows = on_axis(radii, radial.n_inputs)
     trace = float(to_numpy(kernel.diag(rows)).sum())
     each *= trace / float(to_numpy(kernel.diag(on_axis(q, radial.n_inputs)))[0])
