@@ -204,11 +204,10 @@ def _wide_enough(
 ) -> Choice:
     """Find the width at the given penalty, or at the penalty that is predicted for the fit."""
     n = len(rows) if n_rows is None else n_rows
-    y = rows.y if rows.y.shape[1] else None
     if share is not None:
         alpha = share * n
-    elif y is not None:
-        alpha = penalty_for(kernel, rows.X, y, n, spec.seed)
+    elif rows.y.shape[1]:
+        alpha = penalty_for(kernel, rows.X, rows.y, n, spec.seed)
     else:
         alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
     width = required_features(
@@ -217,7 +216,6 @@ def _wide_enough(
         rows.X,
         alpha=alpha,
         wanted=wanted,
-        y=y,
         n_rows=n,
         random_state=spec.seed,
     )

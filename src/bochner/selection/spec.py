@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bochner._core.checks import free_bytes, integer, one_of, positive, share
+from bochner._core.checks import integer, one_of, share
 from bochner._core.names import WORDS, meant_kernel
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
@@ -59,12 +59,6 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
-FIRST = 64  # Width at which the search starts
-
-
-MATRICES = 4  # Bytes of moments, decomposition and work space, in D × D matrices of float64
-
-
 @dataclass(frozen=True)
 class Tolerance:
     """``n_features=Tolerance(...)``: as many features as bring ε down to a tolerance.
@@ -74,15 +68,6 @@ class Tolerance:
     epsilon : float, default 0.1
         Largest (ε, alpha)-spectral distance, in (0, 1): the guarantee for the risk of the fit is
         the one of the exact kernel up to a factor 1/(1 − ε).
-    excess : float, optional
-        Instead of `epsilon`: largest relative increase of the leave-one-out error over the exact
-        kernel, both on the sampled rows and at their best penalties; 0.01 is one per cent. With
-        many more rows than are sampled, the exact kernel gains more from them than few features.
-    seconds : float, optional
-        Limit of the search, after which the widest map that was tried is taken.
-    bytes : int, optional
-        Memory for moments and solution, 32 D²; default half of the free memory, and at most all of
-        it.
 
     See Also
     --------
@@ -104,24 +89,9 @@ class Tolerance:
     """
 
     epsilon: float = 0.1
-    excess: float | None = None
-    seconds: float | None = None
-    bytes: int | None = None
 
     def __post_init__(self) -> None:
         share(self.epsilon, "Tolerance", "epsilon")
-        if self.excess is not None:
-            positive(self.excess, "Tolerance", "excess")
-        if self.seconds is not None:
-            positive(self.seconds, "Tolerance", "seconds")
-        if self.bytes is not None:
-            integer(self.bytes, "Tolerance", "bytes", MATRICES * 8 * FIRST**2)
-
-    @property
-    def most_features(self) -> int:
-        """The width whose moments fit into the memory."""
-        room = free_bytes() // 2 if self.bytes is None else min(self.bytes, free_bytes())
-        return max(FIRST, int((room / (8 * MATRICES)) ** 0.5))
 
 
 def as_width(n_features: Any) -> int | Tolerance:

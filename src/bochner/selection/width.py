@@ -3,20 +3,18 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.blas import eigh
-from bochner._core.checks import positive
+from bochner._core.checks import free_bytes, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
-from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, left_out
 from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
 from bochner.features.method import Method, Request
@@ -24,21 +22,18 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
 from bochner.kernels.kernel import Kernel
-from bochner.selection.spec import FIRST, Tolerance
+from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
-SAMPLE = 1024  # Rows on which ε and leave-one-out errors are measured
+SAMPLE = 1024  # Rows on which ε is measured
+FIRST = 64  # Width at which the search starts
 
 
 class Tried(NamedTuple):
-    """A width, its ε and excess error, and seconds since the search began.
-
-    ``excess`` is NaN if ε decides.
-    """
+    """A width, its ε, and seconds since the search began."""
 
     n_features: int
     epsilon: float
-    excess: float
     seconds: float
 
 
@@ -57,9 +52,9 @@ class Width(HtmlResult):
     tried : tuple of Tried
         In order.
     limit : str or None
-        What stopped the search before the tolerance was met: "seconds", "bytes", "rows" where
-        as many features as rows were not enough, or "truncation" where ε is what a series that
-        is cut leaves out, so that more features of the kind do not lower it.
+        What stopped the search before the tolerance was met: "memory", "rows" where as many
+        features as rows were not enough, or "truncation" where ε is what a series that is cut
+        leaves out, so that more features of the kind do not lower it.
     """
 
     map: FeatureMap
@@ -75,20 +70,13 @@ class Width(HtmlResult):
         return self.map.n_features
 
     @property
-    def result(self) -> Tried:
-        """The measurements of the map."""
-        return next(t for t in self.tried if t.n_features == self.n_features)
-
-    @property
     def epsilon(self) -> float:
         """ε of the map on the sample."""
-        return self.result.epsilon
+        return next(t.epsilon for t in self.tried if t.n_features == self.n_features)
 
     @property
     def met(self) -> bool:
         """Whether the map is within the tolerance on the sample."""
-        if self.wanted.excess is not None:
-            return self.result.excess <= self.wanted.excess
         return self.epsilon <= self.wanted.epsilon
 
     def _html_parts(self) -> Iterator[str]:
@@ -102,17 +90,13 @@ class Width(HtmlResult):
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
         target = f"{self.wanted.epsilon:g} at alpha = {self.alpha:.3g}"
-        if self.wanted.excess is not None:
-            measured += f", leave-one-out error {100 * self.result.excess:+.2g} %"
-            target = f"{100 * self.wanted.excess:g} % of the exact kernel's error"
         if self.met or self.limit is None:
             return f"{measured}, within {target}."
         return f"{measured}, above {target}: stopped by {_LIMITS[self.limit]}."
 
 
 _LIMITS = {
-    "seconds": "the budget of seconds; more time would allow more features",
-    "bytes": "the budget of memory, 32 D² bytes; more memory would allow more features",
+    "memory": "half of the free memory, of which a fit takes 32 D² bytes",
     "rows": "the number of rows: the exact kernel costs no more than so many features",
     "truncation": "truncation, not noise: raise the degree or order; more features do not help",
 }
@@ -126,7 +110,6 @@ def required_features(
     *,
     alpha: float,
     wanted: Tolerance | None = None,
-    y: Array | None = None,
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Width:
@@ -142,9 +125,6 @@ def required_features(
     alpha : float
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
     wanted : Tolerance, default Tolerance()
-        Tolerance and budgets.
-    y : (n,) or (n, t), optional
-        Targets, for ``Tolerance(excess=...)``.
     n_rows : int, optional
         Number of rows of the fit if X is a sample of them.
     random_state : int, Generator, RandomState or None
@@ -183,38 +163,20 @@ def required_features(
     """
     wanted = Tolerance() if wanted is None else wanted
     alpha, seed = positive(alpha, "required_features", "alpha"), seed_of(random_state)
-    if wanted.excess is not None and y is None:
-        raise InvalidInput(
-            "required_features: Tolerance(excess=...) compares errors of predictions; pass y."
-        )
     X = as_matrix(X, "required_features")
     n = int(X.shape[0]) if n_rows is None else n_rows
-    search = _Search(kernel, X, y, alpha, n, seed, wanted)
-    return search.run(as_method(method))
+    return _Search(kernel, X, alpha, n, seed, wanted).run(as_method(method))
 
 
 class _Search:
     """The search for a width on one sample of rows."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        X: Array,
-        y: Array | None,
-        alpha: float,
-        n_rows: int,
-        seed: int,
-        wanted: Tolerance,
+        self, kernel: Kernel, X: Array, alpha: float, n_rows: int, seed: int, wanted: Tolerance
     ) -> None:
         self._start = time.perf_counter()
         self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
         self._alpha, self._n, self._rows = alpha, n_rows, rows_of(X, SAMPLE, seed)
-        self._y: Array | None = None
-        # ε of all rows or of another seed may be larger than that of the sample
-        self._by, self._most = "epsilon", 0.85 * wanted.epsilon
-        if wanted.excess is not None:
-            self._by, self._most = "excess", wanted.excess
-            self._y = rows_of(np.reshape(y, (X.shape[0], -1)), SAMPLE, seed)  # type: ignore[arg-type]
         self._K: Array | None = None
         self._maps: dict[int, FeatureMap] = {}
         self._tried: dict[int, Tried] = {}
@@ -223,7 +185,7 @@ class _Search:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
         whole = method if isinstance(method, Auto) and self._n == self._X.shape[0] else None
         self._method = self._decided(method)
-        most = min(self._wanted.most_features, self._n)
+        most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self._n)
         most = most if whole and most == self._n else max(2, most - most % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
         while not high and limit is None:
@@ -236,21 +198,19 @@ class _Search:
             elif self._is_cut(low, width):
                 limit = "truncation"
             elif width == most:
-                limit = "rows" if most >= self._n - 1 else "bytes"
-            elif self._late:
-                limit = "seconds"
+                limit = "rows" if most >= self._n - 1 else "memory"
             elif self._maps[width].n_features < width:  # the map is complete
                 limit = "rows"
             low, width = low if high else width, 2 * width
-        while high > 4 and not low and not self._late:
+        while high > 4 and not low:
             middle = high // 4 * 2
             low, high = (0, middle) if self._suffices(middle) else (middle, high)
         for _ in range(2 * (low > 0)):
             middle = 2 * round((low * high) ** 0.5 / 2)
-            if not low < middle < high or self._late:
+            if not low < middle < high:
                 break
             low, high = (low, middle) if self._suffices(middle) else (middle, high)
-        best = high or min(self._tried, key=lambda width: getattr(self._tried[width], self._by))
+        best = high or min(self._tried, key=lambda width: self._tried[width].epsilon)
         tried = tuple(self._tried.values())
         return Width(self._maps[best], self._method, self._wanted, self._alpha, tried, limit)
 
@@ -281,19 +241,14 @@ class _Search:
         least = SMALL_BIAS * self._tried[wide].epsilon * alpha
         return cut_trace(self._maps[wide], self._rows) > least
 
-    @property
-    def _late(self) -> bool:
-        limit = self._wanted.seconds
-        return limit is not None and time.perf_counter() - self._start > limit
-
     def _suffices(self, width: int) -> bool:
+        """Try a width; ε of all rows or of another seed may be larger than that of the sample."""
         if width not in self._maps:
             self._maps[width] = draw_map(self._method, self._kernel, self._ask(width))
         phi = self._maps[width]
-        epsilon, excess = self._epsilon(phi), self._excess(phi)
-        seconds = time.perf_counter() - self._start
-        self._tried[width] = tried = Tried(phi.n_features, epsilon, excess, seconds)
-        return bool(getattr(tried, self._by) <= self._most)
+        epsilon, seconds = self._epsilon(phi), time.perf_counter() - self._start
+        self._tried[width] = Tried(phi.n_features, epsilon, seconds)
+        return epsilon <= 0.85 * self._wanted.epsilon
 
     def _epsilon(self, phi: FeatureMap) -> float:
         known = self._K  # the kernel matrix of the sample, in place of the kernel
@@ -301,19 +256,8 @@ class _Search:
         self._K = measured.K
         return distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
 
-    def _excess(self, phi: FeatureMap) -> float:
-        """Return the relative increase of the leave-one-out error over the exact kernel."""
-        if self._y is None:
-            return float("nan")
-        Z = to_numpy(phi(self._rows)).astype(np.float64)
-        return least_error(Z, self._y)[0] / max(self._exact, np.finfo(float).tiny) - 1
 
-    @cached_property
-    def _exact(self) -> float:
-        return least_exact_error(self._kernel, self._rows, self._y)[0]
-
-
-# --- The penalty by leave-one-out error, and that error for the exact kernel ---------------------
+# --- The penalty by leave-one-out error ---------------------------------------------------------
 
 ROWS = 1024  # Rows from which the penalty is extrapolated
 
@@ -329,24 +273,13 @@ def penalty_for(
     chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:ROWS])
     X, y = X[chosen], y[chosen]
     few = max(2, len(y) // 4)
-    small, large = (least_exact_error(kernel, X[:m], y[:m])[1] for m in (few, len(y)))
+    small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))
     power = np.clip(np.log(large / small) / np.log(len(y) / few), 0.0, 1.0)
     return float(large * (n_rows / len(y)) ** power)
 
 
-def least_exact_error(
-    kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]
-) -> tuple[float, float]:
-    """Return the least leave-one-out error of the exact kernel on these rows, and its penalty.
-
-    The rows of K's root are the features: Z Zᵀ = K.
-    """
+def _exact_penalty(kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]) -> float:
+    """Return the penalty of least leave-one-out error; the rows of K's root are the features."""
     values, vectors = eigh(to_numpy(kernel(X)).astype(np.float64), driver="evd", check_finite=False)
-    return least_error(vectors * np.sqrt(np.maximum(values, 0.0)), y)
-
-
-def least_error(Z: Float[Array, "m D"], y: Float[Array, "m t"]) -> tuple[float, float]:
-    """Return the least leave-one-out mean squared error on these features, and its penalty."""
-    errors = left_out(Z, y)
-    best = best_of(errors.errors, "loo")
-    return float(errors.errors[best]), float(errors.alphas[best])
+    errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
+    return float(errors.alphas[best_of(errors.errors, "loo")])
