@@ -26,7 +26,7 @@ PUBLISHED: dict[str, Method | str] = {
     "Fourier": bo.Fourier(bo.IID()),
     "FastFood": bo.Fourier(bo.Fastfood()),
     "Maclaurin": bo.Maclaurin(degrees="geometric"),
-    "PolySketch": bo.PolySketch(pairs="independent"),
+    "PolySketch": bo.PolySketch(),
     "Gegenbauer": bo.Gegenbauer("monomial"),
 }
 

@@ -323,7 +323,6 @@ SKETCH_METHODS = [
     bo.Maclaurin(degrees="geometric"),
     bo.TensorSketch(),
     bo.PolySketch(),
-    bo.PolySketch(pairs="independent"),
 ]
 HASHED = [bo.PolySketch(inner=4), bo.PolySketch(inner=2)]
 POSITIVE = [
