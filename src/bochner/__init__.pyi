@@ -64,12 +64,8 @@ from bochner.models.gaussian_process.observed import Derivatives as Derivatives
 from bochner.models.gaussian_process.regressor import (
     GaussianProcessRegressor as GaussianProcessRegressor,
 )
-from bochner.models.inspection.dependence import ContributionDisplay as ContributionDisplay
-from bochner.models.inspection.dependence import (
-    PartialDependenceDisplay as PartialDependenceDisplay,
-)
-from bochner.models.inspection.dependence import contributions as contributions
-from bochner.models.inspection.dependence import partial_dependence as partial_dependence
+from bochner.models.inspection.contributions import ContributionDisplay as ContributionDisplay
+from bochner.models.inspection.contributions import contributions as contributions
 from bochner.models.inspection.importance import ImportanceDisplay as ImportanceDisplay
 from bochner.models.inspection.importance import column_importance as column_importance
 from bochner.models.kriging import NormalScores as NormalScores

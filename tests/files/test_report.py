@@ -154,9 +154,16 @@ def test_columns_are_measured_as_by_the_functions_and_shown():
     found = bo.column_importance(model, sample)
     np.testing.assert_allclose(report.importance.importance, found.importance)
     first = int(found.order[0])
-    shown = bo.partial_dependence(model, sample, first, grid_resolution=25, n_rows=256)
-    assert report.dependence[0].columns == (found.columns[first],)
-    np.testing.assert_allclose(report.dependence[0].average, shown.average)
+    shown = report.dependence[0]
+    assert shown.column == found.columns[first]
+    mean = []
+    for value in shown.grid_values:
+        moved = sample.copy()
+        moved[:, first] = value
+        mean.append(model.predict(moved))
+    lines = np.array(mean) - np.mean(mean, axis=0)
+    np.testing.assert_allclose(shown.average[0], np.mean(mean, axis=1))
+    np.testing.assert_allclose(shown.error[0], lines.std(axis=1) / SHOWN**0.5)
     assert f"Mean prediction against {found.columns[first]}" in page_of("ridge")
     assert found.table()[1][0] in read(page_of("ridge")).cells
     assert len(report.to_dict()["dependence"]) == 2

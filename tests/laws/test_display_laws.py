@@ -1,4 +1,4 @@
-"""What users see: numbers of displays, importance of columns, partial dependence."""
+"""What users see: numbers of displays, importance and contributions of columns."""
 
 import sys
 from functools import cache
@@ -11,22 +11,20 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import binom, norm
 from sklearn.calibration import calibration_curve
-from sklearn.inspection import partial_dependence as scikit_learns
+from sklearn.inspection import partial_dependence
 
 import bochner as bo
 from bochner import (
     CalibrationDisplay,
     ContributionDisplay,
     ImportanceDisplay,
-    PartialDependenceDisplay,
     PathDisplay,
     SpectrumDisplay,
     column_importance,
     contributions,
-    partial_dependence,
 )
 from bochner.errors import BochnerError, MissingDependency
-from bochner.kernels import Columns, Gaussian, Linear, Mahalanobis, Polynomial
+from bochner.kernels import Columns, Gaussian, Mahalanobis, Polynomial
 
 N = 120
 ALARM = 1e-6
@@ -319,74 +317,13 @@ def smooth():
     return bo.KernelRidge(Gaussian(2.0), n_features=64, random_state=0).fit(FEW, CURVED)
 
 
-def test_one_column_is_scikit_learns():
-    few = FEW.round(0)  # few values, and so all of them are the grid
-    found = partial_dependence(smooth(), few, 1, grid_resolution=20)
-    other = scikit_learns(smooth(), few, [1], grid_resolution=20, kind="both", method="brute")
-    np.testing.assert_array_equal(found.grid_values[0], other["grid_values"][0])
-    np.testing.assert_allclose(found.average[0], other["average"][0], rtol=1e-9)
-    # rows are drawn in another order
-    lines = np.sort(other["individual"][0], axis=0)
-    np.testing.assert_allclose(np.sort(found.individual[0], axis=0), lines, rtol=1e-9)
-
-
-def test_many_numbers_are_seen_at_equal_steps_without_the_ends():
-    found = partial_dependence(smooth(), FEW, 1, grid_resolution=20)
-    (grid,) = found.grid_values
-    np.testing.assert_allclose(grid, np.linspace(*np.quantile(FEW[:, 1], [0.05, 0.95]), 20))
-    assert found.individual.shape == (1, N_FEW, 20)
-    lines = found.individual[0] - found.individual[0].mean(axis=1, keepdims=True)
-    np.testing.assert_allclose(found.error[0], lines.std(axis=0) / np.sqrt(N_FEW))
-
-
-def test_two_columns_are_all_pairs_of_values():
-    found = partial_dependence(smooth(), FEW, [0, 2], grid_resolution=9)
-    assert found.average.shape == (1, 6, 6)
-    moved = FEW.copy()
-    moved[:, [0, 2]] = found.grid_values[0][2], found.grid_values[1][4]
-    assert found.average[0, 2, 4] == pytest.approx(smooth().predict(moved).mean(), rel=1e-9)
-    f = found.average[0] - found.average.mean()
-    sums = f.mean(axis=1)[:, None] + f.mean(axis=0)
-    assert found.interaction[0] == pytest.approx(np.sqrt(np.sum((f - sums) ** 2) / np.sum(f**2)))
-
-
-def test_columns_that_add_do_not_interact_and_a_product_does():
-    linear = bo.KernelRidge(Linear(), random_state=0).fit(FEW, FEW @ [1.0, 2.0, 3.0])
-    assert partial_dependence(linear, FEW, [0, 2]).interaction[0] < 1e-6
-    model = bo.KernelRidge(Gaussian(1.5), n_features=128, random_state=0)
-    model.fit(FEW, FEW[:, 0] * FEW[:, 2])
-    assert partial_dependence(model, FEW, [0, 2]).interaction[0] > 0.9
-
-
-def test_columns_of_a_table_have_their_own_levels_and_units(table):
+def test_scikit_learn_shows_the_dependence_on_a_column_of_a_table(table):
     frame, model = table
-    kinds = partial_dependence(model, frame, "kind")
-    assert kinds.grid_values == (("a", "b", "c"),)
-    for i, kind in enumerate("abc"):
-        exact = model.predict(frame.assign(kind=kind)).mean()
-        assert kinds.average[0, i] == pytest.approx(exact, rel=1e-9)
-    sizes = partial_dependence(model, frame, "size", grid_resolution=7)
-    exact = model.predict(frame.assign(size=sizes.grid_values[0][3])).mean()
-    assert sizes.average[0, 3] == pytest.approx(exact, rel=1e-9)
-    low, high = frame["size"].quantile([0.05, 0.95])
-    np.testing.assert_allclose(sizes.grid_values[0][[0, -1]], [low, high])
-    days = partial_dependence(model, frame, "day", grid_resolution=5)
-    exact = model.predict(frame.assign(day=frame["day"].iloc[0])).mean()
-    assert days.average[0, 0] == pytest.approx(exact, rel=1e-9)
-
-
-def test_plots_show_the_average(table):
-    found = PartialDependenceDisplay.from_estimator(smooth(), FEW, 0, grid_resolution=8)
-    ax = found.plot(Figure().subplots(), rows=3).ax_
-    assert len(ax.lines) == 4
-    np.testing.assert_array_equal(ax.lines[-1].get_ydata(), found.average[0])
-    both = partial_dependence(smooth(), FEW, [0, 1], grid_resolution=9)
-    assert both.plot(Figure().subplots()).ax_.get_ylabel() == "column 1"
-    frame, model = table
-    levels = partial_dependence(model, frame, "kind").plot(Figure().subplots()).ax_
-    assert [text.get_text() for text in levels.get_xticklabels()] == ["a", "b", "c"]
-    pair = partial_dependence(model, frame, ["kind", "size"], grid_resolution=9)
-    assert len(pair.plot(Figure().subplots()).ax_.get_xticks()) == 3
+    options = {"kind": "average", "method": "brute", "categorical_features": ["kind"]}
+    found = partial_dependence(model, frame, ["kind"], **options)
+    assert found["grid_values"][0].tolist() == ["a", "b", "c"]
+    exact = [model.predict(frame.assign(kind=kind)).mean() for kind in "abc"]
+    np.testing.assert_allclose(found["average"][0], exact, rtol=1e-9)
 
 
 # --- contributions to a row ----------------------------------------------------------------------
@@ -497,13 +434,6 @@ def fit(learner, y=Y, **options):
         (
             lambda: column_importance(fit(bo.KernelRidge, kernel=Polynomial(2)), X, by="metric"),
             "a kernel with lengthscales, or a metric; got Pol",
-        ),
-        (lambda: partial_dependence(ridge(), X, "colour"), "2 columns of the fit .*got 'colour'"),
-        (lambda: partial_dependence(ridge(), X, 3), "must be names or numbers .*got 3"),
-        (lambda: partial_dependence(ridge(), X, [0, 0]), r"or two different ones; got \[0, 0\]"),
-        (
-            lambda: partial_dependence(smooth(), FEW, [0, 1, 2]),
-            "must be one column or two different",
         ),
         (lambda: contributions(ridge(), X, X, n_orders=5), "n_orders must be even, .*; got 5"),
     ],

@@ -347,7 +347,7 @@ class MapDisplay(Display):
             raise InvalidType(
                 "MapDisplay: model must be a GaussianProcessRegressor; got "
                 f"{type(model).__name__}. For other learners take "
-                "PartialDependenceDisplay.from_estimator(model, X, columns)."
+                "scikit-learn's PartialDependenceDisplay."
             ) from None
         places, d = integer(places, "MapDisplay", "places", 2), process.n_features_in_
         if d > 2 or process.target_shape_:

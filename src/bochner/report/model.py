@@ -15,9 +15,10 @@ from bochner import features, kernels, landmarks
 from bochner._core.checks import integer
 from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array
+from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
+from bochner.data.encoders import Levels, Numbers
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
@@ -25,8 +26,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.inspection.dependence import PartialDependenceDisplay, partial_dependence
-from bochner.models.inspection.importance import ImportanceDisplay, column_importance
+from bochner.models.inspection.importance import ImportanceDisplay, Inspected, column_importance
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
@@ -92,6 +92,45 @@ MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
 @dataclass(frozen=True, eq=False)
+class Dependence:
+    """Mean predictions as one column takes given values (Friedman 2001, equation 53)."""
+
+    column: str
+    grid_values: Any  # (g,) in the column's own units, or a tuple of levels
+    average: Float[Array, "t g"]
+    error: Float[Array, "t g"]  # Standard error over the rows, about the mean of all values
+    outputs: tuple[str, ...]
+    unit: str
+
+    @staticmethod
+    def of(seen: Inspected, j: int) -> "Dependence":
+        """Return the dependence on one column: at all its levels, or at 25 values of its rows."""
+        column = seen.columns[j]
+        encoder, places = column.encoder, list(column.places)
+        if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
+            missing = encoder.indicator and not encoder.is_ordered
+            cells = np.append(np.arange(len(encoder.levels)), [np.nan] * missing)
+            grid: Any = (*encoder.levels, *("missing",) * missing)
+            values = encoder.encode(cells)
+        else:
+            X = seen.X[np.argsort(seen.X[:, places[0]], kind="stable")][:, places]
+            if isinstance(encoder, Numbers) and encoder.indicator and not X[:, 1].all():
+                X = X[X[:, 1] == 0]
+            low, high = np.quantile(np.arange(len(X)), (0.05, 0.95)) if len(X) > 25 else (0, len(X))
+            X = X[np.linspace(low, min(high, len(X) - 1), 25).astype(int)]
+            grid, first = np.unique(X[:, 0].astype(np.float64), return_index=True)
+            values = X[first]
+        predictions = []
+        for value in values:
+            rows = seen.X.copy()
+            rows[:, places] = value
+            predictions.append(seen.predict(rows))
+        f = np.array(predictions)  # (g, m, t)
+        error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
+        return Dependence(column.name, grid, f.mean(axis=1).T, error, seen.outputs, seen.unit)
+
+
+@dataclass(frozen=True, eq=False)
 class ModelReport:
     """All that a report says, as numbers.
 
@@ -113,7 +152,7 @@ class ModelReport:
     spectrum : SpectrumDisplay or None
     importance : ImportanceDisplay or None
         How much each column moves the predictions, on at most 1024 rows of the sample.
-    dependence : tuple of PartialDependenceDisplay
+    dependence : tuple of Dependence
         Mean predictions as each of the most important columns takes other values.
     without : dict of str to str
         Missing parts, with reasons.
@@ -144,7 +183,7 @@ class ModelReport:
     path: PathDisplay | None
     spectrum: SpectrumDisplay | None
     importance: ImportanceDisplay | None
-    dependence: tuple[PartialDependenceDisplay, ...]
+    dependence: tuple[Dependence, ...]
     without: dict[str, str]
     sample_rows: int
     seed: int
@@ -358,11 +397,10 @@ def _importance(
 
 def _dependence(
     model: KernelEstimator, sample: Sample, importance: ImportanceDisplay | None, seed: int
-) -> tuple[PartialDependenceDisplay, ...]:
+) -> tuple[Dependence, ...]:
     """Return how the most important columns matter, those that matter at all."""
     if importance is None:
         return ()
     first = [j for j in importance.order[:2] if importance.share[j] > 0]
-    asked: dict[str, Any] = {"grid_resolution": 25, "n_rows": 256, "random_state": seed}
-    rows = Blocks.from_arrays(sample.X)
-    return tuple(partial_dependence(model, rows, int(j), **asked) for j in first)
+    seen = Inspected.of("report_model", model, Blocks.from_arrays(sample.X), 256, seed)
+    return tuple(Dependence.of(seen, int(j)) for j in first)

@@ -10,7 +10,6 @@ from bochner._core.shapes import Array
 from bochner._core.text import facts_in_words, rounded, written
 from bochner.certificates.certificate import errors_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
-from bochner.models.inspection.dependence import PartialDependenceDisplay
 from bochner.models.inspection.importance import ImportanceDisplay
 from bochner.models.prediction_displays import CALIBRATIONS, CalibrationDisplay
 from bochner.report.quality import MEASURES, Residuals
@@ -119,13 +118,24 @@ def _importance(display: ImportanceDisplay) -> Section:
     return Section("Importance of columns", drawing, head, rows, caption)
 
 
-def _dependence(display: PartialDependenceDisplay) -> dict[str, Any]:
+def _dependence(one: Any) -> dict[str, Any]:
     """Return the mean prediction as one column takes other values; of the last of many classes."""
-    name, last = display.columns[0], len(display.outputs) - 1
-    of = f" of {display.outputs[last]}" if last else ""
-    title = f"Mean {display.unit}{of} against {name}"
-    drawing = picture(title, lambda ax: display.plot(ax, output=last))
-    return {"title": title, "picture": drawing}
+    grid, several = one.grid_values, len(one.outputs) > 1
+    what = f"{one.unit} of {one.outputs[-1]}" if several else one.unit
+    f, spread = one.average[-1], 2 * one.error[-1]
+
+    def plot(ax: Any) -> None:
+        ax.set(xlabel=one.column.replace("$", r"\$"), ylabel=f"mean {what}".replace("$", r"\$"))
+        if isinstance(grid, tuple):
+            ax.errorbar(range(len(grid)), f, spread, fmt="o", capsize=3)
+            room = max(map(len, grid)) * len(grid) < 40
+            ax.set_xticks(range(len(grid)), grid, rotation=0 if room else 90)
+        else:
+            ax.plot(grid, f)
+            ax.fill_between(grid, f - spread, f + spread, alpha=0.2)
+
+    title = f"Mean {what} against {one.column}"
+    return {"title": title, "picture": picture(title, plot)}
 
 
 def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:

@@ -126,21 +126,6 @@ class Inspected:
         predictions = to_numpy(asked(Blocks.from_arrays(X)))
         return predictions.reshape(len(predictions), -1).astype(np.float64)
 
-    def index(self, who: str, column: Any) -> int:
-        """Return the number of a column that is named, or numbered from 0."""
-        names = [c.name for c in self.columns]
-        if isinstance(column, str) and column in names:
-            return names.index(column)
-        if isinstance(column, int | np.integer) and not isinstance(column, bool):
-            at = int(column)
-            if 0 <= at < len(names):
-                return at
-        text = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        raise InvalidInput(
-            f"{who}: columns must be names or numbers of the {len(names)} columns of the fit "
-            f"({text}); got {column!r}."
-        )
-
 
 # --- Importance ----------------------------------------------------------------------------------
 
@@ -173,7 +158,7 @@ class ImportanceDisplay(Display):
     See Also
     --------
     column_importance : Computes what is shown.
-    PartialDependenceDisplay : Mean predictions as a column takes given values.
+    ContributionDisplay : Contributions of columns to the predictions of some rows.
 
     Examples
     --------
