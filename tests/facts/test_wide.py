@@ -1,6 +1,7 @@
 """Ridge regression of more features than a Gram matrix is formed of, against the dense solution."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from bochner.solvers.ridge.iterative import (
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.executor import LOCAL
-from bochner.sums.products import ProductsOf, row_signs
+from bochner.sums.products import gram_products, row_signs
 
 N, D, WIDE = 3000, 240, 10_002
 
@@ -43,8 +44,7 @@ def problem(X, y, w, m=400, signs=4):
     blocks = Blocks.from_arrays(X, y, w)
 
     def multiply(V, precision):
-        products = ProductsOf(PHI.features, V, mean, precision)
-        return products.result(LOCAL.sum(products, blocks))
+        return gram_products(partial(LOCAL.sum, blocks=blocks), PHI.features, V, mean, precision)
 
     power = w @ yc**2
     drawn = Zc.T @ (np.sqrt(w)[:, None] * row_signs(0, 0, len(w), signs))

@@ -6,8 +6,8 @@ vector are all that travels.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
 from bochner.sums.moments import Precision
+from bochner.sums.tree import SumOf
 
 TOGETHER = 1 << 20  # Features that are made at a time, for the processor's cache
 ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
@@ -50,114 +51,64 @@ def _pieces(
         yield rows, Z.toarray() if is_sparse(Z) else Z
 
 
-@dataclass(frozen=True, eq=False)
-class Firsts:
-    """Sums of rows to the first power of their features."""
+def first_sums(
+    features: Callable[[Array], Array],
+    n_features: int,
+    origin: Float[Array, " t"],
+    seed: int,
+    n_signs: int,
+    block: Block,
+) -> tuple[int, Any, Float[Array, " t"], Float[Array, " c"]]:
+    """Return the rows of positive weight of a block, Σ r zᵀ, Σ w (y − y₀)² and Σ r.
 
-    rows: int  # of positive weight
-    weight: float  # W = Σ w
-    feature_sum: Float[Array, " D"]  # Σ w z
-    target_sum: Float[Array, " t"]  # Σ w (y − y₀), y₀ the origin of targets
-    cross: Float[Array, "D t"]  # Σ w z (y − y₀)
-    squares: Float[Array, " t"]  # Σ w (y − y₀)²
-    draws: Float[Array, "D s"]  # Σ √w z ε, ε random signs of the rows
-    drawn_sum: Float[Array, " s"]  # Σ √w ε
-
-
-class ArraySums:
-    """A summand whose sums are a list of arrays."""
-
-    def merge(self, a: list[Array], b: list[Array]) -> list[Array]:
-        return [x + y for x, y in zip(a, b, strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class FirstsOf(ArraySums):
-    """The summand of :class:`Firsts`."""
-
-    features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
-    n_features: int  # D
-    origin: Float[Array, " t"]  # y₀, near the targets' means
-    seed: int  # of the random signs
-    n_signs: int  # s, of each row
-
-    def zero(self) -> list[Array]:
-        t, c = len(self.origin), 1 + len(self.origin) + self.n_signs
-        return [np.zeros((c, self.n_features)), np.zeros(1 + t + c)]
-
-    def add(self, total: list[Array], block: Block) -> list[Array]:
-        w = weights_of(block)
-        y = to_numpy(block.y).astype(np.float64).reshape(len(w), -1) - self.origin
-        signs = row_signs(self.seed, block.start, len(w), self.n_signs)
-        right = np.column_stack([w, w[:, None] * y, np.sqrt(w)[:, None] * signs])
-        numbers = np.array([float(np.count_nonzero(w > 0)), *(w @ y**2), *right.sum(axis=0)])
-        for rows, Z in _pieces(self.features, block.X, self.n_features):
-            total[0] += _transposed(Z, right[rows])
-        total[1] += numbers
-        return total
-
-    def result(self, total: list[Array]) -> Firsts:
-        """Return the sums by name."""
-        sums, numbers = total
-        t = len(self.origin)
-        columns = numbers[1 + t :]
-        return Firsts(
-            int(numbers[0]),
-            float(columns[0]),
-            sums[0],
-            columns[1 : 1 + t],
-            np.ascontiguousarray(sums[1 : 1 + t].T),
-            numbers[1 : 1 + t],
-            np.ascontiguousarray(sums[1 + t :].T),
-            columns[1 + t :],
-        )
+    r = [w, w (y − y₀), √w ε], with the origin y₀ near the targets' means and random signs ε.
+    """
+    w = weights_of(block)
+    y = to_numpy(block.y).astype(np.float64).reshape(len(w), -1) - origin
+    signs = row_signs(seed, block.start, len(w), n_signs)
+    right = np.column_stack([w, w[:, None] * y, np.sqrt(w)[:, None] * signs])
+    pieces = _pieces(features, block.X, n_features)
+    sums = sum(_transposed(Z, right[rows]) for rows, Z in pieces)
+    return int(np.count_nonzero(w > 0)), sums, w @ y**2, right.sum(axis=0)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductsOf(ArraySums):
-    """The summand of G V."""
+def gram_products(
+    pass_of: Callable[[SumOf], Any],
+    features: Callable[[Array], Array],
+    V: Float[Array, "D c"],
+    mean: Float[Array, " D"],
+    precision: Precision,
+) -> Float[Array, "D c"]:
+    """Return G V of all rows, by a pass.
 
-    features: Callable[[Array], Array]  # rows X (b, d) to features (b, D)
-    vectors: Float[Array, "D c"]  # V
-    mean: Float[Array, " D"]  # z̄, zero where there is no intercept
-    precision: Precision  # of the products of a few rows; their sum is float64
+    ``mean`` is z̄, zero where there is no intercept. Products of a few rows have this precision;
+    their sum is float64.
+    """
+    scale = np.abs(V).max(axis=0, initial=0.0)
+    scale = np.where(scale > 0, scale, 1.0)  # float32 holds numbers near one
+    scaled = np.asfortranarray(V / scale, dtype=precision)
+    through_mean = mean @ (V / scale)
+    sums, through = pass_of(SumOf(partial(_products, features, scaled, through_mean)))
+    return (sums.T - np.outer(mean, through)) * scale
 
-    def zero(self) -> list[Array]:
-        D, c = self.vectors.shape
-        return [np.zeros((c, D)), np.zeros(c)]
 
-    def add(self, total: list[Array], block: Block) -> list[Array]:
-        w, through_mean = weights_of(block)[:, None], self.mean @ (self.vectors / self._scale)
-        for rows, made in _pieces(self.features, block.X, len(self.mean)):
-            xp = array_namespace(made)
-            Z = xp.astype(made, getattr(xp, self.precision), copy=False)
-            u = self._times(Z).astype(np.float64)
-            u = w[rows] * (u - through_mean)
-            total[0] += _transposed(Z, u)
-            total[1] += u.sum(axis=0)
-        return total
-
-    def result(self, total: list[Array]) -> Float[Array, "D c"]:
-        """Return G V of all rows."""
-        sums, through = total
-        return (sums.T - np.outer(self.mean, through)) * self._scale
-
-    def _times(self, Z: Array) -> Float[np.ndarray, "b c"]:
-        """Return Z V in the precision of Z, each vector in units of its scale."""
-        if isinstance(Z, np.ndarray) and self.vectors.shape[1] <= ONE_BY_ONE:
-            return np.stack([Z @ v for v in self._scaled.T], axis=1)
-        xp = array_namespace(Z)
-        return to_numpy(xp.matmul(Z, moved(np.ascontiguousarray(self._scaled), like=Z)))
-
-    @cached_property
-    def _scale(self) -> Float[Array, " c"]:
-        """Size of each vector: float32 holds numbers near one."""
-        scale = np.abs(self.vectors).max(axis=0, initial=0.0)
-        return np.where(scale > 0, scale, 1.0)
-
-    @cached_property
-    def _scaled(self) -> Float[Array, "D c"]:
-        return np.asfortranarray(self.vectors / self._scale, dtype=self.precision)
+def _products(
+    features: Callable[[Array], Array], V: Array, through_mean: Array, block: Block
+) -> tuple[Any, Any]:
+    """Return Σ u zᵀ and Σ u of a block, u = w (z − z̄)ᵀV, in the precision of V."""
+    w = weights_of(block)[:, None]
+    sums: Any = 0.0
+    through: Any = 0.0
+    for rows, made in _pieces(features, block.X, len(V)):
+        xp = array_namespace(made)
+        Z = xp.astype(made, getattr(xp, V.dtype.name), copy=False)
+        if isinstance(Z, np.ndarray) and V.shape[1] <= ONE_BY_ONE:
+            u = np.stack([Z @ v for v in V.T], axis=1)
+        else:
+            u = to_numpy(xp.matmul(Z, moved(np.ascontiguousarray(V), like=Z)))
+        u = w[rows] * (u.astype(np.float64) - through_mean)
+        sums, through = sums + _transposed(Z, u), through + u.sum(axis=0)
+    return sums, through
 
 
 def _transposed(Z: Array, right: Float[np.ndarray, "b c"]) -> Float[np.ndarray, "c D"]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -34,8 +35,9 @@ from bochner.solvers.ridge.iterative import (
 from bochner.solvers.ridge.path import as_given, given_alpha, least_alpha
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.products import FirstsOf, ProductsOf
+from bochner.sums.products import first_sums, gram_products
 from bochner.sums.rows import sampled
+from bochner.sums.tree import SumOf
 
 NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Why there are no moments
 
@@ -174,33 +176,29 @@ def _problem(
     phi, centred = chosen.rounded, spec.fit_intercept
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
-    summand = FirstsOf(features, D, origin, chosen.seed, PROBES)
-    firsts = summand.result(where.sum(summand, blocks))
-    mean, target = np.zeros(D), np.zeros(len(origin))
-    if centred:
-        mean, target = (
-            firsts.feature_sum / firsts.weight,
-            firsts.target_sum / firsts.weight + origin,
-        )
+    part = partial(first_sums, features, D, origin, chosen.seed, PROBES)
+    n_weighted, sums, squares, totals = where.sum(SumOf(part), blocks)
+    W, t = float(totals[0]), len(origin)
+    mean = sums[0] / W if centred else np.zeros(D)
+    target = totals[1 : 1 + t] / W + origin if centred else np.zeros(t)
+    moved = target - origin
 
     def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
         double = "float64" in (precision, phi.precision)
-        products = ProductsOf(features, V, mean, "float64" if double else "float32")
-        return products.result(where.sum(products, blocks))
+        pass_of = partial(where.sum, blocks=blocks)
+        return gram_products(pass_of, features, V, mean, "float64" if double else "float32")
 
-    left = firsts.target_sum - firsts.weight * (target - origin)
-    cross = firsts.cross - np.outer(firsts.feature_sum, target - origin) - np.outer(mean, left)
-    power = firsts.squares - (target - origin) * (firsts.target_sum + left)
-    draws = firsts.draws - np.outer(mean, firsts.drawn_sum)
-    rows = sample.lowest(rows_to_factor(firsts.rows, D, len(sample)))
+    left = totals[1 : 1 + t] - W * moved
+    cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
+    power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
+    draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
+    rows = sample.lowest(rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
     for start in range(0, len(rows), 256):
         index = np.arange(start, min(start + 256, len(rows)))
         made = to_numpy(phi.features(rows.take(index).X))
         Z[index] = made.astype(np.float64, copy=False) - mean
-    judges = JudgingRows(Z, rows.y - target, rows.w, firsts.weight)
-    power = np.maximum(power, 0.0)
-    counts = firsts.weight, firsts.rows, centred
-    problem = WideProblem(multiply, cross, power, *counts, draws, judges)
-    n = count_rows(blocks), firsts.rows, firsts.weight
-    return WideSums(chosen, sample, *n, problem.power, shape), problem, (mean, target)
+    judges = JudgingRows(Z, rows.y - target, rows.w, W)
+    problem = WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
+    counts = count_rows(blocks), n_weighted, W
+    return WideSums(chosen, sample, *counts, power, shape), problem, (mean, target)
