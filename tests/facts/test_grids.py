@@ -30,10 +30,10 @@ from bochner.kernels import (
 )
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import most_waves, waves_for
-from bochner.solvers import toeplitz, waves
+from bochner.solvers import waves
 from bochner.solvers.gram import conjugate_gradients
 from bochner.solvers.ridge.problem import evidence
-from bochner.solvers.toeplitz import LowWaves, ToeplitzGram, from_real, to_real
+from bochner.solvers.toeplitz import ToeplitzGram, from_real, to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 
@@ -626,7 +626,7 @@ def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
     np.testing.assert_allclose(problem.b, B.T, atol=1e-9)
     np.testing.assert_allclose(problem.power, w @ yc**2, rtol=1e-9)
     for most in (1, 4, 10_000):
-        low = LowWaves(problem.gram, 0.5, worth=0.0, most=most)
+        low = problem.gram.preconditioner(0.5, most == 10_000, most)
         np.testing.assert_allclose(low.root(low.inverse_root(c)), c, atol=1e-9)
         by_roots = low.inverse_root(low.inverse_root(c), transposed=True)
         np.testing.assert_allclose(by_roots, low.solve(c), atol=1e-9)
@@ -673,7 +673,7 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     _, exact = process.fit(X, y).predict(new, return_std=True)
     for where in (process_grid, waves):
         monkeypatch.setattr(where, "MOST_EXACT", 10)
-    monkeypatch.setattr(toeplitz, "MOST_BESIDE", 40)
+    monkeypatch.setattr(process_grid, "MOST_BESIDE", 40)
     _, few = process.fit(X, y).predict(new[:10], return_std=True)
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
     _, many = process.predict(new, return_std=True)

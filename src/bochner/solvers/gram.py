@@ -12,6 +12,7 @@ by their diagonal: M is block diagonal, and what remains is nearly the identity.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -114,12 +115,8 @@ class WaveGram(ABC):
         """Return the waves of the functions, halves of spectra."""
 
     @abstractmethod
-    def preconditioner(self, alpha: float) -> "WavePreconditioner":
-        """Return M, near G + αI."""
-
-    @abstractmethod
-    def full_block(self, alpha: float) -> "WavePreconditioner":
-        """Return G + αI itself, all waves solved for densely."""
+    def preconditioner(self, alpha: float, full: bool = False) -> "WavePreconditioner":
+        """Return M, near G + αI, or that itself, all waves solved for densely."""
 
     @property
     def dimension(self) -> int:
@@ -162,21 +159,14 @@ class WaveGram(ABC):
 # --- The preconditioner --------------------------------------------------------------------------
 
 
-class WavePreconditioner(ABC):
+@dataclass(frozen=True, eq=False)
+class WavePreconditioner:
     """M = R Rᵀ, near G + αI: that matrix within blocks of features, its diagonal for the others."""
 
     gram: Any  # G, a WaveGram
     alpha: float
-
-    @property
-    @abstractmethod
-    def blocks(self) -> list[Int[Array, "k b"]]:
-        """Numbers of the features of each block, or of k blocks that share a factor."""
-
-    @property
-    @abstractmethod
-    def factors(self) -> list[Float[Array, "b b"]]:
-        """L of M = L Lᵀ within each block."""
+    blocks: list[Int[Array, "k b"]]  # features of each block, or of k blocks that share a factor
+    factors: list[Float[Array, "b b"]]  # L of M = L Lᵀ within each block
 
     @cached_property
     def diagonal(self) -> Float[Array, " D"]:
@@ -241,8 +231,8 @@ class WavePreconditioner(ABC):
 
 
 def factored(G: Float[Array, "b b"], alpha: float) -> Float[Array, "b b"]:
-    """Return L of G + αI = L Lᵀ; of a larger α where sums were rounded below that."""
-    return raised_factor(G, alpha, ROUNDED * float(np.trace(G)))
+    """Return L of (G + Gᵀ)/2 + αI = L Lᵀ; of a larger α where sums were rounded below that."""
+    return raised_factor((G + G.T) / 2, alpha, ROUNDED * float(np.trace(G)))
 
 
 def conjugate_gradients(

@@ -200,14 +200,27 @@ class HarmonicGram(WaveGram):
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
         return to_waves(harmonics_of_real(self.roots * c, self.degree))
 
-    def full_block(self, alpha: float) -> "LowDegrees":
-        return LowDegrees(self, alpha, self.degree)
+    def preconditioner(self, alpha: float, full: bool = False) -> WavePreconditioner:
+        """Return M with a block for each order, or one of the first degrees.
 
-    def preconditioner(self, alpha: float) -> WavePreconditioner:
-        if self.by_order and self.degree <= MOST_BY_ORDER:
-            return OrderBlocks(self, alpha)
+        Blocks of orders take O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
+        """
+        if not full and self.by_order and self.degree <= MOST_BY_ORDER:
+            blocks = []
+            for m in range(self.degree + 1):
+                l = np.arange(m, self.degree + 1)
+                cosines = l * l + 2 * (l - m)
+                blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
+            factors = [factored(G, alpha) for G in self.order_blocks]
+            return WavePreconditioner(self, alpha, blocks, factors)
         worth = np.flatnonzero(self.variances * self.weight >= WORTH * alpha)
-        return LowDegrees(self, alpha, int(min(worth.max(initial=0), MOST_LOW)))
+        low = self.degree if full else int(min(worth.max(initial=0), MOST_LOW))
+        return self.low_degrees(alpha, low)
+
+    def low_degrees(self, alpha: float, low: int) -> WavePreconditioner:
+        """Return M of a block of degrees up to ``low``."""
+        block = np.arange((low + 1) ** 2)[None]
+        return WavePreconditioner(self, alpha, [block], [factored(self.block(low), alpha)])
 
     @cached_property
     def by_order(self) -> bool:
@@ -254,48 +267,3 @@ class HarmonicGram(WaveGram):
             pieces = np.split(np.eye(part.dimension), range(TOGETHER, part.dimension, TOGETHER))
             kept[degree] = np.concatenate([part(piece) for piece in pieces])
         return kept[degree]
-
-
-# --- The preconditioner --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LowDegrees(WavePreconditioner):
-    """The block holds all harmonics up to a degree; beyond, the diagonal is nearly by degree."""
-
-    gram: HarmonicGram
-    alpha: float
-    low: int  # the degree
-
-    @cached_property
-    def blocks(self) -> list[Int[Array, "1 b"]]:
-        return [np.arange((self.low + 1) ** 2)[None]]
-
-    @cached_property
-    def factors(self) -> list[Float[Array, "b b"]]:
-        G = self.gram.block(self.low)
-        return [factored((G + G.T) / 2, self.alpha)]
-
-
-@dataclass(frozen=True, eq=False)
-class OrderBlocks(WavePreconditioner):
-    """M of rows that are spread alike along parallels: a block for each order.
-
-    O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
-    """
-
-    gram: HarmonicGram
-    alpha: float
-
-    @cached_property
-    def blocks(self) -> list[Int[Array, "k l"]]:
-        blocks = []
-        for m in range(self.gram.degree + 1):
-            l = np.arange(m, self.gram.degree + 1)
-            cosines = l * l + 2 * (l - m)
-            blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
-        return blocks
-
-    @cached_property
-    def factors(self) -> list[Float[Array, "l l"]]:
-        return [factored((G + G.T) / 2, self.alpha) for G in self.gram.order_blocks]

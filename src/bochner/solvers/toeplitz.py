@@ -102,50 +102,18 @@ class ToeplitzGram(WaveGram):
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
         return from_real(c * self.roots, self.extent)
 
-    def preconditioner(self, alpha: float) -> "LowWaves":
-        return LowWaves(self, alpha)
-
-    def neighbourhood(self, alpha: float) -> "LowWaves":
-        """Return M of more waves, for variances that draws are compared with."""
-        return LowWaves(self, alpha, most=MOST_BESIDE)
-
-    def full_block(self, alpha: float) -> "LowWaves":
-        return LowWaves(self, alpha, worth=0.0, most=self.dimension)
-
-
-# --- The preconditioner --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LowWaves(WavePreconditioner):
-    """The block holds the waves that the rows bring most."""
-
-    gram: ToeplitzGram
-    alpha: float
-    worth: float = WORTH  # penalties that the rows bring a wave of the block, at least
-    most: int = MOST_LOW  # waves of the block
-
-    @cached_property
-    def _low(self) -> tuple[Array, Array]:
-        """Whole numbers of the waves of the block, from zero on, and numbers of their cosines."""
-        gram, middle = self.gram, self.gram.dimension // 2
-        weights = gram.variances.ravel()[middle + 1 :] * gram.weight
-        count = min(self.most - 1, int(np.count_nonzero(weights >= self.worth * self.alpha)))
-        at = np.append(0, 1 + np.argsort(-weights, kind="stable")[:count])
-        k = np.unravel_index(at + middle, gram.variances.shape)
-        return np.stack(k, axis=1) - np.array(gram.extent), at
-
-    @cached_property
-    def blocks(self) -> list[Int[Array, "1 b"]]:
-        _, at = self._low
-        return [np.concatenate([at, at[1:] + self.gram.dimension // 2])[None]]
-
-    @cached_property
-    def factors(self) -> list[Float[Array, "b b"]]:
-        (K, _), gram, block = self._low, self.gram, self.blocks[0][0]
-        shift = np.array([2 * m for m in gram.extent])
+    def preconditioner(
+        self, alpha: float, full: bool = False, most: int = MOST_LOW
+    ) -> WavePreconditioner:
+        """Return M whose block holds the waves that the rows bring most, up to ``most``."""
+        middle = self.dimension // 2
+        weights = self.variances.ravel()[middle + 1 :] * self.weight
+        count = min(most - 1, int(np.count_nonzero(weights >= WORTH * alpha)))
+        at = np.append(0, 1 + np.argsort(-weights, kind="stable")[: middle if full else count])
+        block, K = np.concatenate([at, at[1:] + middle]), self.wave_numbers(at)
+        shift = np.array([2 * m for m in self.extent])
         minus, plus = (
-            gram.waves[tuple((K[:, None] + sign * K[None] + shift).transpose(2, 0, 1))]
+            self.waves[tuple((K[:, None] + sign * K[None] + shift).transpose(2, 0, 1))]
             for sign in (-1, 1)
         )
         mixed = minus.imag - plus.imag
@@ -155,49 +123,61 @@ class LowWaves(WavePreconditioner):
                 [mixed[:, 1:].T, (minus.real - plus.real)[1:, 1:]],
             ]
         )
-        roots = gram.roots[block]
+        roots = self.roots[block]
         roots[0] /= math.sqrt(2)
         G *= roots[:, None] * roots
-        if gram.centred:
-            G -= np.outer(gram.sums[block], gram.sums[block]) / gram.weight
-        return [factored(G, self.alpha)]
+        if self.centred:
+            G -= np.outer(self.sums[block], self.sums[block]) / self.weight
+        return WavePreconditioner(self, alpha, [block[None]], [factored(G, alpha)])
 
-    def spread(self) -> Array:
-        """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x), of k in rising order.
+    def wave_numbers(self, at: Array) -> Int[Array, "b d"]:
+        """Return whole numbers k of the waves of some cosines."""
+        k = np.unravel_index(at + self.dimension // 2, self.variances.shape)
+        return np.stack(k, axis=1) - np.array(self.extent)
 
-        φ is about its mean over the rows where there is an intercept. Waves beyond the block add
-        the same at all places. O(b³ + D log D) for b waves of the block.
-        """
-        roots = self._spread_of_block()
-        middle = tuple(length // 2 for length in roots.shape)
-        roots[middle] += float((self.gram.roots**2 / self.diagonal)[self.others].sum())
-        if self.gram.centred:
-            mean = self.gram.sums[None] / self.gram.weight
-            c = self.solve(mean)
-            inside = tuple(slice(m, 3 * m + 1) for m in self.gram.extent)
-            roots[inside] -= 2 * full_of(self.gram.spectrum(c))[0]
-            roots[middle] += float(mean[0] @ c[0])
-        return roots
 
-    def _spread_of_block(self) -> Array:
-        """Products of waves j and l are waves j − l and j + l: add up what each has."""
-        K, at = self._low
-        inverse, _ = dpotri(self.factors[0], lower=1)
-        inverse = np.tril(inverse) + np.tril(inverse, -1).T
-        roots = self.gram.roots[at]
-        roots[0] /= math.sqrt(2)
-        pairs, count = roots[:, None] * roots, len(at)
-        cosines = pairs * inverse[:count, :count]
-        sines, mixed = np.zeros_like(pairs), np.zeros_like(pairs)
-        sines[1:, 1:] = pairs[1:, 1:] * inverse[count:, count:]
-        mixed[:, 1:] = 2 * pairs[:, 1:] * inverse[:count, count:]
-        shape = self.gram.waves.shape
-        shift = np.array([length // 2 for length in shape])
-        size = math.prod(shape)
-        even, odd = np.zeros(size), np.zeros(size)
-        for sign in (-1, 1):
-            k = (K[:, None] + sign * K[None] + shift).transpose(2, 0, 1)
-            places = np.ravel_multi_index(tuple(k), shape).ravel()
-            even += np.bincount(places, (cosines - sign * sines).ravel(), size)
-            odd += np.bincount(places, sign * mixed.ravel(), size)
-        return ((even + even[::-1]) / 2 + (odd - odd[::-1]) / 2j).reshape(shape)
+# --- The variance of functions ---
+
+
+def spread(M: WavePreconditioner) -> Array:
+    """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x) of a Toeplitz G, of k in rising order.
+
+    φ is about its mean over the rows where there is an intercept. Waves beyond the block add
+    the same at all places. O(b³ + D log D) for b waves of the block.
+    """
+    gram, roots = M.gram, _spread_of_block(M)
+    middle = tuple(length // 2 for length in roots.shape)
+    roots[middle] += float((gram.roots**2 / M.diagonal)[M.others].sum())
+    if gram.centred:
+        mean = gram.sums[None] / gram.weight
+        c = M.solve(mean)
+        inside = tuple(slice(m, 3 * m + 1) for m in gram.extent)
+        roots[inside] -= 2 * full_of(gram.spectrum(c))[0]
+        roots[middle] += float(mean[0] @ c[0])
+    return roots
+
+
+def _spread_of_block(M: WavePreconditioner) -> Array:
+    """Products of waves j and l are waves j − l and j + l: add up what each has."""
+    gram, block = M.gram, M.blocks[0][0]
+    at = block[: (len(block) + 1) // 2]
+    K = gram.wave_numbers(at)
+    inverse, _ = dpotri(M.factors[0], lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    roots = gram.roots[at]
+    roots[0] /= math.sqrt(2)
+    pairs, count = roots[:, None] * roots, len(at)
+    cosines = pairs * inverse[:count, :count]
+    sines, mixed = np.zeros_like(pairs), np.zeros_like(pairs)
+    sines[1:, 1:] = pairs[1:, 1:] * inverse[count:, count:]
+    mixed[:, 1:] = 2 * pairs[:, 1:] * inverse[:count, count:]
+    shape = gram.waves.shape
+    shift = np.array([length // 2 for length in shape])
+    size = math.prod(shape)
+    even, odd = np.zeros(size), np.zeros(size)
+    for sign in (-1, 1):
+        k = (K[:, None] + sign * K[None] + shift).transpose(2, 0, 1)
+        places = np.ravel_multi_index(tuple(k), shape).ravel()
+        even += np.bincount(places, (cosines - sign * sines).ravel(), size)
+        odd += np.bincount(places, sign * mixed.ravel(), size)
+    return ((even + even[::-1]) / 2 + (odd - odd[::-1]) / 2j).reshape(shape)

@@ -39,7 +39,7 @@ from bochner.solvers.gram import (
 )
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
-from bochner.solvers.toeplitz import LowWaves
+from bochner.solvers.toeplitz import spread
 
 PROBES = 8  # Random right sides
 ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
@@ -102,9 +102,10 @@ class WaveProblem:
 
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
-        D, low = self.gram.dimension, self.gram.preconditioner(alpha)
-        if D < MOST_WHOLE or (D <= MOST_EXACT and low.left > HARD):
-            low = self.gram.full_block(alpha)
+        D = self.gram.dimension
+        low = self.gram.preconditioner(alpha, full=D < MOST_WHOLE)
+        if D <= MOST_EXACT and low.left > HARD:
+            low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
         return WaveState(self, low, krylov, draws)
@@ -340,11 +341,11 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     return low.inverse_root(y, transposed=True)
 
 
-def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
+def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
-    Var q, which is known (:meth:`LowWaves.spread`), and what p² − q² is in the mean: a control
+    Var q, which is known (:func:`~.toeplitz.spread`), and what p² − q² is in the mean: a control
     variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
     √((1 − ρ²)/s), relative, if their variances are equal; it is 1/√(2s) without M. ρ is near one if
     M holds most modes that the rows determine. ``low`` is M, and ``steps`` are Lanczos's.
@@ -355,7 +356,7 @@ def spread_beside(low: LowWaves, z: Array, steps: int) -> Array:
     mixed = (both - pp - qq) / 2
     share = float(((mixed / pp) ** 2).sum() / ((qq / pp) ** 2).sum())  # of least relative variance
     wide = tuple(2 * m for m in gram.extent)
-    return waves_of_samples((pp - share * qq) / s, wide) + share * low.spread()
+    return waves_of_samples((pp - share * qq) / s, wide) + share * spread(low)
 
 
 def square_sums(gram: WaveGram, paths: Array) -> Array:
@@ -383,4 +384,4 @@ def waves_of_samples(samples: Array, extent: tuple[int, ...]) -> Array:
 
 def exact_block(gram: WaveGram, alpha: float) -> WavePreconditioner | None:
     """Return the preconditioner that is G + αI itself; None where there are too many waves."""
-    return None if gram.dimension > MOST_EXACT else gram.full_block(alpha)
+    return None if gram.dimension > MOST_EXACT else gram.preconditioner(alpha, full=True)

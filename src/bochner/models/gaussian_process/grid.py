@@ -56,7 +56,7 @@ from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
 from bochner.solvers.gram import WavePreconditioner, conjugate_gradients
 from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import choose_penalty
-from bochner.solvers.toeplitz import ToeplitzGram
+from bochner.solvers.toeplitz import MOST_BESIDE, ToeplitzGram, spread
 from bochner.solvers.waves import (
     MOST_EXACT,
     draws,
@@ -187,10 +187,10 @@ class WaveProcess(ProcessLaw):
         low: Any = exact_block(gram, alpha)
         if isinstance(gram, ToeplitzGram):
             if low is not None:
-                return self._size(i) * low.spread()
+                return self._size(i) * spread(low)
             rng = stream(self.chosen.seed, "deviations")
             z = rng.standard_normal((PATHS, gram.dimension))
-            near = gram.neighbourhood(alpha)
+            near = gram.preconditioner(alpha, most=MOST_BESIDE)
             return self._size(i) * spread_beside(near, z, _steps(near, z))
         wide = tuple(2 * m for m in gram.extent)
         if low is not None:
