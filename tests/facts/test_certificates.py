@@ -58,19 +58,13 @@ def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_o
     assert certify(a, rows(), alpha=1.0).features_to_halve == 4 * a.n_features
 
 
-def test_what_is_left_out_of_sums_and_multiples_is_that_of_their_parts():
-    X = rows(60)
-    cut = bo.Gegenbauer("monomial", order=1, degree=2)
-    one = bo.draw(Gaussian(1.5), cut, n_features=64, X=X, random_state=0)
-    e = one.left_out(X)
-    assert (e > 0).all()
-    for kernel, factor in ((2.0 * Gaussian(1.5), 2.0), (Gaussian(1.5) + bo.kernels.Linear(), 1.0)):
-        phi = bo.draw(kernel, cut, n_features=64, X=X, random_state=0)
-        np.testing.assert_allclose(phi.left_out(X), factor * e, rtol=1e-9)
-    known = bo.draw(Gaussian(1.5), bo.Fourier(), n_features=64, X=X, random_state=0)
+def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
+    X, method = rows(60), bo.Gegenbauer("monomial", order=1, degree=2)
+    cut, known = (
+        bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in (method, "iid")
+    )
+    assert (cut.left_out(X) > 0).all()
     assert (known.left_out(X) == 0).all()
-    below = bo.draw(Gaussian(1.5), "nystrom", n_features=20, X=X, random_state=0)
-    np.testing.assert_allclose(below.left_out(X), below.residual(X), atol=1e-11)
 
 
 @pytest.mark.parametrize("method", [bo.Nystrom(), bo.HermiteMercer(), bo.MercerHarmonic()])

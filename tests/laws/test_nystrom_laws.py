@@ -223,7 +223,7 @@ def test_rows_are_drawn_by_leverage():
 def test_centres_are_those_of_scikit_learn():
     X = rows(300)
     rng = np.random.default_rng(3)
-    centres = KMeans(iterations=300).choose(Gaussian(), X, 12, rng).rows
+    centres = KMeans(iterations=300).choose(Gaussian(), X, 12, rng)[0]
     rng = np.random.default_rng(3)
     rng.choice(300, size=300, replace=False)
     twin = SklearnKMeans(12, n_init=1, random_state=int(rng.integers(2**31))).fit(X)
@@ -234,7 +234,7 @@ def test_centres_are_those_of_scikit_learn():
 def test_centres_of_float32_rows_of_any_size_are_those_of_float64(size):
     X = np.float32(size) * (rows(2000) + 30).astype(np.float32)
     single, double = (
-        KMeans(iterations=1, seeds="random").choose(Gaussian(), A, 9, np.random.default_rng(0)).rows
+        KMeans(iterations=1, seeds="random").choose(Gaussian(), A, 9, np.random.default_rng(0))[0]
         for A in (X, X.astype(np.float64))
     )
     assert single.dtype == np.float64
@@ -260,7 +260,7 @@ def test_clusters_are_of_the_distance_that_the_kernel_has(composite, form):
     X = X[rng.permutation(200)]
 
     def error(of):
-        centres = KMeans().choose(of, form(X), 12, np.random.default_rng(0)).rows
+        centres = KMeans().choose(of, form(X), 12, np.random.default_rng(0))[0]
         return 1 - kernel(X, centres).max(axis=1).min()
 
     assert error(composite(kernel)) < 0.1 < error(Gaussian())

@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import axes_for, columns
 from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.auto import predicted_error, relative_error, width_of
+from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.frequencies import MOST_COLUMNS
 from bochner.features.fourier.grid import FourierGrid
@@ -64,8 +64,7 @@ class Comparison(HtmlResult):
         The methods that serve the kernel by rising error, then the others. Each has
 
         * ``method``, and ``n_features``: D of the map that was drawn;
-        * ``predicted``: relative Frobenius error by formula, or from pairs of rows where there is
-          none;
+        * ``predicted``: relative Frobenius error, estimated from pairs of rows;
         * ``error``: ‖ZZᵀ − K‖_F / ‖K‖_F on rows that the map was not drawn from;
         * ``entrywise``: max |ZZᵀ − K| on the same rows;
         * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
@@ -246,5 +245,5 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
     seconds = min(times) * 1000 / kept.shape[0]
     Z = to_numpy(phi(kept))
     errors = relative_error(phi, kept, K), float(np.abs(Z @ Z.T - K).max())
-    predicted = predicted_error(method, phi, kept)
+    predicted = paired_error(phi, kept)
     return Compared(method, phi.n_features, predicted, *errors, draw_seconds, seconds)

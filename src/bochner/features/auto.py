@@ -1,13 +1,12 @@
-"""Auto: the choice of a method by what is measured, within what theory expects."""
+"""Auto: the choice of a method by what is measured on the rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import hyp1f1
 
-from bochner._core.arrays import dense, different_rows, is_sparse, to_numpy
+from bochner._core.arrays import different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.progress import progress
@@ -15,58 +14,18 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.placements import IID, Orthogonal
+from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Draw, FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, penalties
 from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, left_out_path
 from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
-PAIRS = 1000  # Pairs of rows in the sample where there is no formula
-
-
-def expected_error(
-    method: Method, kernel: Kernel, X: Float[Array, "n d"], n_features: int
-) -> float | None:
-    """Return √(E‖ZZᵀ − K‖_F²)/‖K‖_F on these rows, None where no formula is known.
-
-    For stationary kernels with k(0) = a, δ = x − y and D features (Sutherland and Schneider
-    (2015), section 2.1):
-
-        pair:  Var = a²(1 + k(2δ)/a − 2k(δ)²/a²)/D,
-        phase: Var = a²(1 + ½k(2δ)/a − k(δ)²/a²)/D.
-
-    Orthogonal frequencies of a Gaussian kernel add to the variance of a pair
-
-        (c/m)[₁F₁(d; d/2; −|δ|²/2) − exp(−|δ|²)],   m = D/2,
-
-    where c is the mean number of other frequencies in the block of one, d − 1 for whole blocks.
-    """
-    if not isinstance(method, Fourier) or not isinstance(kernel, Stationary) or is_sparse(X):
-        return None
-    pairs = np.triu_indices(X.shape[0])
-    K, doubled = (to_numpy(kernel(rows)).astype(float)[pairs] for rows in (X, 2 * X))
-    a, times = float(K[0]), np.where(pairs[0] == pairs[1], 1, 2)
-    k, k2 = K / a, doubled / a
-    half = 2 if method.form == "phase" else 1
-    variance = (1 + k2 / half - 2 / half * k**2) / n_features
-    if isinstance(method.placement, Orthogonal):
-        if not isinstance(kernel, Gaussian) or method.form == "phase":
-            return None
-        # What orthogonality adds, from k = exp(−|δ|²/2).
-        d, blocks = X.shape[1], np.bincount(np.arange(n_features // 2) // X.shape[1])
-        others = float((blocks * (blocks - 1)).sum()) / (n_features // 2)
-        nearness = np.minimum(-np.log(np.maximum(k, np.finfo(float).tiny)), 300.0)
-        gain = hyp1f1(d, d / 2, -nearness) - np.exp(-2 * nearness)
-        variance = variance + others / (n_features // 2) * gain
-    elif not isinstance(method.placement, IID):
-        return None
-    return float(a * np.sqrt(times @ np.maximum(variance, 0) / (times @ K**2)))
+PAIRS = 1000  # Pairs of rows that errors of the kernel matrix are predicted from
 
 
 def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
@@ -200,11 +159,10 @@ class Auto(Method):
 
     Notes
     -----
-    The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted by a formula (independent and orthogonal frequencies)
-    or from a thousand pairs of rows. Candidates with at most three times the least prediction are
-    measured on the sample, and the cheapest within a tenth of the least error is taken. If D is at
-    least the number of different rows, Nyström with all of them is exact and is taken. Without
-    rows the choice is ``Fourier(Orthogonal())``.
+    The error ‖ZZᵀ − K‖_F / ‖K‖_F is predicted from a thousand pairs of rows. Candidates with at
+    most three times the least prediction are measured on the sample, and the cheapest within a
+    tenth of the least error is taken. If D is at least the number of different rows, Nyström with
+    all of them is exact and is taken. Without rows the choice is ``Fourier(Orthogonal())``.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
     and by k-means, the nearest to the kernel of the others, and the cheapest. Leave-one-out errors
@@ -337,18 +295,10 @@ def best_candidate(
 
 
 def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
-    """Take orthogonal pairs; where the width leaves one over that no exact part takes, one less."""
+    """Take orthogonal frequencies, in pairs, of an even width."""
     method = Fourier(Orthogonal(), "pair" if ask.n_features > 1 else "phase")
-    reason = f"{method}: there were no rows to measure on."
-    try:
-        return Choice(draw(method, kernel, ask), method, (), reason)
-    except UnsupportedKernel:
-        raise
-    except InvalidInput:
-        width = width_of(method, ask.n_features)
-        if width == ask.n_features:
-            raise
-    return Choice(draw(method, kernel, replace(ask, n_features=width)), method, (), reason)
+    phi = draw(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
+    return Choice(phi, method, (), f"{method}: there were no rows to measure on.")
 
 
 def _all_drawn(
@@ -361,7 +311,7 @@ def _all_drawn(
         progress("Comparing features: method", str(option), number, len(options))
         try:
             phi = draw(option, kernel, replace(ask, n_features=width_of(option, ask.n_features)))
-            error = predicted_error(option, phi, kept)
+            error = paired_error(phi, kept)
             # Of the map, 20 for an elementary function, and of the moments D².
             D = float(phi.n_features)
             cost = phi.multiplications + 20.0 * D + D * D
@@ -458,17 +408,6 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
         return order[: MOST_JUDGED - 1]
     return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
-
-
-def predicted_error(method: Method, phi: FeatureMap, X: Float[Array, "n d"]) -> float:
-    """Return the error that theory expects, or that pairs of these rows show."""
-    rows = X[:500]
-    if not is_sparse(X) or rows.shape[0] * rows.shape[1] <= FEW_CELLS:
-        rows = dense(rows)
-        expected = expected_error(method, phi.kernel, rows, phi.n_features)
-        if expected is not None:
-            return expected
-    return paired_error(phi, X)
 
 
 def relative_error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m"]) -> float:

@@ -69,10 +69,6 @@ class ScaledMap(FeatureMap):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self.inner.pullback(X, self.scale**0.5 * C)
 
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        inner = self.inner.left_out(X)
-        return None if inner is None else self.scale * inner
-
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(FeatureMap):
@@ -94,11 +90,6 @@ class Concatenate(FeatureMap):
         of_parts = zip(self.parts, pairwise(ends), strict=True)
         gradients = [part.pullback(X, C[:, start:end]) for part, (start, end) in of_parts]
         return sum(gradients[1:], gradients[0])
-
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        parts = [part.left_out(X) for part in self.parts]
-        known = [part for part in parts if part is not None]
-        return np.sum(known, axis=0) if len(known) == len(parts) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,9 +136,6 @@ class OnInputs(FeatureMap):
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self.kernel.back(X, self.inner.pullback(self.kernel.inputs(X), C))
-
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        return self.inner.left_out(self.kernel.inputs(X))
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,16 +107,11 @@ class FeatureMap(ABC):
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        """Return e(x) = k(x, x) − E|φ(x)|² of rows in float64; None where it is not known.
+        """Return e(x) = k(x, x) − E|φ(x)|² of rows, the remainder of a cut series; None if unknown.
 
-        The noise of random features falls like 1/√D. This bias does not: the remainder of a cut
-        series, the residual of landmarks. Where the mean K̃ of Z Zᵀ over draws is below K,
-        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. Zero for unbiased maps; not known of quadrature
-        and projections.
+        More features do not lower this bias. Where the mean K̃ of Z Zᵀ over draws is below K,
+        ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. Zero for unbiased maps.
         """
-        if self.below_kernel:
-            Z = to_numpy(self.features(X))
-            return rest_of_diagonal(self.kernel, X, (Z * Z).sum(axis=1))
         return np.zeros(X.shape[0]) if self.unbiased else None
 
     def residual(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
@@ -214,21 +209,6 @@ class FeatureMap(ABC):
 
 #: Bias up to this share of what is measured leaves that a matter of noise.
 SMALL_BIAS = 0.1
-
-
-def cut_trace(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
-    """Return Σ e(x) of a cut series; zero of maps unbiased or below their kernels, or unknown."""
-    if phi.below_kernel or phi.unbiased:
-        return 0.0
-    rest = phi.left_out(in_float64(X))
-    return 0.0 if rest is None else float(to_numpy(rest).sum())
-
-
-def rest_of_diagonal(kernel: Kernel, X: Array, lengths: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return k(x, x) − held, zero where that is rounding."""
-    variance = to_numpy(kernel.diag(X))
-    rest = variance - lengths
-    return np.where(rest > 1e-12 * variance, rest, 0.0)
 
 
 def _size(phi: FeatureMap, side: str) -> int:

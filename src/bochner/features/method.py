@@ -39,11 +39,7 @@ class Method(NamedArguments, ABC):
     #: Whether there are features, and not the kernel itself.
     has_features: ClassVar[bool] = True
     #: Numbers per feature that a map takes at least; by default a vector of all columns and one.
-    numbers_each: ClassVar[int | None] = None
-
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        """Return how many numbers a map takes at least, drawn and applied to one row."""
-        return n_features * (1 + n_columns if self.numbers_each is None else self.numbers_each)
+    numbers_each: int | None = None
 
     @property
     def granularity(self) -> int:

@@ -254,7 +254,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
             return exact
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(
-        8 * method.least_numbers(ask.n_features, columns),
+        8 * ask.n_features * (1 + columns if method.numbers_each is None else method.numbers_each),
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )

@@ -25,7 +25,7 @@ from bochner._core.sizes import FEW, block_rows, kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
-from bochner.features.auto import predicted_error, width_of
+from bochner.features.auto import paired_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.fourier.placements import Orthogonal
@@ -147,7 +147,7 @@ class Task:
     def kernel_error(self, method: Method, width: int) -> float:
         """Return the relative error of the kernel matrix of the sample."""
         phi = self.map(method, width)
-        act = lambda: predicted_error(method, phi, self.sample.X)
+        act = lambda: paired_error(phi, self.sample.X)
         return float(self.once(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:

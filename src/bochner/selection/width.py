@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
 from bochner.features.auto import Auto, left_out
-from bochner.features.map import SMALL_BIAS, FeatureMap, cut_trace
+from bochner.features.map import SMALL_BIAS, FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
@@ -239,7 +239,9 @@ class _Search:
             return False
         alpha = self._alpha * self._rows.shape[0] / self._n
         least = SMALL_BIAS * self._tried[wide].epsilon * alpha
-        return cut_trace(self._maps[wide], self._rows) > least
+        phi = self._maps[wide]
+        rest = None if phi.below_kernel else phi.left_out(in_float64(self._rows))
+        return rest is not None and float(rest.sum()) > least
 
     def _suffices(self, width: int) -> bool:
         """Try a width; ε of all rows or of another seed may be larger than that of the sample."""

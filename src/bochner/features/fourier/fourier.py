@@ -96,9 +96,10 @@ class Fourier(Method):
                 f"{self.form!r}."
             )
 
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
+    @property
+    def numbers_each(self) -> int | None:  # type: ignore[override]
         chained = isinstance(self.placement, placements.Chained)  # never held as a matrix
-        return n_features * (1 + (2 if chained else n_columns))
+        return 3 if chained else None
 
     @property
     def granularity(self) -> int:
@@ -353,9 +354,6 @@ class LeverageFourier(Method):
     """
 
     penalty: Positive = 1e-4
-
-    def least_numbers(self, n_features: int, n_columns: int) -> int:
-        return n_features * (1 + POOL * n_columns // 2)
 
     granularity = 2
 

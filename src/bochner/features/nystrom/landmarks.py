@@ -22,21 +22,15 @@ from bochner.kernels.stationary import Compilable
 from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
 
-
-@dataclass(frozen=True, eq=False)
-class ChosenLandmarks:
-    """Landmarks, and what choosing them has shown."""
-
-    rows: Float[Array, "D d"]
-    #: Tr(K − ZZᵀ)/Tr K over the rows that they were chosen from, where choosing has found it.
-    unexplained: float | None = None
+#: Landmarks (D, d), and Tr(K − ZZᵀ)/Tr K over the rows they were chosen from, if it is known.
+Chosen = tuple[Float[Array, "D d"], float | None]
 
 
 class Landmarks(NamedArguments, ABC):
     """Chooses up to D landmarks among rows in memory."""
 
     @abstractmethod
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
         """Return at most ``count`` landmarks for rows X, (n, d), NumPy or CSR."""
 
 
@@ -47,8 +41,8 @@ class Uniform(Landmarks):
     Nested: the landmarks of width D are the first D of those of width 2D.
     """
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
-        return ChosenLandmarks(dense_rows(X, rng.permutation(X.shape[0])[:count]))
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+        return dense_rows(X, rng.permutation(X.shape[0])[:count]), None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,8 +81,8 @@ class Given(Landmarks):
             return f"Given(rows={self.rows.tolist()})"
         return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
-        return ChosenLandmarks(self.rows[:count].copy())
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+        return self.rows[:count].copy(), None
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class RPCholesky(Landmarks):
     pool: Counted = 4
     mode: Annotated[Mode, word(*MODES)] = "accelerated"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
 
         def columns(chosen: Array) -> Array:
@@ -126,7 +120,7 @@ class RPCholesky(Landmarks):
         )
         # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
         rows = dense_rows(pool, result.pivots if len(result.pivots) else [0])
-        return ChosenLandmarks(rows, result.residual_trace / (result.trace or 1.0))
+        return rows, result.residual_trace / (result.trace or 1.0)
 
 
 @dataclass(frozen=True)
@@ -156,18 +150,18 @@ class KMeans(Landmarks):
     iterations: Counted = 10
     seeds: Annotated[str, word("k-means++", "random")] = "k-means++"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
         pool = _pool(X, self.pool * count, rng)
         if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
             different = different_rows(pool)
             if len(different) <= count:
-                return ChosenLandmarks(pool[different].astype(np.float64))
+                return pool[different].astype(np.float64), None
         units = lengthscales(kernel, X.shape[1])
         if (units != 1.0).any():
             scales = 1.0 / units
             pool = pool.multiply(scales[None, :]).tocsr() if is_sparse(pool) else pool * scales
         centres = self._centres(pool, min(count, pool.shape[0]), rng)
-        return ChosenLandmarks(centres[different_rows(centres)] * units)
+        return centres[different_rows(centres)] * units, None
 
     def _centres(self, rows: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not is_sparse(rows):
@@ -224,9 +218,9 @@ class RidgeLeverage(Landmarks):
 
     alpha: MaybePositive = None
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> ChosenLandmarks:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
         rows = X.astype(np.float64, copy=False)
-        return ChosenLandmarks(leverage_rows(kernel, rows, count, self.alpha, rng))
+        return leverage_rows(kernel, rows, count, self.alpha, rng), None
 
 
 #: What stands for each by name.

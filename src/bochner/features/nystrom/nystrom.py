@@ -15,13 +15,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, in_precision
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import (
-    ChosenLandmarks,
-    Given,
-    Landmarks,
-    RPCholesky,
-    as_landmarks,
-)
+from bochner.features.nystrom.landmarks import Given, Landmarks, RPCholesky, as_landmarks
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.factorisations import raised_factor
 
@@ -160,9 +154,6 @@ class Rounded(FeatureMap):
         """Return gradients of the features as they are before they are rounded."""
         return self.inner.pullback(X, C)
 
-    def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        return self.inner.left_out(X)
-
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
     """Draw the map of at most D landmarks, chosen among the rows of the request."""
@@ -171,10 +162,10 @@ def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
             "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
         )
     rng = ask.stream("landmarks")
-    chosen: ChosenLandmarks = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
-    if chosen.rows.shape[1] != ask.n_inputs:
+    rows, unexplained = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
+    if rows.shape[1] != ask.n_inputs:
         raise InvalidInput(
             f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
-            f"{chosen.rows.shape[1]}."
+            f"{rows.shape[1]}."
         )
-    return NystromMap(kernel, chosen.rows, unexplained=chosen.unexplained)
+    return NystromMap(kernel, rows, unexplained=unexplained)
