@@ -12,7 +12,6 @@ from bochner.kernels import (
     Brownian,
     BrownianBridge,
     Cauchy,
-    Coefficients,
     Columns,
     Constant,
     Custom,
@@ -110,7 +109,7 @@ SERIES = [
     Polynomial(degree=3, offset=0.5, scale=0.2),
     Polynomial(degree=2),
     DotExponential(scale=0.001),
-    DotProduct(series=Coefficients(values=(1.0, 0.0, 0.5))),
+    DotProduct(series=(1.0, 0.0, 0.5)),
     Zonal(coefficients=(1.0, 0.5, 0.25)),
     Zonal(coefficients=(0.5, 1.0, 0.0, 0.5), power=0),
     GeneralizedZonal(

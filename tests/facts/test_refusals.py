@@ -40,7 +40,6 @@ from bochner.kernels import (
     Box,
     Brownian,
     Cauchy,
-    Coefficients,
     Columns,
     Constant,
     Custom,
@@ -56,7 +55,6 @@ from bochner.kernels import (
     Homogeneous,
     Laplace,
     Linear,
-    LogDerivatives,
     Mahalanobis,
     Matern,
     Modulated,
@@ -68,6 +66,7 @@ from bochner.kernels import (
     Periodic,
     Polynomial,
     Polynomials,
+    PowerSeries,
     RationalQuadratic,
     SkewedChi2,
     SpectralMixture,
@@ -223,7 +222,7 @@ def compare(**options):
 
 
 def logs_of(function):
-    return LogDerivatives(function).log_derivative(np.arange(2))
+    return PowerSeries(function).log_derivative(np.arange(2))
 
 
 TERMS = reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j in range(80)))
@@ -327,9 +326,9 @@ CASES = [
     (lambda: radial_kernels(DotExponential(), 3).matrix(0, *THIRTY), InvalidInput, "below 700"),
     (lambda: radial_kernels(DIVERGENT, 3).matrix(0, ONES, ONES), InvalidInput, "after 4096 terms"),
     (lambda: DIVERGENT([[2.0]]), InvalidInput, "must converge at"),
-    (lambda: Coefficients((1.0, -0.5)), NotPositive, "Coefficients:"),
-    (lambda: LogDerivatives(2.0), InvalidType, "LogDerivatives: function must be a"),
-    (lambda: LogDerivatives(np.abs, -1), InvalidInput, "degree must be an"),
+    (lambda: DotProduct((1.0, -0.5)), NotPositive, "DotProduct: series must be zero or above"),
+    (lambda: PowerSeries(2.0), InvalidInput, "PowerSeries: terms must be a sequence"),
+    (lambda: PowerSeries(np.abs, -1), InvalidInput, "degree must be an"),
     (lambda: logs_of(lambda n: np.nan * n), NotPositive, "must return, for each integer n"),
     (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
     (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
@@ -791,7 +790,7 @@ WRONG = {
     tuple: ((), ("x",)),
 }
 #: Parameters that take other values, or are refused by what they are made into.
-OTHERS = {"Polynomials": ("lower", "upper"), "Tolerance": ("excess",), "DotProduct": ("series",)}
+OTHERS = {"Polynomials": ("lower", "upper"), "Tolerance": ("excess",)}
 OTHERS |= {"Monotone": ("points", "values"), "ExactKernel": ("preconditioner",)}
 
 

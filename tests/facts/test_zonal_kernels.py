@@ -21,7 +21,6 @@ from bochner.kernels import (
     NNGP,
     Angular,
     ArcCosine,
-    Coefficients,
     Constant,
     DotExponential,
     DotProduct,
@@ -29,10 +28,10 @@ from bochner.kernels import (
     Gaussian,
     GeneralizedZonal,
     Linear,
-    LogDerivatives,
     Matern,
     NeuralTangent,
     Polynomial,
+    PowerSeries,
     RationalQuadratic,
     Zonal,
     dotproduct,
@@ -183,19 +182,17 @@ def test_coefficients_are_the_integrals(kernel, d):
 
 
 NAMED = {
-    "exp": (dotproduct.ExponentialSeries(0.7), lambda t: math.exp(0.7 * t)),
-    "binomial": (dotproduct.Binomial(5, 0.5, 2.0), lambda t: (2 * t + 0.5) ** 5),
-    "pure power": (dotproduct.Binomial(3, 0.0, 2.0), lambda t: (2 * t) ** 3),
-    "coefficients": (Coefficients((1.0, 0.0, 0.5)), lambda t: 1 + t * t / 2),
-    "geometric": (LogDerivatives(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
-    "finite": (LogDerivatives(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
+    "binomial": (Polynomial(5, 0.5, 2.0).power_series, lambda t: (2 * t + 0.5) ** 5),
+    "pure power": (Polynomial(3, 0.0, 2.0).power_series, lambda t: (2 * t) ** 3),
+    "coefficients": (PowerSeries((1.0, 0.0, 0.5)), lambda t: 1 + t * t / 2),
+    "geometric": (PowerSeries(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
+    "finite": (PowerSeries(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
     "sum": (
-        dotproduct.summed(Coefficients((1.0,)), dotproduct.ExponentialSeries()),
+        dotproduct.summed(PowerSeries((1.0,)), dotproduct.ExponentialSeries()),
         lambda t: 1 + math.exp(t),
     ),
-    "multiple": (dotproduct.ExponentialSeries(weight=3.0), lambda t: 3 * math.exp(t)),
     "product": (
-        dotproduct.multiplied(Coefficients((1.0, 1.0)), dotproduct.ExponentialSeries()),
+        dotproduct.multiplied(PowerSeries((1.0, 1.0)), dotproduct.ExponentialSeries()),
         lambda t: (1 + t) * math.exp(t),
     ),
 }

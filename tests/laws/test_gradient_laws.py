@@ -32,7 +32,6 @@ from bochner.kernels import (
     Gaussian,
     Laplace,
     Linear,
-    LogDerivatives,
     Matern,
     Periodic,
     SkewedChi2,
@@ -54,7 +53,7 @@ ROUGH = [k for k in KERNELS if any(word in repr(k) for word in WITHOUT)]
 SMOOTH = [
     *(k for k in KERNELS if k not in ROUGH),
     Columns(SkewedChi2(skew=9.0), (2, 0)),
-    DotProduct(LogDerivatives(lambda n: n * np.log(0.1))),
+    DotProduct(lambda n: n * np.log(0.1)),
     DotProduct((2.0,)),
     Gaussian() * Matern(smoothness=2.5) * Linear(),
 ]

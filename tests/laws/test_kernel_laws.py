@@ -22,7 +22,6 @@ from bochner.kernels import (
     Additive,
     Basis,
     Box,
-    Coefficients,
     Columns,
     Constant,
     CoordinateWise,
@@ -35,7 +34,6 @@ from bochner.kernels import (
     Kernel,
     Laplace,
     Linear,
-    LogDerivatives,
     Mahalanobis,
     Matern,
     Monomials,
@@ -57,7 +55,7 @@ SPARSE = [k for k in KERNELS if not any(word in repr(k) for word in DENSE_ONLY)]
 
 def test_the_gallery_has_every_kernel():
     kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProductKernel, Homogeneous}
-    kinds |= {PowerSeries, Coefficients, LogDerivatives, Monomials, Free}  # parts of kernels
+    kinds |= {PowerSeries, Monomials, Free}  # parts of kernels
     kinds |= {OnSphere}  # of latitude and longitude: facts/test_places.py
     kinds |= {Box, GreenFunction}  # of a domain: test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}

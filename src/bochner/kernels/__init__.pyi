@@ -12,12 +12,10 @@ from bochner.kernels.basis import Brownian as Brownian
 from bochner.kernels.basis import BrownianBridge as BrownianBridge
 from bochner.kernels.basis import FourierSeries as FourierSeries
 from bochner.kernels.basis import Polynomials as Polynomials
-from bochner.kernels.dotproduct import Coefficients as Coefficients
 from bochner.kernels.dotproduct import DotExponential as DotExponential
 from bochner.kernels.dotproduct import DotProduct as DotProduct
 from bochner.kernels.dotproduct import DotProductKernel as DotProductKernel
 from bochner.kernels.dotproduct import Linear as Linear
-from bochner.kernels.dotproduct import LogDerivatives as LogDerivatives
 from bochner.kernels.dotproduct import Polynomial as Polynomial
 from bochner.kernels.dotproduct import PowerSeries as PowerSeries
 from bochner.kernels.free import Free as Free

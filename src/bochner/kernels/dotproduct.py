@@ -10,221 +10,148 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import Counted, Positive, each, finite, integer, nonnegative, optional
+from bochner._core.checks import Counted, each, finite, integer, optional
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.free import TunedNonnegative, TunedPositive
-from bochner.kernels.kernel import Kernel, require_function
+from bochner.kernels.kernel import Kernel
 
 TERMS = 4096  # Terms after which a power series counts as divergent
 
 
-class PowerSeries(NamedArguments, abc.ABC):
+#: Coefficients of 1, t, t², …, or a function from integers n to log κ⁽ⁿ⁾(0).
+Terms = tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
+
+
+def no_negative(value: Any, who: str, name: str) -> tuple[float, ...]:
+    """Return coefficients of a series as a tuple, none below zero."""
+    values = each(finite)(value, who, name)
+    if min(values) < 0:
+        raise NotPositive(
+            f"{who}: {name} must be zero or above, or the kernel is not positive semi-definite; "
+            f"got {min(values)!r}."
+        )
+    return values
+
+
+def _terms(value: Any, who: str, name: str) -> Terms:
+    return value if callable(value) else no_negative(value, who, name)
+
+
+@dataclass(frozen=True)
+class PowerSeries(NamedArguments):
     """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel.
 
-    See Also
-    --------
-    Coefficients, LogDerivatives : The two ways to give one.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Coefficients, DotProduct, PowerSeries
-    >>> series = Coefficients((1.0, 0.0, 0.5))
-    >>> isinstance(series, PowerSeries), DotProduct(series)([[1.0]], [[2.0]])
-    (True, array([[3.]]))
-    """
-
-    @property
-    @abc.abstractmethod
-    def degree(self) -> int | None:
-        """Largest n with a term, None if there is none."""
-
-    @abc.abstractmethod
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        """Return log κ⁽ⁿ⁾(0) for integers n, an array or one; −inf where there is no term."""
-
-    @abc.abstractmethod
-    def value(self, t: Array) -> Array:
-        """Return κ(t), elementwise, for arrays of any library."""
-
-    def slope(self, t: Array) -> Array:
-        """Return κ'(t), elementwise: the series of one derivative more."""
-        if self.degree == 0:
-            return 0.0 * t
-        degree = self.degree and self.degree - 1
-        return LogDerivatives(lambda n: self.log_derivative(n + 1), degree).value(t)
-
-
-@dataclass(frozen=True)
-class Coefficients(PowerSeries):
-    """κ(t) = values[0] + values[1] t + values[2] t² + ...
-
     Parameters
     ----------
-    values : tuple of float
-        Zero or above, at least one.
-
-    See Also
-    --------
-    LogDerivatives : For series without an end.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Coefficients, DotProduct
-    >>> DotProduct(Coefficients((0.0, 1.0, 1.0)))([[1.0]], [[2.0], [3.0]])
-    array([[ 6., 12.]])
-    """
-
-    values: Annotated[tuple[float, ...], each(finite)]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if min(self.values) < 0:
-            raise NotPositive(
-                "Coefficients: values must be zero or above, or the kernel is not positive "
-                f"semi-definite on balls; got {min(self.values)!r}. On the sphere alone fewer "
-                "conditions hold: see Zonal."
-            )
-
-    @property
-    def degree(self) -> int | None:
-        return max((n for n, a in enumerate(self.values) if a), default=0)
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        n = np.asarray(n)
-        inside = n < len(self.values)
-        with np.errstate(divide="ignore"):
-            logs = np.log(np.asarray(self.values))[np.where(inside, n, 0)]
-        return np.where(inside, logs + gammaln(n + 1.0), -math.inf)
-
-    def value(self, t: Array) -> Array:
-        return horner(self.values, t)
-
-
-@dataclass(frozen=True)
-class ExponentialSeries(PowerSeries):
-    """κ(t) = weight·exp(scale·t): κ⁽ⁿ⁾(0) = weight·scaleⁿ."""
-
-    scale: Positive = 1.0
-    weight: Positive = 1.0
-
-    degree = None
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        return math.log(self.weight) + np.asarray(n) * math.log(self.scale)
-
-    def value(self, t: Array) -> Array:
-        values = array_namespace(t).exp(self.scale * t)
-        return values if self.weight == 1 else self.weight * values
-
-    def slope(self, t: Array) -> Array:
-        return self.scale * self.value(t)
-
-
-@dataclass(frozen=True)
-class Binomial(PowerSeries):
-    """κ(t) = (scale·t + offset)^power: κ⁽ⁿ⁾(0) = power!/(power − n)! scaleⁿ offset^(power − n)."""
-
-    power: Annotated[int, integer]
-    offset: Annotated[float, nonnegative] = 1.0
-    scale: Positive = 1.0
-
-    @property
-    def degree(self) -> int | None:
-        return self.power
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        n = np.asarray(n)
-        rest = np.maximum(self.power - n, 0)
-        falling = gammaln(self.power + 1.0) - gammaln(rest + 1.0) + n * math.log(self.scale)
-        if self.offset == 0:
-            return np.where(n == self.power, falling, -math.inf)
-        return np.where(n <= self.power, falling + rest * math.log(self.offset), -math.inf)
-
-    def value(self, t: Array) -> Array:
-        return (self.scale * t + self.offset) ** self.power
-
-    def slope(self, t: Array) -> Array:
-        if self.power == 0:
-            return 0.0 * t
-        return self.scale * self.power * (self.scale * t + self.offset) ** (self.power - 1)
-
-
-@dataclass(frozen=True)
-class LogDerivatives(PowerSeries):
-    """A power series by the logarithms of its derivatives at zero.
-
-    Parameters
-    ----------
-    function : callable
-        log κ⁽ⁿ⁾(0) of an integer array n, elementwise; −inf where there is no term. Logarithms,
-        because n! overflows at n = 171: 1/(1 − t) is ``lambda n: gammaln(n + 1.0)``.
+    terms : sequence of float, or callable
+        The coefficients of 1, t, t², …, zero or above. Or a function that returns log κ⁽ⁿ⁾(0) of
+        an integer array n, elementwise; −inf where there is no term. Logarithms, because n!
+        overflows at n = 171: 1/(1 − t) is ``lambda n: gammaln(n + 1.0)``.
     degree : int, optional
-        Largest n with a term; None, the default, if there is none.
+        Of a function, the largest n with a term; None, the default, if there is none.
 
     See Also
     --------
-    Coefficients : For polynomials.
+    DotProduct : The kernel of a series.
 
     Notes
     -----
-    κ(t) is summed until terms fall below rounding, relative to κ(|t|): for negative t digits are
-    lost as in every alternating series.
+    A function is summed until terms fall below rounding, relative to κ(|t|): for negative t digits
+    are lost as in every alternating series.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from scipy.special import gammaln
-    >>> from bochner.kernels import DotProduct, LogDerivatives
-    >>> kernel = DotProduct(LogDerivatives(lambda n: gammaln(n + 1.0)))
-    >>> kernel([[1.0]], [[0.0], [0.6]]).round(2)
-    array([[1. , 2.5]])
+    >>> from bochner.kernels import PowerSeries
+    >>> PowerSeries(lambda n: gammaln(n + 1.0)).value(np.array([0.0, 0.6])).round(2)
+    array([1. , 2.5])
     """
 
-    function: Annotated[Callable[[np.ndarray], np.ndarray], require_function]
+    terms: Annotated[Terms, _terms]
     degree: Annotated[int | None, optional(integer)] = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.terms):
+            degree = max((n for n, a in enumerate(self.terms) if a), default=0)
+            object.__setattr__(self, "degree", degree)
+
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        """Return log κ⁽ⁿ⁾(0) for integers n, an array or one; −inf where there is no term."""
         n = np.asarray(n)
-        logs = np.asarray(self.function(n), dtype=np.float64)
+        if not callable(self.terms):
+            inside = n < len(self.terms)
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.asarray(self.terms))[np.where(inside, n, 0)]
+            return np.where(inside, logs + gammaln(n + 1.0), -math.inf)
+        logs = np.asarray(self.terms(n), dtype=np.float64)
         if logs.shape != n.shape or bool(np.isnan(logs).any()) or bool((logs == math.inf).any()):
             raise NotPositive(
-                "LogDerivatives: function must return, for each integer n, the logarithm of a "
+                "PowerSeries: the function must return, for each integer n, the logarithm of a "
                 f"derivative that is zero or above (-inf for zero); got {logs!r} for n = {n!r}."
             )
         return logs if self.degree is None else np.where(n <= self.degree, logs, -math.inf)
 
     def value(self, t: Array) -> Array:
+        """Return κ(t), elementwise, for arrays of any library."""
+        if not callable(self.terms):
+            return horner(self.terms, t)
         xp = array_namespace(t)
         largest = float(xp.max(xp.abs(t))) if math.prod(t.shape) else 0.0
         if largest == 0:
             return 0.0 * t + math.exp(float(self.log_derivative(0)))
         logs = lambda n: self.log_derivative(n) - gammaln(n + 1.0) + n * math.log(largest)
         if self.degree is None:
-            what = f"LogDerivatives: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
+            what = f"PowerSeries: the series must converge at every ⟨x, y⟩; at {largest:.3g}"
             terms = converged(logs, what)
         else:
             terms = logs(np.arange(self.degree + 1))
         return horner(tuple(np.exp(terms).tolist()), t / largest)
 
+    def slope(self, t: Array) -> Array:
+        """Return κ'(t), elementwise: the series of one derivative more."""
+        if self.degree == 0:
+            return 0.0 * t
+        degree = self.degree and self.degree - 1
+        return PowerSeries(lambda n: self.log_derivative(n + 1), degree).value(t)
 
-def weighted(weight: float, series: PowerSeries) -> PowerSeries:
+
+@dataclass(frozen=True)
+class ExponentialSeries:
+    """κ(t) = weight·exp(scale·t): κ⁽ⁿ⁾(0) = weight·scaleⁿ."""
+
+    scale: float = 1.0
+    weight: float = 1.0
+    degree = None
+
+    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
+        """Return log κ⁽ⁿ⁾(0)."""
+        return math.log(self.weight) + np.asarray(n) * math.log(self.scale)
+
+
+Series = PowerSeries | ExponentialSeries
+
+
+def weighted(weight: float, series: Series) -> Series:
     """Return weight · series."""
     if isinstance(series, ExponentialSeries):
         return ExponentialSeries(series.scale, weight * series.weight)
-    return LogDerivatives(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
+    return PowerSeries(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
 
 
-def summed(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+def summed(left: Series, right: Series) -> PowerSeries:
     """Return left + right."""
     degree = None if None in (left.degree, right.degree) else max(left.degree, right.degree)  # type: ignore[type-var]
-    return LogDerivatives(
+    return PowerSeries(
         lambda n: np.logaddexp(left.log_derivative(n), right.log_derivative(n)), degree
     )
 
 
-def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
+def multiplied(left: Series, right: Series) -> PowerSeries:
     """Return left · right."""
 
     def log_derivative(n: np.ndarray) -> np.ndarray:
@@ -234,7 +161,7 @@ def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
         return (sums + gammaln(k + 1.0))[n]
 
     degree = None if None in (left.degree, right.degree) else left.degree + right.degree  # type: ignore[operator]
-    return LogDerivatives(log_derivative, degree)
+    return PowerSeries(log_derivative, degree)
 
 
 def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
@@ -275,12 +202,16 @@ class DotProductKernel(Kernel):
 
     @property
     @abc.abstractmethod
-    def power_series(self) -> PowerSeries:
+    def power_series(self) -> Series:
         """κ as a series of powers of t; all its derivatives at zero are zero or above."""
 
     def profile(self, t: Array) -> Array:
         """Return κ(t), elementwise."""
-        return self.power_series.value(t)
+        return self.power_series.value(t)  # type: ignore[union-attr]  exponentials have their own
+
+    def slope(self, t: Array) -> Array:
+        """Return κ'(t), elementwise."""
+        return self.power_series.slope(t)  # type: ignore[union-attr]
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
@@ -289,7 +220,7 @@ class DotProductKernel(Kernel):
         return _in_range(self, distances.square_norms(X))
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return (C * self.power_series.slope(distances.inner(X, Y))) @ Y
+        return (C * self.slope(distances.inner(X, Y))) @ Y
 
 
 @dataclass(frozen=True)
@@ -308,7 +239,7 @@ class Linear(DotProductKernel):
     array([[1., 2.]])
     """
 
-    power_series = Coefficients((0.0, 1.0))
+    power_series = PowerSeries((0.0, 1.0))
 
     def profile(self, t: Array) -> Array:
         return t
@@ -344,7 +275,21 @@ class Polynomial(DotProductKernel):
 
     @property
     def power_series(self) -> PowerSeries:
-        return Binomial(self.degree, self.offset, self.scale)
+        return PowerSeries(self._log_derivative, self.degree)
+
+    def _log_derivative(self, n: np.ndarray) -> Float[np.ndarray, "..."]:
+        """Return log(p!/(p − n)! scaleⁿ offset^(p − n)), p the degree."""
+        rest = np.maximum(self.degree - n, 0)
+        falling = gammaln(self.degree + 1.0) - gammaln(rest + 1.0) + n * math.log(self.scale)
+        if self.offset == 0:
+            return np.where(n == self.degree, falling, -math.inf)
+        return falling + rest * math.log(self.offset)
+
+    def profile(self, t: Array) -> Array:
+        return (self.scale * t + self.offset) ** self.degree
+
+    def slope(self, t: Array) -> Array:
+        return self.scale * self.degree * (self.scale * t + self.offset) ** (self.degree - 1)
 
 
 @dataclass(frozen=True)
@@ -370,8 +315,14 @@ class DotExponential(DotProductKernel):
     scale: TunedPositive = 1.0
 
     @property
-    def power_series(self) -> PowerSeries:
+    def power_series(self) -> Series:
         return ExponentialSeries(self.scale)
+
+    def profile(self, t: Array) -> Array:
+        return array_namespace(t).exp(self.scale * t)
+
+    def slope(self, t: Array) -> Array:
+        return self.scale * self.profile(t)
 
 
 @dataclass(frozen=True)
@@ -380,10 +331,10 @@ class DotProduct(DotProductKernel):
 
     Parameters
     ----------
-    series : PowerSeries, or sequence of float, or callable
-        κ. A sequence is the coefficients of 1, t, t², ...: ``Coefficients``. A callable returns
-        log κ⁽ⁿ⁾(0) of an integer array n: ``LogDerivatives``; to be saved or sent to other
-        processes, it must be a function of a module.
+    series : sequence of float, or callable
+        κ, as in :class:`PowerSeries`: the coefficients of 1, t, t², ..., or a function that returns
+        log κ⁽ⁿ⁾(0) of an integer array n, which must be one of a module if the kernel is to be sent
+        to other processes.
 
     Raises
     ------
@@ -397,17 +348,11 @@ class DotProduct(DotProductKernel):
     array([[3.]])
     """
 
-    series: PowerSeries
-
-    def __post_init__(self) -> None:
-        given: Any = self.series
-        if not isinstance(given, PowerSeries):
-            series = LogDerivatives(given) if callable(given) else Coefficients(given)
-            object.__setattr__(self, "series", series)
+    series: Annotated[Terms, _terms]
 
     @property
     def power_series(self) -> PowerSeries:
-        return self.series
+        return PowerSeries(self.series)
 
 
 def _in_range(kernel: DotProductKernel, t: Array) -> Array:

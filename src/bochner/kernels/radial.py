@@ -23,10 +23,10 @@ from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import (
-    Coefficients,
     DotProductKernel,
     ExponentialSeries,
     PowerSeries,
+    Series,
     converged,
     multiplied,
     summed,
@@ -59,7 +59,7 @@ class RadialKernels:
     chosen: Matrices  # for radii zero or above; α_l is inside
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`.
-    power_series: PowerSeries | None = None
+    power_series: Series | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
     def matrix(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
@@ -74,7 +74,7 @@ class RadialKernels:
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
 
-def _of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
+def _of_series(d: int, series: Series, decay: float = 0.0) -> RadialKernels:
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
     def chosen(degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
@@ -153,7 +153,7 @@ def _debye(mu: float, z: np.ndarray) -> np.ndarray:
     return grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
 
 
-def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarray:
+def _log_series(series: Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
     """Return log Σ_i exp(weights_i) (z/2)^(l+2i), as many terms as matter; z ≥ 0."""
     largest = float(z.max(initial=0.0))
     if series.degree is None:
@@ -175,7 +175,7 @@ def _log_series(series: PowerSeries, d: int, l: int, z: np.ndarray) -> np.ndarra
     return total
 
 
-def log_weights(series: PowerSeries, d: int, degree: int, order: int) -> np.ndarray:
+def log_weights(series: Series, d: int, degree: int, order: int) -> np.ndarray:
     """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), (degree + 1, order)."""
     l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
     counts = np.array([log_alpha(int(v), d) for v in l[:, 0]])[:, None]
@@ -258,7 +258,7 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
             case DotProductKernel():
                 return _of_series(d, part.power_series)
             case Constant():
-                return _of_series(d, Coefficients((part.value,)))
+                return _of_series(d, PowerSeries((part.value,)))
             case Radial():
                 scale, *others = {*np.atleast_1d(part.lengthscale).tolist()}
                 if others:

@@ -19,8 +19,9 @@ from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
 from bochner._core.checks import Counted, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import distances
+from bochner.kernels.dotproduct import no_negative
 from bochner.kernels.kernel import Kernel
 
 
@@ -466,16 +467,8 @@ class Zonal(Kernel):
     array([[2.  , 1.01]])
     """
 
-    coefficients: Annotated[tuple[float, ...], each(finite)]
+    coefficients: Annotated[tuple[float, ...], no_negative]
     power: Annotated[int, integer] = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if min(self.coefficients) < 0:
-            raise NotPositive(
-                "Zonal: coefficients must be zero or above, or the kernel is not positive "
-                f"semi-definite on the sphere; got {min(self.coefficients)!r}."
-            )
 
     @property
     def degree(self) -> int:

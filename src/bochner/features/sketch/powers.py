@@ -42,7 +42,7 @@ SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their le
 class Powers:
     """k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ."""
 
-    series: dotproduct.PowerSeries  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
+    series: dotproduct.Series  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
     gaussian: bool  # Whether g(x) = e^{−|Sx|²/2}, rather than 1
     scales: Float[np.ndarray, " d"]  # Diagonal of S
 
@@ -75,19 +75,19 @@ def powers(kernel: Kernel, method: Method, d: int) -> Powers:
     return form
 
 
-def _series(kernel: Kernel) -> dotproduct.PowerSeries | None:
+def _series(kernel: Kernel) -> dotproduct.Series | None:
     """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
 
-    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.PowerSeries | None:
+    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.Series | None:
         if isinstance(part, dotproduct.DotProductKernel):
             return part.power_series
-        return dotproduct.Coefficients((part.value,)) if isinstance(part, Constant) else None
+        return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
 
     summed, weighted = dotproduct.summed, dotproduct.weighted
     return folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
 
 
-def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..."]:
     """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
     n = np.asarray(n)
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
@@ -198,7 +198,7 @@ def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarr
 
 
 def energies(
-    series: dotproduct.PowerSeries, lengths: Float[np.ndarray, " k"]
+    series: dotproduct.Series, lengths: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " N"]:
     """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
 
@@ -440,7 +440,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     )
 
 
-def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
+def _monomials(series: dotproduct.Series, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
     """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
     rows = list(combinations_with_replacement(range(d), n))
     chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
