@@ -36,7 +36,7 @@ PACKAGE = ROOT / "src" / "bochner"
 PARTS = ("kernels", "features", "solvers", "certificates", "planner")
 #: Files of tests of each part of the package; the first prefix that fits a module counts.
 FILES = {
-    "certificates/bounds": "facts/test_bounds",
+    "certificates/bound": "facts/test_bounds",
     "certificates": "facts/test_certificates facts/test_checks",
     "features/fourier": "facts/test_grids facts/test_kernels laws/test_random_feature_laws",
     "features/mercer": "laws/test_eigenfunction_laws laws/test_zonal_map_laws",

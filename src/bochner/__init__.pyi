@@ -7,7 +7,7 @@ from bochner import errors as errors
 from bochner import export as export
 from bochner import kernels as kernels
 from bochner import landmarks as landmarks
-from bochner.certificates.bounds.table import compare_bounds as compare_bounds
+from bochner.certificates.bound_table import compare_bounds as compare_bounds
 from bochner.certificates.certificate import Certificate as Certificate
 from bochner.certificates.certificate import certify as certify
 from bochner.certificates.checks import check_features as check_features

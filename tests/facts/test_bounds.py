@@ -6,30 +6,24 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
-from naive import n_harmonics
 from scipy.linalg import eigh
 from scipy.special import gammainc
-from scipy.stats import poisson
 
 import bochner as bo
 from bochner import certificates, compare_bounds
-from bochner.certificates.bounds.zonal import BallBound, Cut, ZonalBound, direction_leverage
-from bochner.certificates.pointwise import draw_leverages, eigen
+from bochner.certificates.bounds import Cut, Cuts, direction_leverage
 from bochner.features.method import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import (
     Angular,
     ArcCosine,
     DotExponential,
-    DotProduct,
     Gaussian,
     GeneralizedZonal,
-    Linear,
     Matern,
     Monomials,
     Polynomial,
 )
-from bochner.kernels.radial import radial_kernels
 
 
 def sphere(n=200, d=3, radius=1.5):
@@ -57,8 +51,6 @@ def rahimi_recht(e, D, form):
     radius = np.linalg.norm(ROWS - ROWS.mean(axis=0), axis=1).max()
     diameter = min(2 * radius, np.linalg.norm(np.ptp(ROWS, axis=0)))
     reach = 2 * 3**0.5 / 0.8 * diameter / e
-    if form == "printed":  # claim 1 of 2007: 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2)))
-        return 256 * (reach / 2) ** 2 * mpmath.exp(-D * e**2 / (4 * (d + 2)))
     if form == "pair":
         beta = ((d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))) * 2 ** ((6 * d + 2) / (d + 2))
         return beta * reach ** (2 * d / (d + 2)) * mpmath.exp(-D * e**2 / (8 * (d + 2)))
@@ -92,7 +84,6 @@ PRINTED = [
     *((fourier_bound(SCALED, ROWS, "hoeffding", f), hoeffding, f) for f in FORMS),
     *((fourier_bound(SCALED, ROWS, "bernstein", f), bernstein, f) for f in FORMS),
     *((fourier_bound(SCALED, ROWS, "rahimi_recht", f), rahimi_recht, f) for f in FORMS),
-    (fourier_bound(SCALED, ROWS, "rahimi_recht_printed", "phase"), rahimi_recht, "printed"),
     *((fourier_bound(Gaussian(0.8), ROWS, "operator_norm", f), operator_norm, f) for f in FORMS),
     *((fourier_bound(SCALED, ROWS, "spectral", f, alpha=2.0), spectral, f) for f in FORMS),
     (features_bound(Polynomial(3), ROWS, bo.TensorSketch()), tensor_sketch, ""),
@@ -112,11 +103,12 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
 
 
-SOME_CUTS = ZonalBound(
+SOME_CUTS = Cuts(
+    "spectral distance",
     (
         Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
         Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
-    )
+    ),
 )
 
 
@@ -225,7 +217,9 @@ def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
     cut = certificates.zonal_bound(kernel, X, alpha=4.0).cuts[-1]
     method = bo.Gegenbauer(radial, order=cut.order, degree=cut.degree)
     phi = bo.draw(kernel, method, n_features=2000 * cut.order, X=X, random_state=0)
-    tau = draw_leverages(phi(X), eigen(kernel, X, "test"), 4.0, cut.order)
+    Z = phi(X)
+    each = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
+    tau = 2000 * each.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
     assert tau.max() <= cut.directions.variance
     assert tau.mean() == pytest.approx(math.exp(cut.directions.log_constant) / 16, rel=0.2)
 
@@ -240,52 +234,6 @@ def test_lemma_7_by_hand():
     assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
 
 
-@pytest.mark.parametrize("gaussian", [True, False])
-@pytest.mark.parametrize("radius", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("error", [0.02, 0.5, 0.9])
-def test_the_degree_of_the_theorems_leaves_out_what_is_allowed(gaussian, radius, error):
-    """n·tail ≤ (ε/10) λ by the law of a Poisson variable, and not by less than it must."""
-    n, alpha, scale, growth = 5000, 0.3, 2.0, 1.0 if gaussian else 1.5
-    bound = BallBound(radius, 4, n, alpha, 10.0, scale, growth, gaussian)
-    q, s, m = bound.sizes(error)
-    mean = growth * radius**2
-    left = scale * n * poisson.sf(q, mean) * (1.0 if gaussian else math.exp(mean))
-    assert left <= 0.1 * error * alpha
-    lost = math.log(scale * n / (0.1 * error * alpha))
-    assert q + 1 == math.ceil(max(math.e**2 * mean, lost - gaussian * mean))
-    tau, e = mpmath.mpf(s * sum(n_harmonics(l, 4) for l in range(q + 1))), mpmath.mpf("0.9") * error
-    chance = lambda draws: 160 * mpmath.exp(-draws * e**2 / (2 * tau * (1 + 2 * e / 3)))
-    assert (s, bound.width(error)) == (q // 2 + 1, s * m)
-    assert chance(m) <= 0.05 < chance(m - 1)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "expected"),
-    [
-        (Gaussian(0.5), (2.0, 1.0, 1.0, True)),
-        (3.0 * Gaussian(2.0), (0.5, 3.0, 1.0, True)),
-        (2.0 * DotExponential(0.5), (1.0, 2.0, 0.5, False)),
-        (Polynomial(degree=3, offset=2.0), (1.0, 8.0, 12.0, False)),
-        (Linear(), (1.0, 1.0, 1.0, False)),
-        (DotProduct(lambda n: n * math.log(2.0)), (1.0, 1.0, 2.0, False)),
-    ],
-    ids=["Gaussian", "3 Gaussian", "DotExponential", "Polynomial", "Linear", "own derivatives"],
-)
-def test_the_ball_and_the_growth_are_read_off_kernel_and_rows(kernel, expected):
-    X = sphere(50, radius=1.0)
-    bound = certificates.ball_bound(kernel, X, alpha=0.5)
-    assert (bound.theorem == 12) is expected[3]
-    found = bound.radius, bound.scale, bound.growth
-    assert found == pytest.approx(expected[:3])
-    assert (bound.gaussian, bound.n_rows, bound.n_columns) == (expected[3], 50, 3)
-    values = np.linalg.eigvalsh(kernel(X))
-    assert bound.effective_dimension == pytest.approx((values / (values + 0.5)).sum())
-    if not bound.gaussian:  # assumption 1
-        n = np.arange(12)
-        logs = radial_kernels(kernel, 3).power_series.log_derivative(n)
-        assert np.all(logs <= math.log(bound.scale) + n * math.log(bound.growth) + 1e-9)
-
-
 @pytest.fixture(scope="module")
 def table():
     X = sphere(120)
@@ -295,14 +243,12 @@ def table():
 def test_the_table_compares_every_bound_with_what_draws_show(table):
     names = [row.name for row in table.rows]
     assert names[:3] == ["Hoeffding", "Bernstein", "Rahimi-Recht"]
-    assert names[-2:] == ["Gegenbauer, lemma 7", "Gegenbauer, theorem 12"]
+    assert names[-1] == "Gegenbauer, lemma 7"
     assert table.n_features == 300
     for row in table.rows:
         assert 0 < row.measured < row.limit
         assert row.limit == row.bound.error(300)
         assert row.required == row.bound.width(row.measured) > 300
-    unproved = [row.name for row in table.rows if not row.proved]
-    assert unproved == ["Rahimi-Recht, as printed", "leverage measured"]
 
 
 def test_found_errors_are_those_of_the_same_draws_by_hand(table):

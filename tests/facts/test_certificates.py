@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 import bochner as bo
 from bochner import approximation_residual, certify, certify_costs, risk
-from bochner.certificates import effective_dimension, intrinsic_dimension, leverage_scores
+from bochner.certificates import effective_dimension, leverage_scores
 from bochner.certificates.pencil import match
 from bochner.kernels import Gaussian, Polynomial
 
@@ -91,8 +91,6 @@ def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
     np.testing.assert_allclose(leverage_scores(k, X, alpha=0.5), np.diag(S), atol=1e-10)
     assert effective_dimension(k, X, alpha=0.5) == pytest.approx(np.trace(S))
-    assert intrinsic_dimension(k, X) == pytest.approx(np.trace(K) / np.linalg.norm(K, 2))
-    assert intrinsic_dimension(Polynomial(offset=0.0), 0 * X) == 0.0
 
 
 def cost(A, P):

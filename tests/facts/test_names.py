@@ -59,7 +59,7 @@ def fit(learner=bo.KernelRidge, **options):
         (lambda: kernels.Mattern, r"did you mean 'Matern'\?"),
         (lambda: bo.Nystroem, r"here it is KernelFeatures"),
         (lambda: bo.Gaussian, r"module 'bochner' has no 'Gaussian': here it is kernels.Gaussian\."),
-        (lambda: bo.ball_bound, r"here it is certificates.ball_bound\."),
+        (lambda: bo.zonal_bound, r"here it is certificates.zonal_bound\."),
         (lambda: bo.Gausian, r"did you mean 'kernels.Gaussian'\?"),
         (lambda: bo.KMeans, r"here it is KernelKMeans for clusters, landmarks.KMeans for"),
         (lambda: bo.KernelRidgeClasifier, r"did you mean 'KernelRidgeClassifier'\?"),

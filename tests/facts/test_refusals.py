@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 import bochner as bo
 from bochner import CustomLoss, Moments, certify, landmarks
 from bochner import certificates as bounds
-from bochner.certificates.bounds.zonal import BallBound, Cut, ZonalBound
+from bochner.certificates.bounds import Cut, Cuts
 from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
 from bochner.errors import (
@@ -244,7 +244,7 @@ DENTED = Custom(
 )
 directions, fourier = bounds.features_bound, bounds.fourier_bound
 HOEFFDING = bounds.fourier_bound(Gaussian(), X, "hoeffding")
-CUTS = ZonalBound((Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
+CUTS = Cuts("spectral distance", (Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),))
 
 
 HISTOGRAM = bo.features.HistogramSampling()
@@ -475,7 +475,11 @@ CASES = [
     (lambda: bo.risk(WAVES, X, Y, alpha=1.0, noise=-0.1), InvalidInput, "noise must be a"),
     (lambda: bounds.leverage_scores(3, X, alpha=1), InvalidType, "must be a Kernel or a Feat"),
     (lambda: bounds.effective_dimension(Gaussian(), TALL, alpha=1), InvalidInput, "1 to 10,000"),
-    (lambda: bounds.intrinsic_dimension(NEGATIVE, X), NotPositive, "its eigenvalues run from"),
+    (
+        lambda: bounds.effective_dimension(NEGATIVE, X, alpha=1),
+        NotPositive,
+        "its eigenvalues run from",
+    ),
     (lambda: bo.check_features(3), InvalidType, "phi must be a FeatureMap or a callable"),
     (lambda: bo.check_features(np.tanh), InvalidInput, "X must be given where the map does no"),
     (lambda: bo.check_features(WAVES, X[:1]), InvalidInput, "at least 2 rows; got 1"),
@@ -501,9 +505,6 @@ CASES = [
     (lambda: bounds.zonal_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "part of the trace"),
     (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
     (lambda: CUTS.error(1), InvalidInput, "must be 2 or above; got 1"),
-    (lambda: bounds.ball_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "the Gaussian"),
-    (lambda: BallBound(10.0, 9, 100, 1.0, 10.0).width(0.5), InvalidInput, "degree 738 in 9"),
-    (lambda: BallBound(1.0, 3, 100, 1.0, 10.0).error(3), InvalidInput, "or above; got 3"),
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),

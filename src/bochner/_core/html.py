@@ -1,7 +1,9 @@
 """Results as HTML: tables and facts that fetch nothing, for notebooks and for pages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+
+from bochner._core.text import columns
 
 #: Colours are inherited from the text, for light and dark themes.
 STYLE = (
@@ -97,3 +99,23 @@ class HtmlResult:
         """Return the parts one below the other, with the style that they need."""
         body = "\n".join(filter(None, self._html_parts()))
         return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
+
+
+class TableResult(HtmlResult):
+    """A result that is printed as a title, a table and a note, and shown in notebooks as such."""
+
+    _words: tuple[int, ...] = (0,)  # columns that hold words
+
+    def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
+        """Return the title, the lines of the table with its head, and the note."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        title, lines, note = self._table()
+        return "\n".join(filter(None, [title, columns(lines, self._words), note]))
+
+    def _html_parts(self) -> Iterator[str]:
+        title, (head, *rows), note = self._table()
+        yield html_table(head, rows, title, words=self._words[1:])
+        if note:
+            yield paragraph(note)

@@ -1,13 +1,12 @@
 """The names of bochner.certificates, each once, with the module that defines it."""
 
-from bochner.certificates.bounds.table import BoundComparison as BoundComparison
-from bochner.certificates.bounds.table import compare_bounds as compare_bounds
-from bochner.certificates.bounds.tails import Bound as Bound
-from bochner.certificates.bounds.tails import features_bound as features_bound
-from bochner.certificates.bounds.tails import fourier_bound as fourier_bound
-from bochner.certificates.bounds.tails import leverage_bound as leverage_bound
-from bochner.certificates.bounds.zonal import ball_bound as ball_bound
-from bochner.certificates.bounds.zonal import zonal_bound as zonal_bound
+from bochner.certificates.bound_table import BoundComparison as BoundComparison
+from bochner.certificates.bound_table import compare_bounds as compare_bounds
+from bochner.certificates.bounds import Bound as Bound
+from bochner.certificates.bounds import features_bound as features_bound
+from bochner.certificates.bounds import fourier_bound as fourier_bound
+from bochner.certificates.bounds import leverage_bound as leverage_bound
+from bochner.certificates.bounds import zonal_bound as zonal_bound
 from bochner.certificates.certificate import Certificate as Certificate
 from bochner.certificates.certificate import certify as certify
 from bochner.certificates.checks import Check as Check
@@ -18,7 +17,6 @@ from bochner.certificates.comparison import compare as compare
 from bochner.certificates.pointwise import ApproximationResidual as ApproximationResidual
 from bochner.certificates.pointwise import approximation_residual as approximation_residual
 from bochner.certificates.pointwise import effective_dimension as effective_dimension
-from bochner.certificates.pointwise import intrinsic_dimension as intrinsic_dimension
 from bochner.certificates.pointwise import leverage_scores as leverage_scores
 from bochner.certificates.risks import CostCertificate as CostCertificate
 from bochner.certificates.risks import Risk as Risk

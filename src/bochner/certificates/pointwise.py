@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -19,13 +19,6 @@ from bochner.kernels.kernel import Kernel
 
 DENSE = 10_000  # Rows whose kernel matrix is decomposed densely: 800 MB, minutes
 BLOCK = 4096  # Rows whose features are computed together
-
-
-class KernelEigen(NamedTuple):
-    """Eigenvalues of K, rising and not below zero, and its eigenvectors as columns."""
-
-    values: Float[np.ndarray, " n"]
-    vectors: Float[np.ndarray, "n n"]
 
 
 def leverage_scores(
@@ -94,7 +87,6 @@ def effective_dimension(
     See Also
     --------
     leverage_scores : The part of each row.
-    intrinsic_dimension : Without a penalty.
 
     Examples
     --------
@@ -112,32 +104,6 @@ def effective_dimension(
     return float(np.sum(values / (values + alpha)))
 
 
-def intrinsic_dimension(source: Kernel | FeatureMap, X: Float[Array, "n d"]) -> float:
-    """Return Tr K/‖K‖ of these rows: how many directions share the largest eigenvalue's size.
-
-    Parameters and cost as in :func:`leverage_scores`. Between 1 and n; it does not change
-    with the scale of the kernel.
-
-    See Also
-    --------
-    effective_dimension : With a penalty.
-    fourier_bound : Its "operator_norm" depends on this dimension.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import intrinsic_dimension
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> round(intrinsic_dimension(bo.kernels.Gaussian(), X), 2)
-    2.57
-    >>> round(intrinsic_dimension(3.0 * bo.kernels.Gaussian(), X), 2)
-    2.57
-    """
-    values = values_of(source, X, "intrinsic_dimension")
-    return float(values.sum() / values[-1]) if values[-1] > 0 else 0.0
-
-
 def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
     """Return the rising eigenvalues of K, or of G: K̂'s except for zeros."""
     if isinstance(source, Kernel):
@@ -145,10 +111,12 @@ def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarr
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
 
 
-def eigen(kernel: Kernel, X: Float[Array, "n d"], who: str) -> KernelEigen:
-    """Return the eigendecomposition of the kernel matrix of these rows, checked."""
+def eigen(
+    kernel: Kernel, X: Float[Array, "n d"], who: str
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
+    """Return the eigenvalues of K, rising and not below zero, and the eigenvectors as columns."""
     values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
-    return KernelEigen(nonnegative(values, who), vectors)
+    return nonnegative(values, who), vectors
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
@@ -181,20 +149,6 @@ def _blocks(phi: Any, X: Array) -> Iterator[Float[np.ndarray, "b D"]]:
 
 def _gram(phi: FeatureMap, X: Array, who: str) -> Float[np.ndarray, "D D"]:
     return sum((Z.T @ Z for Z in _features(phi, X, who)), np.zeros(()))
-
-
-def draw_leverages(
-    Z: Float[np.ndarray, "n D"], eigen: KernelEigen, alpha: float, features: int
-) -> Float[np.ndarray, " m"]:
-    """Return τ(ω) = Tr Z_ωᵀ(K + alpha I)⁻¹ Z_ω of each of the m random draws behind a map.
-
-    Z are features of m draws, ``features`` a draw: column i·m + j is the i-th of draw j, as in
-    Fourier and Gegenbauer maps, scaled by 1/√m. Their mean over ω is the effective dimension.
-    """
-    rotated = eigen.vectors.T @ Z
-    each = np.einsum("ij,i,ij->j", rotated, 1 / (eigen.values + alpha), rotated)
-    m = Z.shape[1] // features
-    return m * each.reshape(features, m).sum(axis=0)
 
 
 # --- What a map below its kernel leaves out of each row: e(x) = k(x, x) − |φ(x)|² ≥ 0 ------------

@@ -397,12 +397,18 @@ def certify_costs(
             "rank, or measure more rows."
         )
     s = sample(phi, rows, kernel)
-    errors, trace = eigvalsh(s.E, check_finite=False), float(np.trace(s.E))
+    least, most = cost_ends(s.E, rank)
     return CostCertificate(
         rank=rank,
-        least=trace - float(errors[m - rank :].sum()),
-        most=trace - float(errors[:rank].sum()),
+        least=least,
+        most=most,
         best_cost=float(spectrum(s.K)[: m - rank].sum()),
         n_rows=m,
         n_features=s.n_features,
     )
+
+
+def cost_ends(E: Float[np.ndarray, "m m"], rank: int) -> tuple[float, float]:
+    """Return the least and the largest change of the cost of a projection by an error E of K."""
+    errors, trace = eigvalsh(E, check_finite=False), float(np.trace(E))
+    return trace - float(errors[-rank:].sum()), trace - float(errors[:rank].sum())

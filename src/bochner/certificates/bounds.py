@@ -22,14 +22,12 @@ The upper lines are for pairs, the lower ones for phases. All are of independent
 
 import abc
 import math
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import integer, one_of, positive, share
@@ -37,6 +35,7 @@ from bochner._core.shapes import Array, Float
 from bochner.certificates.pointwise import values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.placements import IID
+from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import TensorSketch
@@ -44,12 +43,15 @@ from bochner.features.sketch.powers import log_coefficients, powers
 from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
-from bochner.kernels.kernel import Constant, Kernel
+from bochner.kernels.kernel import Constant, Kernel, Scaled
+from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.zonal import Angular, ArcCosine
+from bochner.kernels.zonal import Angular, ArcCosine, GeneralizedZonal
+from bochner.kernels.zonal import alpha as harmonics
 
 LARGEST = 1e15  # Widths above it are refused
-DEGREES = 512  # Degrees of an infinite power series that are examined
+DEGREES = 512  # Degrees of an infinite power series that are examined for Maclaurin features
+CUTS = 400  # Total degrees of a cut series that are tried
 
 
 class Bound(abc.ABC):
@@ -67,8 +69,7 @@ class Bound(abc.ABC):
     -----
     ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
     parts. The bound of :func:`zonal_bound` has ``cut_for(n_features, confidence)``, the
-    degree and order of the features, and the bound of :func:`ball_bound` has
-    ``sizes(error, confidence)``: degree, order and directions.
+    degree and order of the features.
 
     Examples
     --------
@@ -141,12 +142,49 @@ class Worst(Bound):
 
     quantity: str
     bounds: tuple[Bound, ...]
-    factor: float = 1.0
+    factor: float
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         part = positive(error, "width", "error") / self.factor
         each = 1 - chance_of(confidence) / len(self.bounds)
         return max(bound.width(part, each) for bound in self.bounds)
+
+
+class Cut(NamedTuple):
+    """A kernel cut at degree N, as ``Gegenbauer("monomial", order, degree)`` has it."""
+
+    degree: int  # q = N
+    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
+    rest: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
+    directions: Bound  # Bound of the spectral distance of K_N
+
+
+@dataclass(frozen=True)
+class Cuts(Bound):
+    """The least of the bounds of several cuts, of rising degree: ε ≤ ε_s + ε_t.
+
+    ε_s is the error of the directions, and ε_t that of the cut.
+    """
+
+    quantity: str
+    cuts: tuple[Cut, ...]
+
+    def width(self, error: float, confidence: float = 0.95) -> int:
+        return self._least(positive(error, "width", "error"), confidence)[0]
+
+    def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
+        """Return the cut with the least error at this width."""
+        return self._least(self.error(n_features, confidence), confidence)[1]
+
+    def _least(self, error: float, confidence: float) -> tuple[int, Cut]:
+        within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
+        if not within:
+            raise InvalidInput(
+                f"zonal_bound: error must be above {self.cuts[-1].rest:.3g}, which the last cut "
+                f"leaves out; got {error!r}. Ask for a larger error or penalty."
+            )
+        widths = [cut.directions.width(error - cut.rest, confidence) for cut in within]
+        return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
 
 
 def _counted(draws: float, error: float) -> int:
@@ -193,8 +231,6 @@ def fourier_bound(
           requires σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1. With
           2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
           (phase) at the largest error, a point that depends on the draw.
-        * ``"rahimi_recht_printed"``: the bound of the first paper, 2⁸ (σℓ/ε)² exp(−mε²/(4(d + 2)))
-          for m frequencies: its constants hold for pairs and are not proved for phases.
         * ``"operator_norm"``: ‖Z Zᵀ − K‖/‖K‖, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K; O(n³).
         * ``"spectral"``: the spectral distance at ``alpha``; O(n³). The leverage is at most
           n k(x, x)/λ for pairs and twice that for phases.
@@ -236,7 +272,7 @@ def fourier_bound(
     17500
     """
     who = "fourier_bound"
-    one_of(theorem, who, "theorem", tuple(THEOREMS))
+    one_of(theorem, who, "theorem", THEOREMS)
     rows = dense_rows(X, who)
     if not is_stationary(kernel):
         raise UnsupportedKernel(
@@ -244,130 +280,74 @@ def fourier_bound(
             "certify measures the error of any map."
         )
     per_draw = 2 if one_of(form, who, "form", ("pair", "phase")) == "pair" else 1
-    size = float(to_numpy(kernel.diag(rows[:1]))[0])
-    return THEOREMS[theorem](FourierRows(kernel, rows, size, per_draw, alpha, rank))
+    size, n = float(to_numpy(kernel.diag(rows[:1]))[0]), len(rows)
+    if theorem == "rahimi_recht":
+        return _rahimi_recht(kernel, rows, size, per_draw)
+    if theorem in ("hoeffding", "bernstein"):
+        # N pairs of rows; with phases also of a row with itself
+        pairs = n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2
+        variance, scale = (1.0 if per_draw == 2 else 4.0) * size**2, 0.0
+        if theorem == "bernstein":
+            k, doubled = (to_numpy(kernel(factor * rows)) / size for factor in (1, 2))
+            v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
+            variance = max(float(v.max()), 1e-300) * size**2
+            scale = (4 - per_draw) * size / 3
+        return Tail("largest entry", math.log(2 * pairs), variance, scale, per_draw=per_draw)
+    values, twice = values_of(kernel, rows, who), 3.0 - per_draw
+    if theorem == "operator_norm":
+        return _norm_tail(values, twice, per_draw)
+    trace = twice * size * n
+    if theorem == "spectral":
+        alpha = positive(alpha, who, "alpha")
+        return leverage_bound(trace / alpha, effective(who, values, alpha), per_draw)
+    rank = integer(rank, who, "rank", 1)
+    beyond = float(values[:-rank].sum())
+    if rank >= n or beyond <= 1e-12 * values.sum():
+        raise InvalidInput(
+            f"{who}: rank must be below the rank of the kernel matrix; "
+            f"got rank {rank} for {n} rows. Ask for a lower rank."
+        )
+    d, ratio = effective(who, values, beyond / rank), trace / beyond
+    distance = leverage_bound(trace * rank / beyond, d, per_draw)
+    rest = Tail("trace beyond the rank, relative", math.log(2), ratio, ratio / 3, per_draw=per_draw)
+    # costs err by 11 times the spectral or the trace error
+    return Worst("cost of projections, relative", (distance, rest), 11)
 
 
-class FourierRows(NamedTuple):
-    """A kernel of x − y, rows, k(x, x), the features of one draw, and options of theorems."""
-
-    kernel: Kernel
-    rows: Float[np.ndarray, "n d"]
-    size: float
-    per_draw: int
-    alpha: Any
-    rank: Any
-
-    @property
-    def log_pairs(self) -> float:
-        """Logarithm of 2N: N pairs of rows; with phases also of a row with itself."""
-        n = len(self.rows)
-        return math.log(2 * (n * (n - 1) // 2 if self.per_draw == 2 else n * (n + 1) // 2))
-
-    @property
-    def trace(self) -> float:
-        """L Tr K, with L = 1 for pairs and 2 for phases."""
-        return (3 - self.per_draw) * self.size * len(self.rows)
-
-    def values(self) -> Float[np.ndarray, " n"]:
-        """Return the rising eigenvalues of K."""
-        return values_of(self.kernel, self.rows, "fourier_bound")
+#: The theorems of :func:`fourier_bound`.
+THEOREMS = (
+    "hoeffding", "bernstein", "rahimi_recht", "operator_norm", "spectral", "projection_cost"
+)  # fmt: skip
 
 
-def _hoeffding(s: FourierRows) -> Tail:
-    variance = (1.0 if s.per_draw == 2 else 4.0) * s.size**2
-    return Tail("largest entry", s.log_pairs, variance, 0.0, per_draw=s.per_draw)
-
-
-def _bernstein(s: FourierRows) -> Tail:
-    k, doubled = (to_numpy(s.kernel(factor * s.rows)) / s.size for factor in (1, 2))
-    v = (1 + doubled - 2 * k**2) / 2 if s.per_draw == 2 else 1 + doubled / 2 - k**2
-    variance, largest = max(float(v.max()), 1e-300) * s.size**2, (4 - s.per_draw) * s.size
-    return Tail("largest entry", s.log_pairs, variance, largest / 3, per_draw=s.per_draw)
-
-
-def _rahimi_recht(s: FourierRows, printed: bool = False) -> Tail:
-    d = s.rows.shape[1]
-    sigma = _second_moment(s.kernel, d) ** 0.5
+def _rahimi_recht(
+    kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float, per_draw: int
+) -> Tail:
+    d = rows.shape[1]
+    sigma = _second_moment(kernel, d) ** 0.5
     if sigma == math.inf:
         raise UnsupportedKernel(
             "fourier_bound: the theorem of Rahimi and Recht requires frequencies of finite "
             "variance, which Laplace, Exponential and Matern up to smoothness 1 do not have; got "
-            f'{s.kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
+            f'{kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
         )
     # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
-    radius = np.linalg.norm(s.rows - s.rows.mean(axis=0), axis=1).max()
-    diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(s.rows, axis=0)))), 1e-300)
-    reach = sigma * diameter * s.size
-    if printed:
-        logs, power = 8 * math.log(2) + 2 * math.log(reach), 2.0
-    else:
-        power = 2 * d / (d + s.per_draw)
-        logs = math.log(covering_constant(d, s.per_draw)) + power * math.log(2 * reach)
-    variance = (2 * (d + 2) if printed or s.per_draw == 2 else 16 * (d + 1)) * s.size**2
-    return Tail("largest entry, anywhere", logs, variance, 0.0, power, s.per_draw)
-
-
-def _spectral(s: FourierRows) -> Tail:
-    d = effective("fourier_bound", s.kernel, s.rows, s.alpha)
-    return leverage_bound(s.trace / s.alpha, d, s.per_draw)
-
-
-def _projection_cost(s: FourierRows) -> Worst:
-    who = "fourier_bound"
-    rank, values = integer(s.rank, who, "rank", 1), s.values()
-    beyond = float(values[:-rank].sum())
-    if rank >= len(s.rows) or beyond <= 1e-12 * values.sum():
-        raise InvalidInput(
-            f"{who}: rank must be below the rank of the kernel matrix; "
-            f"got rank {rank} for {len(s.rows)} rows. Ask for a lower rank."
-        )
-    penalty, share_of_trace = beyond / rank, s.trace / beyond
-    below_norm(penalty, float(values[-1]), who)
-    d = float(np.sum(values / (values + penalty)))
-    distance = leverage_bound(s.trace / penalty, d, s.per_draw)
-    quantity, v = "trace beyond the rank, relative", share_of_trace
-    trace = Tail(quantity, math.log(2), v, v / 3, per_draw=s.per_draw)
-    # Costs err by 11 times the spectral or the trace error, at most.
-    return Worst("cost of projections, relative", (distance, trace), 11)
-
-
-#: The theorems of :func:`fourier_bound`.
-THEOREMS: dict[str, Callable[[FourierRows], Bound]] = {
-    "hoeffding": _hoeffding,
-    "bernstein": _bernstein,
-    "rahimi_recht": _rahimi_recht,
-    "rahimi_recht_printed": partial(_rahimi_recht, printed=True),
-    "operator_norm": lambda s: _norm_tail(s.values(), 3.0 - s.per_draw, s.per_draw),
-    "spectral": _spectral,
-    "projection_cost": _projection_cost,
-}
-
-
-def covering_constant(d: int, per_draw: int) -> float:
-    """Return β_d of pairs or β′_d of phases: Sutherland and Schneider (2015), propositions 1, 2.
-
-    β_d = [(d/2)^(−d/(d+2)) + (d/2)^(2/(d+2))] 2^((6d+2)/(d+2)), at most 66;
-    β′_d = [d^(−d/(d+1)) + d^(1/(d+1))] 2^((5d+1)/(d+1)) 3^(d/(d+1)), at most 98.
-    """
+    radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
+    diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
+    # β_d of pairs (at most 66) or β′_d of phases (at most 98): propositions 1 and 2
     if per_draw == 2:
-        sides = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))
-        return float(sides * 2 ** ((6 * d + 2) / (d + 2)))
-    sides = d ** (-d / (d + 1)) + d ** (1 / (d + 1))
-    return float(sides * 2 ** ((5 * d + 1) / (d + 1)) * 3 ** (d / (d + 1)))
-
-
-def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
-    """Return two or more rows, checked, as a float64 NumPy array."""
-    X = as_matrix(X, who)
-    if X.shape[0] < 2:
-        raise InvalidInput(f"{who}: X must have at least 2 rows; got {X.shape[0]}. Pass more.")
-    return np.asarray(to_numpy(X), dtype=np.float64)
+        sides, power = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2)), (6 * d + 2) / (d + 2)
+        constant, variance = sides * 2**power, 2 * (d + 2)
+    else:
+        sides, power = d ** (-d / (d + 1)) + d ** (1 / (d + 1)), (5 * d + 1) / (d + 1)
+        constant, variance = sides * 2**power * 3 ** (d / (d + 1)), 16 * (d + 1)
+    power = 2 * d / (d + per_draw)
+    logs = math.log(constant) + power * math.log(2 * sigma * diameter * size)
+    return Tail("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
 
 
 def _second_moment(kernel: Kernel, d: int) -> float:
     """Return E|ω|² of a kernel of x − y, possibly infinite."""
-    columns: tuple[int, ...] = (*range(d),)
 
     def leaf(part: Any, axes: tuple[int, ...]) -> tuple[float, float] | None:
         if isinstance(part, Stationary):
@@ -381,7 +361,7 @@ def _second_moment(kernel: Kernel, d: int) -> float:
     # k(0) and the mean of |ω|²: sizes of products multiply, mean squares add.
     of_product = lambda a, b: (a[0] * b[0], a[1] + b[1])
     of_multiple = lambda scale, a: (scale * a[0], a[1])
-    both = folded(kernel, leaf, added, of_product, scale=of_multiple, columns=columns)
+    both = folded(kernel, leaf, added, of_product, scale=of_multiple, columns=(*range(d),))
     if both is None:
         raise UnsupportedKernel(
             "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, sums, "
@@ -390,20 +370,23 @@ def _second_moment(kernel: Kernel, d: int) -> float:
     return both[1]
 
 
+def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
+    """Return two or more rows, checked, as a float64 NumPy array."""
+    X = as_matrix(X, who)
+    if X.shape[0] < 2:
+        raise InvalidInput(f"{who}: X must have at least 2 rows; got {X.shape[0]}. Pass more.")
+    return np.asarray(to_numpy(X), dtype=np.float64)
+
+
 # --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------
 #
 # Z Zᵀ = (1/m) Σ R_j with independent psd R_j of mean K. A bound of R bounds the error: its trace
 # (operator norm), its ridge leverage τ = Tr (K + λI)^(-½) R (K + λI)^(-½) (spectral distance).
 
 
-def _dimension(values: Float[np.ndarray, " n"]) -> float:
-    """Return the intrinsic dimension Tr K/‖K‖ from the rising eigenvalues of K."""
-    return max(1.0, float(values.sum() / values[-1]))
-
-
 def _norm_tail(values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0) -> Tail:
     """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
-    intrinsic = _dimension(values)
+    intrinsic = max(1.0, float(values.sum() / values[-1]))
     v, quantity = intrinsic * size, "operator norm, relative"
     return Tail(quantity, math.log(8 * intrinsic), v, 2 * v / 3, per_draw=per_draw, exact=exact)
 
@@ -450,7 +433,8 @@ def features_bound(
     rows, exact = dense_rows(X, who), 0
     if isinstance(method, TensorSketch) and isinstance(kernel, Polynomial):
         quantity = "Frobenius norm, of the operator norm of K"
-        intrinsic = _dimension(values_of(kernel, rows, who))
+        values = values_of(kernel, rows, who)
+        intrinsic = max(1.0, float(values.sum() / values[-1]))
         return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
@@ -541,19 +525,133 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
 
 
 def effective(
-    who: str, kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, norms: float = 1.0
+    who: str, values: Float[np.ndarray, " n"], penalty: float, least_norm: float = 1.0
 ) -> float:
-    """Return d_λ of the rows at penalty ``alpha``; refuse a penalty above ‖K‖/``norms``."""
-    alpha = positive(alpha, who, "alpha")
-    values = values_of(kernel, rows, who)
-    below_norm(norms * alpha, float(values[-1]), who)
-    return float(np.sum(values / (values + alpha)))
-
-
-def below_norm(penalty: float, norm: float, who: str) -> None:
-    """Refuse a penalty above ‖K‖, where the fit is nearly zero for any features."""
-    if penalty > norm:
+    """Return d_λ from the rising eigenvalues of K; refuse a penalty above ‖K‖/``least_norm``."""
+    norm = float(values[-1])
+    if least_norm * penalty > norm:  # the fit is nearly zero for any features
         raise InvalidInput(
-            f"{who}: the penalty must be at most ‖K‖ = {norm:.3g}; got {penalty:.3g}. With a "
-            "larger one the fit is nearly zero for any features."
+            f"{who}: the penalty must be at most ‖K‖ = {norm:.3g}; got {least_norm * penalty:.3g}. "
+            "With a larger one the fit is nearly zero for any features."
         )
+    return float(np.sum(values / (values + penalty)))
+
+
+# --- Random Gegenbauer features: the leverage of each direction, and the cut of the series -------
+#
+# Cut at total degree N, a kernel loses e(x) = Σ_{n>N} κ⁽ⁿ⁾(0)|x|²ⁿ/n! (times e^(−|x|²) for the
+# Gaussian, where it is the tail of a Poisson variable). The rest has few radial functions, so that
+# no direction has a large leverage.
+
+
+def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts:
+    """Return the bound of the spectral distance of random Gegenbauer features; O(n³).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of ⟨x, y⟩ or of the angle, the Gaussian, or ``GeneralizedZonal``; any rotation-invariant
+        kernel where the rows lie on one sphere.
+    X : (n, d)
+    alpha : float
+        λ, at most ‖K‖/2.
+
+    See Also
+    --------
+    fourier_bound : Fourier features.
+    bochner.features.Gegenbauer : The features.
+
+    Notes
+    -----
+    Sources: Han et al. (2022), lemma 7 and theorem 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import zonal_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2))
+    >>> bound = zonal_bound(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> round(bound.width(0.5), -3)
+    58000
+    """
+    who = "zonal_bound"
+    rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
+    squares, rests, functions = _energies(kernel, rows)
+    d = effective(who, values_of(kernel, rows, who), alpha, 2.0)  # Also of the kernel that is cut
+    within, enough = np.flatnonzero(rests < alpha), np.flatnonzero(rests <= 1e-6 * alpha)
+    if not len(within):
+        raise InvalidInput(
+            f"{who}: alpha must be above {rests[-1]:.3g}, the part of the trace beyond "
+            f"{len(rests) - 1} degrees; got {alpha!r}. Centre or rescale X, or raise alpha."
+        )
+    cuts = []
+    for N in range(within[0], 1 + (enough[0] if len(enough) else len(rests) - 1)):
+        order = squares.shape[1] if functions else min(N // 2 + 1, squares.shape[1])
+        tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
+        directions = leverage_bound(tau, min(d, tau), order)
+        cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))
+    return Cuts("spectral distance", tuple(cuts))
+
+
+def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
+    """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7.
+
+    Σ_{l,i} α_l min{π²(l+1)²/(6λ) Σ_j h_{l,i}(|x_j|)², 1}. The printed lemma has the functions of a
+    degree together; the test function of its proof may be chosen for each of them.
+
+    ``squares`` are Σ_j h_{l,i}(|x_j|)² of the rows, shape (q + 1, s).
+    """
+    sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
+    steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)
+    return float(sizes @ np.minimum(steep[:, None] * squares, 1.0).sum(axis=1))
+
+
+def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array, bool]:
+    """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree.
+
+    One function for each degree where all rows have one norm or the kernel depends on the angle,
+    the functions of a ``GeneralizedZonal`` (then True is returned too), else the monomials.
+    """
+    d = rows.shape[1]
+    plain, scales = in_balls("zonal_bound", kernel, d)
+    radial, radii = radial_kernels(plain, d), np.linalg.norm(rows / scales, axis=1)
+    diagonal = lambda q: to_numpy(plain.diag(on_axis(q, d)))
+    trace = float(diagonal(radii).sum())
+    if radial.zonal or one_radius(radii):
+        q = np.ones(1) if radial.zonal else np.array([radii.mean()])
+        each = radial.matrices(64, q, q)[:, 0, 0] * (trace / float(diagonal(q)[0]))
+        return each[:, None], np.maximum(trace - np.cumsum(each), 0.0), False
+    factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
+    if isinstance(inner, GeneralizedZonal):
+        degrees = len(inner.radial_functions[: 2 if d == 1 else None])
+        of_degree = [factor * np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees)]
+        squares = np.zeros((degrees, max(map(len, of_degree))))
+        for row, sums in zip(squares, of_degree, strict=True):
+            row[: len(sums)] = np.sort(sums)[::-1]
+        sums = squares.sum(axis=1)
+        return squares, np.cumsum(sums[::-1])[::-1] - sums, True
+    if radial.power_series is None:
+        raise UnsupportedKernel(
+            "zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, the Gaussian, "
+            f"GeneralizedZonal, or rows on one sphere; got {kernel!r}. certify measures the error "
+            "of any map."
+        )
+    return *_monomials(radial, radii, trace), False
+
+
+def _monomials(
+    radial: RadialKernels, radii: Float[np.ndarray, " n"], trace: float
+) -> tuple[Array, Array]:
+    """By the exact tail Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
+    series, n = radial.power_series, np.arange(CUTS + 1)[:, None]
+    assert series is not None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        powers = np.where(n == 0, 0.0, 2 * n * np.log(radii[None, :]))
+    logs = series.log_derivative(n) + powers - gammaln(n + 1.0)
+    terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
+    beyond = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
+    rests = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)
+    last = int(np.argmax(rests <= rests[-1] + 1e-15 * trace))
+    squares = np.square(monomials(radial, last, last // 2 + 1, radii)).sum(axis=2)
+    return squares, rests[: last + 1]

@@ -1,1 +1,0 @@
-"""Bounds of the literature, to be compared with what is measured."""
