@@ -38,7 +38,7 @@ ONE_CLASS_ROWS = 4096  # Rows up to which the kernel itself is fitted
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 #: LIBSVM's tolerances of a slope, each tried where the one before leaves too wide a gap.
-TOLERANCES = (1e-3, 1e-5, 1e-7)
+TOLERANCES = (1e-6, 1e-10)
 
 
 @estimator
@@ -85,10 +85,9 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
 
     Notes
     -----
-    With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
-    O(n²) mostly, and n³ of the rows at the border. Through features time O(steps (n D + a D²)), a
-    the rows near the border. ρ is the nu-quantile of the scores, unique unless rows fill the
-    outside exactly; then it is the middle of those that are best.
+    With the kernel itself LIBSVM minimises, in O(n²) to O(n³). Through features time
+    O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores,
+    unique unless rows fill the outside exactly; then it is the middle of those that are best.
 
     Examples
     --------

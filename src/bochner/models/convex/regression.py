@@ -534,7 +534,7 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 # (:mod:`bochner.solvers.convex.kernel`).
 
 #: LIBSVM's tolerance of a slope: for fits that are compared, and for the final one, in turn.
-COARSE, FINE = 3e-2, (1e-2, 1e-3)
+COARSE, FINE = 3e-2, (1e-3, 1e-6, 1e-9)
 
 #: Steps of LIBSVM for fits that are compared, as a multiple of the rows: a penalty that needs
 #: more is too small.

@@ -119,10 +119,10 @@ class SVR(KernelParameters, ConvexRegressor):
     Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
     fitted as y is, for every s.
 
-    With the kernel itself LIBSVM finds the support; its coefficients then solve a linear system:
-    between n² and n³ for each penalty. Through features time O(steps (n D + a D²)), a the rows near
-    the edge of the tube, few at the end; see :mod:`bochner.solvers.convex.newton`. Features are
-    kept where a quarter of the free memory holds them, and recomputed in every step otherwise.
+    With the kernel itself LIBSVM minimises, in a time between n² and n³ for each penalty. Through
+    features time O(steps (n D + a D²)), a the rows near the edge of the tube, few at the end; see
+    :mod:`bochner.solvers.convex.newton`. Features are kept where a quarter of the free memory holds
+    them, and recomputed in every step otherwise.
 
     Examples
     --------
