@@ -160,13 +160,6 @@ LEARNERS = [
     ("process by evidence", PROCESS, "the kernel", BY_EVIDENCE, "number"),
     ("process, law given", PROCESS, "features", {"noise": 0.01, "amplitude": 2.0}, "number"),
     *((name, make, on, *rest) for name, make, *rest in MACHINES for on in ("features", "few rows")),
-    (
-        "logistic of one class each",
-        bo.LogisticRegression,
-        "features",
-        {"multinomial": False},
-        "class",
-    ),
     ("svc of pairs", bo.SVC, "features", {"multi_class": "ovo", "C": 3.0}, "class"),
     ("svr, C chosen", bo.SVR, "features", {"tol": 1e-9}, "number"),
     ("huber loss, alpha chosen", LOSS, "features", {"loss": "huber"}, "number"),

@@ -284,13 +284,6 @@ CASES = [
         can="weights order scale",
     ),
     Case(
-        "logistic, one each",
-        bo.LogisticRegression(C=2.0, multinomial=False, **TIGHT, **FEATURES),
-        "class",
-        close=1e-6,
-        can="weights order scale",
-    ),
-    Case(
         "exact logistic",
         bo.LogisticRegression(C=2.0, **TIGHT, **MATRIX),
         "class",
@@ -365,12 +358,6 @@ CASES = [
     ),
     Case(
         "clusters", bo.KernelKMeans(3, **FEATURES), "none", can="weights order scale", but="dtype"
-    ),
-    Case(
-        "clusters, in batches",
-        bo.KernelKMeans(3, algorithm="minibatch", **FEATURES),
-        "none",
-        but="dtype",
     ),
     Case(
         "correlations, alpha chosen",

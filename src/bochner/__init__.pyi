@@ -55,6 +55,7 @@ from bochner.models.convex.classifiers import LogisticRegression as LogisticRegr
 from bochner.models.convex.one_class import OneClassSVM as OneClassSVM
 from bochner.models.convex.regressors import SVR as SVR
 from bochner.models.convex.regressors import KernelRegressor as KernelRegressor
+from bochner.models.displays import CalibrationDisplay as CalibrationDisplay
 from bochner.models.displays import MapDisplay as MapDisplay
 from bochner.models.displays import PathDisplay as PathDisplay
 from bochner.models.displays import SpectrumDisplay as SpectrumDisplay
@@ -75,7 +76,6 @@ from bochner.models.kriging import normal_scores as normal_scores
 from bochner.models.kriging import predictive_scorer as predictive_scorer
 from bochner.models.kriging import universal_kriging as universal_kriging
 from bochner.models.merging import merge as merge
-from bochner.models.prediction_displays import CalibrationDisplay as CalibrationDisplay
 from bochner.models.representations.methods import ExactKernel as ExactKernel
 from bochner.models.representations.methods import LocalKernel as LocalKernel
 from bochner.models.ridge.double_descent import DoubleDescent as DoubleDescent

@@ -330,7 +330,6 @@ def test_a_scheduler_that_is_lost_in_a_fit_is_told():
     ("model", "message"),
     [
         (bo.KernelSGDRegressor(Gaussian(1.0)), "takes one step after the other"),
-        (bo.KernelKMeans(2, Gaussian(1.0), algorithm="minibatch"), "block after block"),
         (bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
     ],
 )

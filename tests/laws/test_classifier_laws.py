@@ -78,18 +78,6 @@ def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, we
     assert (ours.predict(X) == theirs.predict(Z)).all()
 
 
-def test_one_against_the_rest_is_a_binary_fit_for_each_class():
-    X, y = table(K=3)
-    apart = bo.LogisticRegression(KERNEL, **options(multinomial=False)).fit(X, y)
-    ps = []
-    for k in range(3):
-        one = bo.LogisticRegression(KERNEL, **options()).fit(X, y == k)
-        np.testing.assert_allclose(apart.coef_[k], one.coef_[0], atol=1e-5)
-        ps.append(one.predict_proba(X)[:, 1])
-    p = np.stack(ps, axis=1)
-    np.testing.assert_allclose(apart.predict_proba(X), p / p.sum(axis=1, keepdims=True), atol=1e-5)
-
-
 def test_two_different_rows_of_each_class_are_enough_for_probabilities():
     """Dealt to folds by chance, neither class would have rows in two of them in one of 25 fits."""
     X, y = (

@@ -24,7 +24,7 @@ from bochner import (
     contributions,
 )
 from bochner.errors import BochnerError, MissingDependency
-from bochner.kernels import Columns, Gaussian, Mahalanobis, Polynomial
+from bochner.kernels import Columns, Gaussian
 
 N = 120
 ALARM = 1e-6
@@ -161,7 +161,7 @@ def test_without_matplotlib_a_plot_says_how_to_get_it(monkeypatch):
         shown.plot()
 
 
-# --- importance: by exchange, gradients and metric, each found again by a slow route --------------
+# --- importance: by exchange and gradients, each found again by a slow route --------------
 
 N_ROWS = 300
 ROWS = rng.normal(size=(N_ROWS, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, 0.0]
@@ -248,24 +248,6 @@ def test_gradients_of_the_columns_of_one_are_the_deviation_of_its_linear_part(ta
     linear = (np.stack(slopes, axis=1) / (2 * h)) @ (A[:, places] - A[:, places].mean(axis=0)).T
     exact = np.sqrt(np.mean(linear.var(axis=1)))
     assert found.importance[0, 0] == pytest.approx(exact, rel=1e-4)
-
-
-# --- by the metric -------------------------------------------------------------------------------
-
-
-def test_metric_counts_lengthscales_of_each_column():
-    A = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.0], [0.0, 0.0, 0.1]])
-    kernels = [
-        (1 / np.array([1.0, 2.0, 4.0]), Gaussian((1.0, 2.0, 4.0))),
-        (np.full(3, 0.5), 3.0 * Gaussian(2.0)),
-        (np.sqrt(np.diag(A)) / 2, Mahalanobis(Gaussian(2.0), A)),
-    ]
-    for each, kernel in kernels:
-        model = bo.KernelRidge(kernel, n_features=32, random_state=0).fit(ROWS, VALUES)
-        found = column_importance(model, ROWS, by="metric")
-        np.testing.assert_allclose(found.importance[:, 0], each * ROWS.std(axis=0), rtol=1e-9)
-        assert found.outputs == ("lengthscales",)
-        assert str(found).splitlines()[0].split() == ["column", "lengthscales", "share"]
 
 
 def test_classes_and_targets_have_columns_of_their_own():
@@ -430,10 +412,6 @@ def fit(learner, y=Y, **options):
         (
             lambda: column_importance(ridge(), X[:1]),
             "at least 2 rows are required to compare; got 1",
-        ),
-        (
-            lambda: column_importance(fit(bo.KernelRidge, kernel=Polynomial(2)), X, by="metric"),
-            "a kernel with lengthscales, or a metric; got Pol",
         ),
         (lambda: contributions(ridge(), X, X, n_orders=5), "n_orders must be even, .*; got 5"),
     ],

@@ -444,7 +444,6 @@ def graphs_give_what_the_learner_gives(case):
 #: Values of parameters that no learner takes.
 BAD = {
     "C": (0.0, -np.inf, "best"),
-    "algorithm": ("elkan",),
     "alpha": (-1.0, "best"),
     "amplitude": (0,),
     "batch_size": (0,),
@@ -463,7 +462,6 @@ BAD = {
     "method": ("nothing", 3),
     "metric": ("euclid",),
     "multi_class": ("one",),
-    "multinomial": ("auto",),
     "n_clusters": (0,),
     "n_components": (0,),
     "n_features": (0, "many"),

@@ -184,17 +184,6 @@ def test_a_display_that_was_not_drawn_is_drawn_where_it_is_shown():
     assert "img" not in read(display._repr_html_()).tags  # that is for the figure to show
 
 
-def test_calibration_from_predictions_takes_probabilities_of_the_second_label():
-    p = np.linspace(0.05, 0.95, 200)
-    labels = np.where(np.random.default_rng(0).uniform(size=200) < p, "yes", "no")
-    found = bo.CalibrationDisplay.from_predictions(labels, p, n_bins=5)
-    assert found.kind == "probability"
-    np.testing.assert_allclose(found.observed[-1], np.mean(labels[p >= 0.8] == "yes"))
-    assert bo.CalibrationDisplay.from_predictions(p, p).kind == "prediction"
-    with pytest.raises(bo.errors.InvalidInput, match="one prediction for each observed value"):
-        bo.CalibrationDisplay.from_predictions(p, p[:5])
-
-
 # ---- a report, inline
 
 

@@ -17,9 +17,9 @@ from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._calibration import decided
+from bochner.models.displays import CalibrationDisplay
 from bochner.models.error_law import LeftOutRows
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.prediction_displays import CalibrationDisplay
 from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number

@@ -6,10 +6,10 @@ from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_expit, log_softmax, logsumexp
+from scipy.special import log_expit, log_softmax
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.checks import one_of, positive, require_switch
+from bochner._core.checks import one_of, positive
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
@@ -263,8 +263,6 @@ class LogisticRegression(ConvexClassifier):
     %(metric)s
     %(columns as given)s
     %(C)s
-    multinomial : bool, default True
-        Several classes: one softmax, or (False) each against the rest, normalised.
     %(class_weight)s
     %(fit_intercept)s
     tol : float, default 1e-4
@@ -304,19 +302,11 @@ class LogisticRegression(ConvexClassifier):
     """
 
     kernel: Kernel | str = "auto"
-    _: KW_ONLY
-    multinomial: bool = True
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
-        joint = require_switch("LogisticRegression", self.multinomial, "multinomial")
-        return Multinomial() if joint and n_classes > 2 else Logistic()
+        return Multinomial() if n_classes > 2 else Logistic()
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         if f.shape[1] == 1:
             return log_expit(np.column_stack([-f, f]))
-        if self.joint_:
-            return log_softmax(f, axis=1)
-        apart = log_expit(f)
-        return apart - logsumexp(apart, axis=1, keepdims=True)
-
-    joint_ = learned("loss.joint", "Whether one softmax was fitted to all classes.")
+        return log_softmax(f, axis=1)

@@ -306,8 +306,7 @@ def _best_penalty(
         largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
         share *= float(w.sum()) * curvature / largest
     else:
-        folds = N_FOLDS if spec.alpha == "kfold" else 1
-        out = rows_left_out(spec.who, rows.blocks, problem.w[:, 0], seed, folds, where)
+        out = rows_left_out(spec.who, rows.blocks, problem.w[:, 0], seed, where)
         largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
         share /= float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
     known = not problem.loss.joint and np.isfinite(share) and share > 0
@@ -333,7 +332,7 @@ def fit_regressor(
 ) -> ConvexFit:
     """Fit a regression by any convex loss on features.
 
-    ``spec.alpha`` is a number, "holdout" or "kfold". With ``epsilon``, a number or "auto", the loss
+    ``spec.alpha`` is a number or "holdout". With ``epsilon``, a number or "auto", the loss
     is a support vector regression, and ``spec.alpha`` a number or "auto". ``finds_scale``: the
     threshold of Huber's loss follows the scale of the noise; ``one_level``: one quantile is
     predicted as (n,).

@@ -193,9 +193,9 @@ class KernelRegressor(ConvexRegressor):
     %(n_features)s
     %(metric)s
     %(columns as given)s
-    alpha : float or {"holdout", "kfold"}, default "holdout"
-        The penalty, or how to choose it along a path: by the loss of a fifth of the rows that is
-        left out, or of five fifths in turn. The last fit has all rows.
+    alpha : float or "holdout", default "holdout"
+        The penalty. "holdout" chooses it along a path, by the loss of a fifth of the rows that is
+        left out; the last fit has all rows.
     penalty : callable, optional
         R, a function of a number r = ‖β‖ (of all targets together) that never falls, infinite
         where no fit may be: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is
@@ -273,7 +273,13 @@ class KernelRegressor(ConvexRegressor):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
-        spec = self._convex_spec(loss, _as_alpha(self.alpha), self.fit_intercept)
+        if isinstance(self.alpha, str) and self.alpha != "holdout":
+            raise InvalidInput(
+                f'KernelRegressor: alpha must be "holdout" or a number above 0; got {self.alpha!r}.'
+            )
+        who, alpha = "KernelRegressor", self.alpha
+        alpha = alpha if isinstance(alpha, str) else nonnegative(alpha, who, "alpha")
+        spec = self._convex_spec(loss, alpha, self.fit_intercept)
         spec = replace(spec, norm=self._norm(spec))
         return fit_regressor(
             spec,
@@ -354,13 +360,3 @@ class KernelRegressor(ConvexRegressor):
 
 def _several_levels(loss: Loss) -> bool:
     return isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
-
-
-def _as_alpha(alpha: object) -> float | str:
-    if isinstance(alpha, str):
-        if alpha in ("holdout", "kfold"):
-            return alpha
-        raise InvalidInput(
-            f'KernelRegressor: alpha must be "holdout", "kfold" or a number above 0; got {alpha!r}.'
-        )
-    return nonnegative(alpha, "KernelRegressor", "alpha")

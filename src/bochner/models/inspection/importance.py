@@ -1,7 +1,7 @@
-"""How much each column moves predictions: by exchange, by gradients, by the metric of the kernel.
+"""How much each column moves predictions: by exchange, or by gradients.
 
-All are standard deviations in units of the prediction: of a linear function with coefficient b, of
-independent columns, all but the last are |b| σ.
+Both are standard deviations in units of the prediction: |b| σ of a linear function with coefficient
+b, of independent columns.
 
 * **exchange**: the column of each row x is replaced by the value in another row x′,
 
@@ -16,11 +16,9 @@ independent columns, all but the last are |b| σ.
   looks at rows as they are, and at small changes only. For independent normal columns it bounds T_j
   from above [Sobol' and Kucherenko (2009)].
 
-* **metric**: tr A_j Σ_j with r² = (x − y)ᵀA(x − y): in how many lengthscales the column varies.
-
-The last two use transformed columns: if the fit takes a logarithm, deviations and slopes are in
-units of the logarithm. In units of a skewed column they would be largest in different rows, and
-their product would be meaningless.
+Gradients use transformed columns: if the fit takes a logarithm, deviations and slopes are in units
+of the logarithm. In units of a skewed column they would be largest in different rows, and their
+product would be meaningless.
 """
 
 from collections.abc import Iterator
@@ -39,11 +37,8 @@ from bochner._core.shapes import Array, Float
 from bochner._core.text import columns
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import Encoder, Numbers
-from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.algebra import Mahalanobis
-from bochner.kernels.kernel import Kernel, Scaled
+from bochner.errors import InvalidInput
 from bochner.kernels.monotone import Monotone
-from bochner.kernels.stationary import Stationary
 from bochner.models._base import Differentiable, KernelEstimator
 from bochner.models.displays import Display
 
@@ -142,15 +137,14 @@ class ImportanceDisplay(Display):
         As the user named them.
     importance : (c, t)
         Standard deviation that the column gives to each of t predictions, in their units (a
-        classifier's decision values); lengthscales with ``by="metric"``.
+        classifier's decision values).
     error : (c, t)
-        Standard error of each, from the rows that were looked at; 0 with ``by="metric"``.
+        Standard error of each, from the rows that were looked at.
     spread : (t,)
-        Standard deviation of the predictions on the same rows; of ``by="metric"`` the root of the
-        sum of squares.
+        Standard deviation of the predictions on the same rows.
     outputs : (t,) of str
         Targets, or classes.
-    by : {"exchange", "gradient", "metric"}
+    by : {"exchange", "gradient"}
     unit : str
     n_rows : int
         Rows that were looked at.
@@ -202,22 +196,20 @@ class ImportanceDisplay(Display):
 
     def table(self, most: int = SHOWN) -> tuple[list[str], list[list[str]], str]:
         """Return head, lines and a last line: ``most`` columns, the most important first."""
-        several, measured = len(self.outputs) > 1, self.by != "metric"
-        one = ["importance", "error"] if measured else ["lengthscales"]
-        head = ["column", "share", *self.outputs] if several else ["column", *one, "share"]
+        several = len(self.outputs) > 1
+        of = ["share", *self.outputs] if several else ["importance", "error", "share"]
         lines = [self._line(j) for j in self.order[:most]]
         rest = self.order[most:]
         tail = (
             "" if not len(rest) else f"{len(rest)} others, {_percent(self.share[rest[0]])} at most"
         )
-        return head, lines, tail
+        return ["column", *of], lines, tail
 
     def _line(self, j: int) -> list[str]:
         values = [f"{v:.3g}" for v in self.importance[j]]
         if len(values) > 1:
             return [self.columns[j], _percent(self.share[j]), *values]
-        error = [f"± {self.error[j, 0]:.1g}"] if self.by != "metric" else []
-        return [self.columns[j], *values, *error, _percent(self.share[j])]
+        return [self.columns[j], *values, f"± {self.error[j, 0]:.1g}", _percent(self.share[j])]
 
     def __str__(self) -> str:
         """Return a ranked table."""
@@ -245,8 +237,10 @@ class ImportanceDisplay(Display):
         whiskers = 2 * self.error[order, 0] if one else None
         ax.barh(range(len(names)), values, xerr=whiskers, capsize=2, ecolor="gray")
         ax.set_yticks(range(len(names)), [n if len(n) <= 24 else n[:23] + "…" for n in names])
-        what = "lengthscales" if self.by == "metric" else f"deviation of the {self.unit}"
-        ax.set(xlabel=what if one else "share of the deviation of the predictions", xlim=(0, None))
+        what = (
+            f"deviation of the {self.unit}" if one else "share of the deviation of the predictions"
+        )
+        ax.set(xlabel=what, xlim=(0, None))
         return self
 
 
@@ -269,11 +263,10 @@ def column_importance(
     model : fitted regressor or classifier
     X : (n, d), table or Blocks
         Rows as ``predict`` takes them, for which importance is measured.
-    by : {"exchange", "gradient", "metric"}, default "exchange"
+    by : {"exchange", "gradient"}, default "exchange"
         "exchange": by how much predictions change when the column is taken from another row.
         "gradient": by the average outer product of the gradients, for learners and features that
         have them; it costs less where columns are many, and looks at no row that was not given.
-        "metric": by the lengthscales or the metric of the kernel, without predictions.
     n_rows : int, default 1024
         Rows that are looked at, drawn at random. Each counts once.
     random_state : int, Generator, RandomState or None, default 0
@@ -292,13 +285,12 @@ def column_importance(
     InvalidInput
         The learner predicts no target; there are fewer than two rows.
     UnsupportedKernel
-        With "gradient", if features have none in closed form; with "metric", if the kernel has no
-        lengthscales.
+        With "gradient", if features have none in closed form.
 
     Notes
     -----
-    Time: "exchange" one prediction of ``n_rows`` rows for each column, "gradient" two in all,
-    "metric" none. "exchange" separates correlated columns, and so predicts rows that may not
+    Time: "exchange" one prediction of ``n_rows`` rows for each column, "gradient" two in all.
+    "exchange" separates correlated columns, and so predicts rows that may not
     exist, such as a heavy car of little power.
 
     Sources: Jansen's estimator of total effects in Saltelli et al. (2010), *Variance based
@@ -315,23 +307,18 @@ def column_importance(
     [0, 2, 1]
     """
     who = "column_importance"
-    one_of(by, who, "by", ("exchange", "gradient", "metric"))
+    one_of(by, who, "by", ("exchange", "gradient"))
     seen = Inspected.of(who, model, X, n_rows, random_state)
     if len(seen.X) < 2:
         raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {len(seen.X)}.")
-    spread, outputs, unit = seen.predict(seen.X).std(axis=0), seen.outputs, seen.unit
-    if by == "metric":
-        importance = _by_metric(seen)
-        error, unit, outputs = np.zeros_like(importance), "lengthscales", ("lengthscales",)
-        spread = np.sqrt((importance**2).sum(axis=0))
-    else:
-        seed = seed_of(random_state)
-        importances = _by_gradient(seen) if by == "gradient" else _by_exchange(seen, seed)
-        importance = np.sqrt(importances[0])
-        zero = np.zeros_like(importance)
-        error = np.divide(importances[1], 2 * importance, out=zero, where=importance > 0)
-    names = tuple(column.name for column in seen.columns)
-    return ImportanceDisplay(names, importance, error, spread, outputs, by, unit, len(seen.X))
+    by_gradient = by == "gradient"
+    squares = _by_gradient(seen) if by_gradient else _by_exchange(seen, seed_of(random_state))
+    importance = np.sqrt(squares[0])
+    zero = np.zeros_like(importance)
+    error = np.divide(squares[1], 2 * importance, out=zero, where=importance > 0)
+    names, spread = tuple(column.name for column in seen.columns), seen.predict(seen.X).std(axis=0)
+    known = names, importance, error, spread, seen.outputs, by, seen.unit, len(seen.X)
+    return ImportanceDisplay(*known)
 
 
 # --- by exchange ---------------------------------------------------------------------------------
@@ -366,59 +353,16 @@ def _mean_and_error(values: Float[Array, "m t"]) -> tuple[Float[Array, " t"], Fl
 
 
 def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
-    model = cast("Differentiable", seen.model)  # as all that predict targets are
+    model, X = cast("Differentiable", seen.model), seen.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(seen.X))])
-    _, X, slopes = _within(seen)
-    G = np.divide(G, slopes[:, :, None], out=np.zeros_like(G), where=slopes[:, :, None] > 0)
+    if isinstance(model.kernel_, Monotone):
+        slopes = model.kernel_.back(X, np.ones_like(X))[:, :, None]
+        G, X = np.divide(G, slopes, out=0 * G, where=slopes > 0), model.kernel_.inputs(X)
     parts = []
     for column in seen.columns:
         places = list(column.places)
-        values = np.einsum("mjt,jk,mkt->mt", G[:, places], _covariance(X, places), G[:, places])
+        covariance = np.atleast_2d(np.cov(X[:, places], rowvar=False, bias=True))
+        values = np.einsum("mjt,jk,mkt->mt", G[:, places], covariance, G[:, places])
         parts.append((values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5))
     mean, error = zip(*parts, strict=True)
     return np.maximum(np.array(mean), 0.0), np.array(error)
-
-
-def _within(seen: Inspected) -> tuple[Kernel, Float[Array, "m d"], Float[Array, "m d"]]:
-    """Return the kernel of transformed columns, these columns, and the slopes of the transforms."""
-    kernel, X = seen.model.kernel_, seen.X.astype(np.float64)
-    if not isinstance(kernel, Monotone):
-        return kernel, X, np.ones_like(X)
-    return kernel.kernel, kernel.inputs(X), kernel.back(X, np.ones_like(X))
-
-
-def _covariance(X: Float[Array, "m d"], places: list[int]) -> Float[Array, "p p"]:
-    return np.cov(X[:, places].astype(np.float64), rowvar=False, bias=True).reshape(
-        len(places), len(places)
-    )
-
-
-# --- by the metric -------------------------------------------------------------------------------
-
-
-def _by_metric(seen: Inspected) -> Float[Array, "c 1"]:
-    kernel, X, _ = _within(seen)
-    A = metric_of(kernel, X.shape[1])
-    if A is None:
-        raise UnsupportedKernel(
-            'column_importance: by="metric" requires a kernel with lengthscales, or a metric; got '
-            f'{type(kernel).__name__}. Take by="exchange".'
-        )
-    parts = []
-    for column in seen.columns:
-        places = list(column.places)
-        parts.append(np.sum(A[np.ix_(places, places)] * _covariance(X, places)))
-    return np.sqrt(np.maximum(parts, 0.0))[:, None]
-
-
-def metric_of(kernel: Kernel, d: int) -> Float[Array, "d d"] | None:
-    """Return A with r² = (x − y)ᵀA(x − y) for a kernel of one distance, else None."""
-    if isinstance(kernel, Scaled):
-        return metric_of(kernel.kernel, d)
-    if isinstance(kernel, Mahalanobis):
-        inner = metric_of(kernel.kernel, d)
-        return None if inner is None else kernel.root @ inner @ kernel.root
-    if not isinstance(kernel, Stationary) or "lengthscale" not in kernel.get_params():
-        return None
-    scales = np.asarray(kernel.get_params()["lengthscale"], np.float64)
-    return np.diag(np.broadcast_to(scales, d) ** -2.0)

@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer, nonnegative, one_of, warn_user
+from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -44,7 +44,7 @@ from bochner.solvers.lloyd import (
     distances,
     run_lloyd,
 )
-from bochner.sums.executor import LOCAL, Executor, Together, require_order
+from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, nonempty, sampled
 
 COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
@@ -136,7 +136,6 @@ class KMeansSpec:
     n_init: int
     max_iter: int
     tol: float
-    algorithm: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +180,7 @@ def fit_kmeans(
 ) -> Clustering:
     """Choose what is open, start on a sample of rows, and continue on all."""
     blocks = alone(blocks)
-    chosen, rows = choose_alone(spec.features, blocks, where)
-    rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
-    centres = start(spec, chosen, rows)
-    if spec.algorithm == "minibatch":
-        why = 'algorithm="minibatch" moves centres block after block'
-        require_order("KernelKMeans", why, where, 'Take algorithm="full".')
-        steps = StepsOf(centres, np.zeros(len(centres)))
-        return followed(spec, inputs, chosen, steps, blocks, where)
+    chosen, rows, centres = begun(spec, blocks, where)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     summand = CentroidsOf(centres)
     total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
@@ -202,16 +194,20 @@ def fit_kmeans(
     return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
 
+def begun(
+    spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
+    """Choose what is open; return it with a sample of rows and the centres to start from."""
+    chosen, rows = choose_alone(spec.features, blocks, where)
+    rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
+    return chosen, rows, start(spec, chosen, rows)
+
+
 def followed(
-    spec: KMeansSpec,
-    inputs: Inputs,
-    chosen: Chosen,
-    steps: StepsOf,
-    blocks: Blocks,
-    where: Executor = LOCAL,
+    spec: KMeansSpec, inputs: Inputs, chosen: Chosen, steps: StepsOf, blocks: Blocks
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
-    features = Features(chosen.map, blocks, chosen.precision, where=where)
+    features = Features(chosen.map, blocks, chosen.precision)
     sums: Any = Together((steps, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
     (centres, seen), diagonal, kept = reduce(sums.add, features, sums.zero())
     clusters = assign(features, centres)
@@ -277,10 +273,6 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
         Passes over all rows, at most.
     tol : float, default 1e-5
         The centres rest when a pass lowers the cost by less than this share of it.
-    algorithm : {"full", "minibatch"}, default "full"
-        "full": Lloyd's algorithm on all rows until the centres rest; features stay in memory
-        where they fit and are computed again otherwise. "minibatch": one pass that moves the
-        centres towards each block's means, and one that assigns the rows.
     %(precision)s
     random_state : int, Generator, RandomState or None, default None
     %(n_jobs)s
@@ -310,7 +302,8 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
 
     Notes
     -----
-    Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where features are kept.
+    Lloyd's algorithm. Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where
+    features are kept in memory; otherwise each pass computes them again.
     Starts are sought on ``max(2048, 20 k)`` random rows, and improved on 8192, before the first
     pass over all; very small clusters can be missed.
     Source: Dhillon, Guan and Kulis (2004); with random features, Chitta, Jin and Jain (2012).
@@ -335,7 +328,6 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
     n_init: int = 3
     max_iter: int = 300
     tol: float = 1e-5
-    algorithm: str = "full"
     precision: str = "auto"
     random_state: Seed = None
     n_jobs: int | None = None
@@ -347,7 +339,6 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
             n_init=integer(self.n_init, who, "n_init", 1),
             max_iter=integer(self.max_iter, who, "max_iter", 1),
             tol=nonnegative(self.tol, who, "tol"),
-            algorithm=one_of(self.algorithm, who, "algorithm", ("full", "minibatch")),
             features=self._width_spec(),
         )
 
@@ -368,12 +359,14 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
         return self._add_rows(X, None, sample_weight)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        return fit_kmeans(replace(self._spec(), algorithm="minibatch"), blocks, inputs)
+        spec, blocks = self._spec(), alone(blocks)
+        chosen, _, centres = begun(spec, blocks)
+        return followed(spec, inputs, chosen, StepsOf(centres, np.zeros(len(centres))), blocks)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        fit, spec = self.fit_, replace(self._spec(), algorithm="minibatch")
+        fit = self.fit_
         steps = StepsOf(fit.clusters.centres, fit.seen)
-        return followed(spec, fit.inputs, fit.chosen, steps, alone(blocks))
+        return followed(self._spec(), fit.inputs, fit.chosen, steps, alone(blocks))
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""
