@@ -87,12 +87,12 @@ def test_columns_that_do_not_matter_get_long_lengthscales(tuned, two_columns):
     assert lengths[[1, 3]].max() * 3 < np.delete(lengths, [1, 3]).min()
 
 
-def test_the_path_prints_and_plots(tuned):
+def test_one_lengthscale_and_one_per_column_are_compared(tuned):
+    one, many = tuned.compared
+    assert (one.tuned, many.tuned) == (1, 6)
+    assert 0 < many.error < one.error < 1
+    assert many.kernel == tuned.kernel
     assert repr(tuned.kernel) in str(tuned)
-    pytest.importorskip("matplotlib")
-    ax = tuned.plot()
-    assert len(ax.lines) == 2 * len(tuned.stages)
-    assert ax.get_xlabel() == "seconds"
 
 
 def test_few_rows_of_noise_keep_one_lengthscale():

@@ -127,7 +127,7 @@ def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
         assert (
             model.kernel_ == plan.kernel == bo.KernelRidge(name, random_state=0).fit(X, y).kernel_
         )
-        assert model.search_.tried == ()
+        assert model.search_.compared == ()
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ class FitSummary(HtmlResult):
             "left_out": [f"{', '.join(names)} ({why})" for why, names in dropped.items()],
             "kernel": repr(self.chosen.kernel),
             "kernel_words": kernel_words(self, names),
-            "kernel_chosen": bool(search.path or search.compared),
+            "kernel_chosen": bool(search.compared),
             "precision": self.chosen.precision,
             "seed": self.chosen.seed,
             "method": repr(choice.method),

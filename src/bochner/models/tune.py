@@ -54,8 +54,8 @@ def tune(
     Returns
     -------
     Tuning
-        ``kernel``, ``share`` (best penalty per row), the ``path`` to print and ``plot()``, and
-        ``estimator``: a clone with this kernel. For a name, ``error`` is the error of candidates on
+        ``kernel``, ``share`` (best penalty per row), what was ``compared``, and ``estimator``: a
+        clone with this kernel. For a name, ``error`` is the error of candidates on
         held-out rows.
 
     Raises

@@ -6,7 +6,7 @@ relevant difference, and every processor takes the same steps.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -187,17 +187,12 @@ class Evaluated:
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
 
 
-Note = Callable[[Evaluated], None]
-
-
 class _Spent(Exception):
     """Ends a descent after its last evaluation."""
 
 
-def descend(
-    of: Objective, start: Array, evaluations: int, note: Note, gain: float = GAIN
-) -> Evaluated:
-    """Return the best of at most so many evaluations; ``note`` is called with each."""
+def descend(of: Objective, start: Array, evaluations: int, gain: float = GAIN) -> Evaluated:
+    """Return the best of at most so many evaluations."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
@@ -213,7 +208,6 @@ def descend(
         except LinAlgError:
             return 1e3, np.zeros_like(vector)  # worse than all others
         point = Evaluated(of, at, float(on_grid(value, 1e-6)))
-        note(point)
         best = point if point.value < best.value else best
         return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
 
@@ -234,6 +228,6 @@ def least(points: Iterable[Evaluated]) -> Evaluated:
     return min(points, key=lambda point: point.value)
 
 
-def go_on(start: Evaluated, evaluations: int, note: Note, gain: float = GAIN) -> Evaluated:
+def go_on(start: Evaluated, evaluations: int, gain: float = GAIN) -> Evaluated:
     """Descend from a point; return the end if it is better."""
-    return least([start, descend(start.of, start.at, evaluations, note, gain)])
+    return least([start, descend(start.of, start.at, evaluations, gain)])

@@ -9,7 +9,6 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,7 +34,7 @@ from bochner.selection.descent import (
     least,
     require_lengthscale,
 )
-from bochner.selection.record import KernelComparison, Recorder, Tuning
+from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import COORDINATEWISE, median_scales, rounded, screened_lengthscales
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
@@ -73,7 +72,7 @@ def choose_lengthscale(
         return Tuning(starts[0])
     ends = [search.one(start, factors=(1.0, 0.25), evaluations=0)[1] for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.go_on(end, evaluations=8))
+    return search.tuning(search.go_on(end, evaluations=8), 1)
 
 
 def tune_lengthscales(
@@ -102,20 +101,14 @@ def tune_lengthscales(
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first, best = search.one(start)
-    label, began = criterion.label, search.recorder.began
-    took = time.perf_counter() - began
-    one = KernelComparison(1, best.kernel, best.value, taken=True, measure=label, seconds=took)
-    compared: tuple[KernelComparison, ...] = (one,)
-    d = search.rows.X.shape[1]
-    if d > 1 and not is_sparse(search.rows.X) and isinstance(start, Radial):
-        many = search.each(start, first, best)
-        required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
-        gain = best.value - many.value
-        took = time.perf_counter() - began - took
-        judged = many.value, gain, required, gain > required, label
-        compared = one, KernelComparison(d, many.kernel, *judged, seconds=took)
-        best = many if gain > required else best
-    return search.tuning(best, compared)
+    one, d = search.tuning(best, 1), search.rows.X.shape[1]
+    if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
+        return one
+    end = search.each(start, first, best)
+    required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
+    gain = best.value - end.value
+    many = search.tuning(end, d, gain, required, gain > required)
+    return replace(many if gain > required else one, compared=(*one.compared, *many.compared))
 
 
 def lengthscale_on_sphere(
@@ -133,7 +126,7 @@ def lengthscale_on_sphere(
     search = MatrixSearch.of(rows, EVIDENCE, centred, noise=noise, amplitude=amplitude)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    tuning = search.tuning(search.one(on_unit_sphere(start))[1])
+    tuning = search.tuning(search.one(on_unit_sphere(start))[1], 1)
     return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
 
 
@@ -143,7 +136,6 @@ class MatrixSearch:
 
     rows: ProcessRows
     criterion: Criterion
-    recorder: Recorder
 
     @staticmethod
     def of(
@@ -160,24 +152,23 @@ class MatrixSearch:
         rows = ProcessRows.of(sample.lowest(most), centred, noise, amplitude, share)
         if rows is None:
             return None
-        rows = replace(rows, X=_doubles(rows.X))
-        return MatrixSearch(rows, criterion, Recorder(criterion))
+        return MatrixSearch(replace(rows, X=_doubles(rows.X)), criterion)
 
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = 12
     ) -> tuple[list[Evaluated], Evaluated]:
         """Descend in one factor for all columns; return the point from each start, and the end."""
-        few, note = self._fewer, self._notes("one factor")[0]
+        few = self._fewer
         of = OnProcess(start, few, self.criterion, 1)
         first = []
         for factor in factors:
             starts = (np.array([np.log(factor), share]) for share in few.shares)
-            first.append(least([descend(of, at, 1, note) for at in starts]))
+            first.append(least([descend(of, at, 1) for at in starts]))
         return first, self.go_on(least(first), evaluations)
 
     def go_on(self, end: Evaluated, evaluations: int) -> Evaluated:
         """Continue a descent with one factor on few rows, then with more."""
-        return self._to_end(end, "one factor", evaluations, 4 if evaluations else 0)
+        return self._to_end(end, evaluations, 4 if evaluations else 0)
 
     def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
         """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
@@ -189,9 +180,8 @@ class MatrixSearch:
         scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
         if scales is not None:
             starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
-        of, note = OnProcess(start, few, self.criterion, d), self._notes("one per column")[0]
-        end = least([descend(of, np.append(*at), 6, note) for at in starts])
-        return self._to_end(end, "one per column", 40, 14)
+        of = OnProcess(start, few, self.criterion, d)
+        return self._to_end(least([descend(of, np.append(*at), 6) for at in starts]), 40, 14)
 
     def per_column(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
         """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
@@ -201,34 +191,43 @@ class MatrixSearch:
         """Descend with one factor of a kernel's lengthscales, on all rows at once."""
         of = OnProcess(start, self.rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
-        return descend(of, at, evaluations, self.recorder.noting("scale"))
+        return descend(of, at, evaluations)
 
-    def tuning(self, end: Evaluated, compared: tuple[KernelComparison, ...] = ()) -> Tuning:
+    def tuning(self, end: Evaluated, numbers: int, *judged: Any) -> Tuning:
         """Return the record, with the kernel at the end."""
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        return self.recorder.tuning(kernel, float(np.exp(end.at[-1])), compared)
+        return recorded(self.criterion, kernel, end, numbers, *judged)
 
     @property
     def _fewer(self) -> ProcessRows:
         """Rows on which starts are tried: half of few, if there are more."""
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
-    def _notes(self, stage: str) -> list[Any]:
-        """Return the functions that record evaluations on fewer rows, few rows and all rows."""
-        more = len(self.rows.w) > FEW
-        names = (", fewer rows", ", few rows", "") if more else ("", "", "")
-        return [self.recorder.noting(f"{stage}{rows}") for rows in names]
-
-    def _to_end(self, end: Evaluated, stage: str, evaluations: int, last: int) -> Evaluated:
+    def _to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:
         """Continue with few rows, which may be the rows of the starts, then with all."""
-        _, on_few, on_all = self._notes(stage)
         few = self.rows.first(FEW)
         if evaluations and len(few.w) == len(end.of.rows.w):
-            end = go_on(end, evaluations, on_few)
-        for rows, count, note in ((few, evaluations, on_few), (self.rows, last, on_all)):
+            end = go_on(end, evaluations)
+        for rows, count in ((few, evaluations), (self.rows, last)):
             if count and len(rows.w) > len(end.of.rows.w):
-                end = descend(*end.on(rows), count, note)
+                end = descend(*end.on(rows), count)
         return end
+
+
+def recorded(
+    criterion: Criterion,
+    kernel: Kernel,
+    end: Evaluated,
+    numbers: int,
+    gain: float = np.nan,
+    required: float = np.nan,
+    taken: bool = True,
+) -> Tuning:
+    """Return the record of a kernel whose numbers were tuned by a criterion."""
+    value = criterion.display_value(end.value), gain, required, taken, criterion.label
+    compared = (KernelComparison(numbers, kernel, *value),)
+    share = float(np.exp(end.at[-1]))
+    return Tuning(kernel, share, criterion=criterion.name, compared=compared)
 
 
 def shortened(kernel: Any, rows: ProcessRows) -> Any:

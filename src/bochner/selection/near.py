@@ -27,7 +27,7 @@ from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, shortened
 from bochner.selection.race import TunedKernel
-from bochner.selection.record import KernelComparison, Recorder, Tuning
+from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
 from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
@@ -120,7 +120,7 @@ def tuned_among_near_rows(
     for family in (Exponential(), Matern(1.5)):
         first = family.replace(lengthscale=scales)
         of = OnProcess(first, process_rows, EVIDENCE, d, blocks)
-        end = descend(of, at, 14, lambda _: None)
+        end = descend(of, at, 14)
         kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
         name = f"{type(family).__name__}, one per column, among near rows"
         yield TunedKernel(name, kernel, end.alpha, d)
@@ -166,13 +166,14 @@ class AtDensity:
 class DensePlaces:
     """Rows that lie together in a few places, and their fit.
 
-    ``fit`` returns the solution for a kernel matrix; ``squared`` are errors of near rows.
+    ``fit`` returns the solution for a kernel matrix; ``squared`` are errors of near rows, and
+    ``errors`` their means by kernel.
     """
 
     X: Float[Array, "m d"]
     fit: Callable[[Float[Array, "m m"]], Solution]
     squared: Callable[[Kernel, Any], Float[Array, " m"]]
-    recorder: Recorder = field(default_factory=Recorder)
+    errors: dict[Kernel, float] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -223,15 +224,13 @@ class DensePlaces:
         assert longer is not None
         solution = self.fit(to_numpy(longer(self.X)))
         squared = self.squared(longer, solution.alpha)
-        error, share = float(squared.mean()), float(np.min(solution.alpha)) / len(self.X)
+        error = self.errors.setdefault(longer, float(squared.mean()))
         progress("Judging kernels among near rows", f"error {error:.4g}")
-        self.recorder.step("scale among all rows", longer, share, error)
         return AtDensity(kernel, factor, solution, error, squared)
 
     def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
         """Return the record of a search, with these steps and the kernel that was taken."""
         longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else best.kernel
-        errors = {step.kernel: step.value for step in reversed(self.recorder.steps)}
         nothing: dict[str, Any] = {
             "gain": np.nan,
             "deviation": np.nan,
@@ -239,9 +238,10 @@ class DensePlaces:
         }
         compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
         compared = [
-            replace(c, error=errors[c.kernel], rows=0, **nothing) if c.kernel in errors else c
+            replace(c, error=self.errors[c.kernel], rows=0, **nothing)
+            if c.kernel in self.errors
+            else c
             for c in (*tuning.compared, *compared)
         ]
         marked = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
-        path = (*tuning.path, *self.recorder.steps)
-        return replace(tuning, kernel=longer or best.kernel, path=path, compared=marked)
+        return replace(tuning, kernel=longer or best.kernel, compared=marked)

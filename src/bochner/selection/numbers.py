@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from bochner._core.arrays import is_sparse
+from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
@@ -39,8 +40,8 @@ from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import windows_of
 from bochner.selection.descent import Evaluated, Objective, ProcessRows, descend, go_on, least
 from bochner.selection.held_out import FEWEST
-from bochner.selection.lengthscales import EVIDENCE, FEW, ROWS, tune_lengthscales
-from bochner.selection.record import Recorder, Tuning
+from bochner.selection.lengthscales import EVIDENCE, FEW, ROWS, recorded, tune_lengthscales
+from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import LOO, Criterion
 from bochner.solvers.ridge.dual import KernelRows
@@ -136,14 +137,13 @@ def tune_numbers(
         )
     sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))
     rows = ProcessRows.of(sample, centred, noise, amplitude, share)
-    recorder = Recorder(criterion, logs=True)
     if rows is None:
         at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
         return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
-    end = _search(OnNumbers(open_kernel, rows, criterion), seed, recorder)
+    end = _search(OnNumbers(open_kernel, rows, criterion), seed)
     tuned = end.kernel if rows.amplitude is not None else _shared(end.kernel, open_kernel)
-    tuned = _rounded(tuned, free_places(open_kernel))
-    return recorder.tuning(tuned, float(np.exp(end.at[-1])))
+    places = free_places(open_kernel)
+    return recorded(criterion, _rounded(tuned, places), end, len(places))
 
 
 def by_left_out(
@@ -237,19 +237,21 @@ class OnNumbers(Objective):
         return [np.append(np.array(x) / self.units, float(share)) for x, share in pairs]
 
 
-def _search(of: OnNumbers, seed: int, recorder: Recorder) -> Evaluated:
+def _search(of: OnNumbers, seed: int) -> Evaluated:
     """Return the best end, with few rows from many starts, then with more rows."""
     few = replace(of, rows=of.rows.first(FEW))
-    looked, tried, ended, last = map(recorder.noting, ("starts", "tried", "few rows", "all rows"))
     by_value = lambda points: sorted(points, key=lambda point: point.value)
-    points = [descend(few, at, 1, looked) for at in few.starts(64, seed)]
+    progress("Tuning the kernel: starts")
+    points = [descend(few, at, 1) for at in few.starts(64, seed)]
     best = [least(points[: len(few.rows.shares)]), *by_value(points)[:8]]
-    best = by_value([descend(few, one.at, 20, tried) for one in best])[:3]
-    ends = [descend(few, one.at, 60, ended, GAIN) for one in best]
+    best = by_value([descend(few, one.at, 20) for one in best])[:3]
+    progress("Tuning the kernel: few rows")
+    ends = [descend(few, one.at, 60, GAIN) for one in best]
     if len(of.rows.w) <= FEW:
         return least([*best, *ends])
-    more = least([descend(*end.on(of.rows), 6, last, GAIN) for end in ends])
-    return go_on(more, 20, last, GAIN)
+    progress("Tuning the kernel: all rows")
+    more = least([descend(*end.on(of.rows), 6, GAIN) for end in ends])
+    return go_on(more, 20, GAIN)
 
 
 # --- Ranges of numbers ---------------------------------------------------------------------------

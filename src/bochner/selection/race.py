@@ -25,7 +25,7 @@ from bochner.kernels.algebra import BAND, kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Radial
 from bochner.selection.held_out import nested_errors, reduction, relative_losses
-from bochner.selection.record import MEASURES, KernelComparison, Recorder, Tuning
+from bochner.selection.record import MEASURES, KernelComparison, Tuning
 from bochner.selection.rows import significant
 from bochner.selection.spec import Effort
 from bochner.solvers.ridge.dual import KernelRows
@@ -90,7 +90,6 @@ class Race:
     share: float | None
     serves: Callable[[Kernel], bool]
     of_classes: bool = False
-    recorder: Recorder = field(default_factory=Recorder)
 
     def best(self, generator: Any) -> Tuning:
         """Return the best candidate or sum of a :class:`.candidates.Candidates`, and the record."""
@@ -121,7 +120,7 @@ class Race:
         return self._erring(candidate, self._few)
 
     def _all_of(self, makes: Sequence[Make], rung: Rung) -> list[Judged]:
-        """Tune candidates side by side, and judge and record each."""
+        """Tune candidates side by side, and judge each."""
 
         def each(number: int, make: Make) -> list[Judged]:
             began, found = time.perf_counter(), []
@@ -135,7 +134,7 @@ class Race:
             return found
 
         found = chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))
-        return self._noted(list(found), rung)
+        return list(found)
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
         """Return the best candidates near the least error, and the simplest one.
@@ -209,7 +208,7 @@ class Race:
             third = next(each for each in others if each is not best)
             three = self._sum([first, best, third], rung)
             sums += [] if three is None else [three]
-        return self._noted(sums, rung)
+        return sums
 
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
         """Return the weighted mean of kernels with one penalty; None if it is not served.
@@ -301,7 +300,8 @@ class Race:
     ) -> Judged:
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         likelihood = rows.count * float(evidence[rows.power > 0].sum())
-        return Judged(candidate, losses, float(losses.sum() / self.test.w.sum()), likelihood)
+        error = float(losses.sum() / self.test.w.sum())
+        return Judged(candidate, losses, error, likelihood, len(rows.w))
 
     # --- the choice ------------------------------------------------------------------------------
 
@@ -325,15 +325,6 @@ class Race:
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
-    def _noted(self, judged: list[Judged], rung: Rung) -> list[Judged]:
-        """Record candidates that were judged, and return them."""
-        n = len(rung.rows)
-        for each in judged:
-            if np.isfinite(each.error):
-                c = each.candidate
-                self.recorder.step(f"{n} rows", c.kernel, c.alpha / n, each.error)
-        return [replace(each, rows=n) for each in judged]
-
     def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
         """Return the first candidate in the order of preference that no other is surely below."""
         order = sorted(judged, key=self._preference)
@@ -354,7 +345,6 @@ class Race:
             best.candidate.alpha / float(rows.w.sum()),
             float(squared.sum() / self.test.w.sum()),
             "loo",
-            tuple(self.recorder.steps),
             compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
         )
 

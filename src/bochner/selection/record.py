@@ -1,22 +1,17 @@
-"""The record of a search: the chosen kernel, the candidates, and each evaluation."""
+"""The record of a search: the chosen kernel and the candidates."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bochner._core.html import HtmlResult, html_table, paragraph
-from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for, columns
+from bochner._core.text import columns
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
-from bochner.selection.rows import Scale
-from bochner.solvers.ridge.criteria import LOO, Criterion
-from bochner.solvers.ridge.solution import LABELS
 
 
 def _words() -> Any:
@@ -37,35 +32,6 @@ SCORES = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 def _label(measure: str) -> str:
     """Return the name of the score of a measure: R² for relative squared errors."""
     return SCORES.get(measure, measure.replace("error ", "R² ", 1))
-
-
-@dataclass(frozen=True)
-class TuningStep:
-    """One evaluation of a search.
-
-    Attributes
-    ----------
-    stage : str
-        "one factor" and "one per column" for descents; the number of rows for candidates. Values
-        compare within a stage.
-    kernel : Kernel
-    share : float
-        Penalty per row, alpha/W.
-    value : float
-        Relative error (leave-one-out, with the prior of the lengthscales, or on held-out rows; 1 is
-        the error of the mean), or minus the log evidence and log prior per row.
-    best : float
-        Least value of the stage so far.
-    seconds : float
-        Since the start.
-    """
-
-    stage: str
-    kernel: Kernel
-    share: float
-    value: float
-    best: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -150,12 +116,10 @@ class Tuning(HtmlResult):
         and are never 0; for few rows without an error they are too large. ``solution_.path`` has
         the leave-one-out errors of the fit to all rows.
     criterion : {"loo", "evidence"}
-    path : tuple of TuningStep
-        Each evaluation, in order; empty where the kernel was given.
     estimator : estimator or None
         Of :func:`bochner.tune`: with this kernel, not fitted.
     compared : tuple of KernelComparison
-        Candidates that were compared.
+        Candidates that were compared; empty where the kernel was given.
     names : sequence of str
         Names of the columns, for tables; empty where not known.
     matrix : tuple of tuple of float, or None
@@ -183,21 +147,10 @@ class Tuning(HtmlResult):
     share: float = float("nan")
     error: float = float("nan")
     criterion: str = "loo"
-    path: tuple[TuningStep, ...] = ()
     estimator: Any = field(default=None, repr=False, compare=False)
     compared: tuple[KernelComparison, ...] = ()
     names: Sequence[str] = field(default=(), compare=False)
     matrix: tuple[tuple[float, ...], ...] | None = None
-
-    @property
-    def tried(self) -> tuple[tuple[Scale, float], ...]:
-        """Lengthscales that were tried, and their values; see :attr:`path`.
-
-        Kernels without one, such as sums, are left out.
-        """
-        numbers = [(step.kernel.get_params(deep=False), step.value) for step in self.path]
-        values = {each["lengthscale"]: value for each, value in numbers if "lengthscale" in each}
-        return tuple(values.items())
 
     @property
     def chosen(self) -> KernelComparison | None:
@@ -250,12 +203,6 @@ class Tuning(HtmlResult):
             f"{first.gain:.2g}, and {first.deviation:.2g} is required."
         )
 
-    @property
-    def stages(self) -> dict[str, list[TuningStep]]:
-        """The path by stage."""
-        names = dict.fromkeys(step.stage for step in self.path)
-        return {name: [step for step in self.path if step.stage == name] for name in names}
-
     def lines(self) -> list[tuple[str, ...]]:
         """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
         ranked, names = self.ranked, self.names or None
@@ -293,20 +240,13 @@ class Tuning(HtmlResult):
         ]
 
     def __str__(self) -> str:
-        """Return the candidates as a table and the chosen kernel; without any, the stages."""
+        """Return the candidates as a table, and the chosen kernel."""
         words = _words().in_words(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if self.compared:
             table = columns(self.lines(), words=(0, 2, 4))
             return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
-        if not self.path:
-            return f"{words}: nothing else was tried"
-        lines = [("stage", "steps", "first", "best", "seconds")]
-        for name, steps in self.stages.items():
-            first, last = steps[0].value, steps[-1]
-            numbers = (f"{first:.4g}", f"{last.best:.4g}", f"{last.seconds:.2f}")
-            lines.append((name, str(len(steps)), *numbers))
-        return f"{columns(lines)}\n{end}"
+        return f"{words}: nothing else was tried"
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the kernel, the candidates and the reason."""
@@ -316,61 +256,6 @@ class Tuning(HtmlResult):
             marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)
             yield html_table(head, rows, self.summary, marked, words=(1, 3))
             yield paragraph(self._why_not_first)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw each evaluation and the best so far over the seconds; return the axes.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Raises
-        ------
-        MissingDependency
-            If matplotlib is not installed.
-        """
-        ax = axes_for("Tuning", ax)
-        for name, steps in self.stages.items():
-            seconds = [step.seconds for step in steps]
-            (line,) = ax.plot(seconds, [step.best for step in steps], label=name)
-            ax.plot(seconds, [step.value for step in steps], ".", color=line.get_color())
-        ax.set_xlabel("seconds")
-        ax.set_ylabel(LABELS[self.criterion])
-        ax.legend()
-        return ax
-
-
-class Recorder:
-    """Records the evaluations of a search; logs its stages."""
-
-    def __init__(self, criterion: Criterion = LOO, logs: bool = False) -> None:
-        self.criterion, self.logs, self.began = criterion, logs, time.perf_counter()
-        self.steps: list[TuningStep] = []
-        self._best: dict[str, float] = {}
-
-    def noting(self, stage: str) -> Callable[[Any], None]:
-        """Return a function that records each evaluation of a descent."""
-        return lambda point: self.step(
-            stage,
-            point.kernel,
-            float(np.exp(point.at[-1])),
-            self.criterion.display_value(point.value),
-        )
-
-    def step(self, stage: str, kernel: Kernel, share: float, value: float) -> None:
-        """Record an evaluation; the first of a stage is logged."""
-        if self.logs and stage not in self._best:
-            progress(f"Tuning the kernel: {stage}")
-        self._best[stage] = best = min(self._best.get(stage, np.inf), float(value))
-        seconds = time.perf_counter() - self.began
-        self.steps.append(TuningStep(stage, kernel, share, float(value), best, seconds))
-
-    def tuning(
-        self, kernel: Kernel, share: float, compared: tuple[KernelComparison, ...] = ()
-    ) -> Tuning:
-        """Return the record."""
-        name, steps = self.criterion.name, tuple(self.steps)
-        return Tuning(kernel, share, criterion=name, path=steps, compared=compared)
 
 
 @dataclass(frozen=True)

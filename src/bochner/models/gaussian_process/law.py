@@ -71,7 +71,7 @@ def search_of(
     def likelier(name: str, sample: RowSample) -> Tuning:
         first = named(name, sample)
         second = likeliest(first.kernel, sample)
-        if not second.path or second.kernel == first.kernel:
+        if not second.compared or second.kernel == first.kernel:
             return first
         before, after = (log_density(sample, tuning.kernel) for tuning in (first, second))
         numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]

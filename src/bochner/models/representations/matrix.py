@@ -183,7 +183,7 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
     """Return the kernel, the curves of columns, and the rows through these."""
     share = given_share(spec, rows)
     tuning, curves, sample = choose_for_matrix(spec.features, rows, share, spec.fit_intercept)
-    searched = tuning.compared and tuning.matrix is None and not is_sparse(sample.X)
+    searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(sample.X)
     if searched and share is None and len(rows) > 4096:  # Then by the density of all rows
         tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
     return tuning, curves, sample
