@@ -36,23 +36,23 @@ def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *given, **named: solve(*given, **named | {"lost": None})
 
 
-CANDIDATES, RACE = "selection.candidates.Candidates", "selection.race.Race"
+RACE = "selection.race.Race"
 MATRIX, LEAVES = "models.representations.matrix", "models.representations.leaves"
 SHAPES, NONE = "selection.curves._SHAPES", lambda _: lambda *_: []
-ROUGHER: Replaced = {f"{CANDIDATES}.rougher": NONE, f"{RACE}._rough": NONE}
+ROUGHER: Replaced = {f"{RACE}._rougher": NONE, f"{RACE}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.
 RULES: dict[str, Replaced] = {
-    "descent by leave-one-out": {f"{CANDIDATES}._by_errors": NONE},
+    "descent by leave-one-out": {f"{RACE}._by_errors": NONE},
     "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
     "rough kernels with more rows": ROUGHER,
     "families": _effort(families=()),
-    "sum over columns": {f"{CANDIDATES}._additive": NONE},
+    "sum over columns": {f"{RACE}._additive": NONE},
     "sums": {f"{RACE}._sums": NONE},
     "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
     "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
     "penalty settled with more rows": {"solvers.ridge.kernel_path._settles": NONE},
-    "turned metric": {f"{CANDIDATES}.turned": NONE},
+    "turned metric": {f"{RACE}._turned": NONE},
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),

@@ -126,7 +126,7 @@ def test_usual_widths_end_at_all_rows():
     ("options", "sentence"),
     [
         (dict(budget=-1), "budget must be a positive finite number; got -1"),
-        (dict(budget="1h"), "budget must be seconds, or a mapping such as"),
+        (dict(budget="1h"), "budget must be a positive finite number; got '1h'"),
         (dict(budget={"hours": 1}), 'must have "seconds", "bytes" or both; got hours'),
         (dict(budget={"bytes": 1000}), "no fit is predicted to take at most any time"),
         (dict(budget=1e-9), "the fastest takes .* Allow more, or pass smaller"),
@@ -145,10 +145,10 @@ def test_plan_refuses_what_it_cannot_plan(options, sentence):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (dict(solver="lbfgs"), "solver must be .*'moments float32'.* got 'lbfgs'"),
+        (dict(solver="lbfgs"), "lbfgs is not in the plan, which has"),
         (dict(solver="local"), "local is not in the plan, which has"),
         (dict(method="iid"), "is not in the plan, which has"),
-        (dict(n_features=0), "n_features must be"),
+        (dict(n_features=0), "0 is not in the plan, which has"),
     ],
 )
 def test_a_choice_that_is_not_in_the_plan_is_refused(found, options, sentence):

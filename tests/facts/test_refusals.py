@@ -78,7 +78,7 @@ from bochner.kernels import (
 )
 from bochner.kernels.radial import monomials, radial_kernels
 from bochner.kernels.sphere import degree_variances
-from bochner.selection.metric import learn_metric
+from bochner.selection.race import learn_metric
 from bochner.solvers.convex.losses import as_levels
 from bochner.sums.moments import Accumulator
 from bochner.sums.rows import sampled

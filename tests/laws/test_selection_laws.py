@@ -17,9 +17,9 @@ from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
 from bochner.kernels import Gaussian, Monotone
-from bochner.selection.candidates import choose_among, choose_kernel
+from bochner.selection.choose import choose_kernel
 from bochner.selection.curves import choose_curves
-from bochner.selection.metric import learn_metric
+from bochner.selection.race import choose_among, learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 from bochner.sums.rows import sampled
 

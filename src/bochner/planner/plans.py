@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bochner._core.checks import bytes_in_words, free_bytes, integer, one_of, positive
+from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
@@ -17,7 +17,7 @@ from bochner._core.text import columns
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.method import Method
 from bochner.features.rules import as_method
@@ -31,20 +31,11 @@ from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, Loc
 from bochner.models.representations.representation import gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
-from bochner.planner.trials import (
-    PlannedFit,
-    Task,
-    local_fit,
-    planned_fits,
-    tried_rows,
-    usual_widths,
-)
-from bochner.selection.candidates import choose_kernel
-from bochner.selection.choose import transformed
+from bochner.planner.trials import PlannedFit, Task, local_fit, planned_fits, usual_widths
+from bochner.selection.choose import choose_kernel, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
-SOLVERS = "moments float32", "moments float64", "exact", "local", "waves"
 WORTH = 0.05  # Reduction of the error required for each doubling of the time
 TIE = 0.01  # Errors within this share of one another are a tie
 FEWEST = 16  # Rows that a plan requires
@@ -100,11 +91,6 @@ def as_budget(budget: object) -> Budget:
             return Budget(**budget)
         raise InvalidInput(
             f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
-        )
-    if isinstance(budget, str | bytes | Sequence):
-        raise InvalidType(
-            'plan: budget must be seconds, or a mapping such as {"seconds": 60, "bytes": 4e9}; got '
-            f"{budget!r}."
         )
     return Budget(seconds=positive(budget, "plan", "budget"))
 
@@ -249,13 +235,9 @@ class Plan(HtmlResult):
         InvalidInput
             If the plan has no such fit, or none is within the budget.
         """
-        if solver is not None:
-            one_of(solver, "plan", "solver", SOLVERS)
-        if n_features is not None:
-            n_features = integer(n_features, "plan", "n_features", least=1)
         how = None if method is None else as_method(method)
-        wanted = {"method": how, "n_features": n_features, "solver": solver}
-        wanted = {name: value for name, value in wanted.items() if value is not None}
+        asked = {"method": how, "n_features": n_features, "solver": solver}
+        wanted = {name: value for name, value in asked.items() if value is not None}
         fits = [f for f in self.fits if all(getattr(f, n) == v for n, v in wanted.items())]
         if not fits:
             known = sorted({f"{f.method} with {f.n_features:,} by {f.solver}" for f in self.fits})
@@ -425,7 +407,7 @@ def plan(
     local = asked == "auto" and named is None and n > most and n * d <= MOST_CELLS
     if isinstance(asked, str):
         asked = _chosen_kernel(spec, sample, blocks, n, local)
-    task = Task(asked, sample.lowest(tried_rows(n)), *known)
+    task = Task(asked, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *known)
     fits = planned_fits(task, named, widths or usual_widths(n))
     fits += [local_fit(task, default_leaves(spec))] if local else []
     fits = fits if named is not None else with_default(fits, n, most)

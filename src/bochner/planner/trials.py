@@ -10,7 +10,7 @@ import math
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -253,11 +253,6 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
     return long / many**2 - b * many, b
 
 
-def tried_rows(n_rows: int) -> int:
-    """Return the number of rows of a trial."""
-    return min(max(256, math.ceil(n_rows / 5)), 2048)
-
-
 def usual_widths(n_rows: int) -> tuple[int, ...]:
     """Return the default widths: none larger than the number of rows."""
     if n_rows > 4096:
@@ -274,7 +269,11 @@ def planned_fits(
     fits: list[PlannedFit] = []
     if named is None or named or not methods:
         for method in _methods(task, USUAL if direct else named):
-            fits += _feature_fits(task, method, widths)
+            by_number: dict[int, PlannedFit] = {}
+            for width in sorted(set(widths)):
+                fit = by_moments(task, method, width)
+                by_number.setdefault(fit.n_features, fit)
+            fits += by_number.values()
         fits += [direct_fit(task)] if direct else []
     if methods is not None:
         return fits + [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
@@ -300,16 +299,6 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 
 
 # --- features ------------------------------------------------------------------------------------
-
-
-def _feature_fits(task: Task, method: Method, widths: Sequence[int]) -> Iterator[PlannedFit]:
-    """Yield the fit of each width; maps with equal numbers of features only once."""
-    seen: set[int] = set()
-    for width in sorted(set(widths)):
-        fit = by_moments(task, method, width)
-        if fit.n_features not in seen:
-            seen.add(fit.n_features)
-            yield fit
 
 
 def _precision(task: Task, method: Method, width: int) -> Precision:
@@ -338,7 +327,8 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     is the squared error of the exact kernel.
     """
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
-    rows = fewer_rows(m, tried)
+    few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
+    rows = max(few, m // 2) if m >= 1.25 * few else m // 2
     first, precision = (_precision(task, method, D) for D in (tried, width))
     trial, half = (task.trial(size, method, tried, precision=first) for size in (m, rows))
     known, D = trial.model.map_.n_features, width
@@ -352,9 +342,9 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
         error = float((least + (error**2 - least) * tried / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
-    few = task.trial(rows, method, tried, precision=precision)
-    measured = _moment_bytes(few.model.map_.n_features, rows, precision)
-    size = task.bytes(few) + _moment_bytes(D, task.n_rows, precision) - measured
+    small = task.trial(rows, method, tried, precision=precision)
+    measured = _moment_bytes(small.model.map_.n_features, rows, precision)
+    size = task.bytes(small) + _moment_bytes(D, task.n_rows, precision) - measured
     steps = _steps(task, method, trial, half, D, first, precision)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return PlannedFit(method, D, f"moments {precision}", error, kernel_error, *takes)
@@ -399,15 +389,6 @@ def _moment_bytes(D: int, n: int, precision: Precision) -> float:
     """Return the bytes of the eigendecomposition, or of the leave-one-out errors of a block."""
     each = 24.0 if precision == "float32" else 32.0  # of a feature of a row
     return max(40.0 * D**2, 24 * D**2 + each * min(n, block_rows(D)) * D)
-
-
-def fewer_rows(m: int, width: int) -> int:
-    """Return the rows of the smaller of two trials: half, or enough to form moments too.
-
-    Few rows are decomposed themselves, which takes longer than their moments.
-    """
-    few = int(FEW / width**2) + 1
-    return max(few, m // 2) if m >= 1.25 * few else m // 2
 
 
 # --- the exact kernel ----------------------------------------------------------------------------

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.arrays import dense, is_sparse
 from bochner._core.checks import require_squares
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.errors import FeatureWarning, InvalidInput
+from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, Targets
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -21,17 +22,23 @@ from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import Stationary
+from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.candidates import choose_kernel, require_served
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
+from bochner.selection.held_out import FEWEST, MOST_CELLS
 from bochner.selection.lengthscales import choose_lengthscale, tune_lengthscales
-from bochner.selection.metric import learn_metric, require_dense
 from bochner.selection.numbers import by_left_out
+from bochner.selection.race import choose_among, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales
-from bochner.selection.spec import WITHOUT_TARGET, Tolerance, as_tolerance
+from bochner.selection.spec import (
+    WITHOUT_TARGET,
+    Tolerance,
+    accepts_sparse,
+    as_effort,
+    as_tolerance,
+)
 from bochner.selection.waves import waves_for
 from bochner.selection.width import Width, penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
@@ -155,12 +162,71 @@ def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
     return choose_kernel(str(spec.kernel), *asked, among=lambda k: isinstance(k, Stationary))
 
 
+def choose_kernel(
+    name: str,
+    sample: RowSample,
+    seed: int,
+    share: float | None,
+    method: Method | None,
+    effort: str,
+    *,
+    centred: bool = True,
+    of_classes: bool = False,
+    judged_again: bool = False,
+    among: Callable[[Kernel], bool] = lambda _: True,
+) -> Tuning:
+    """Return the kernel of a name; for "auto" the best of candidates.
+
+    ``share`` is a given penalty per row, alpha/W; ``method`` and ``among`` say which kernels are
+    candidates. With effort "low", and for few rows, "auto" is "gaussian". ``judged_again``: the
+    best are compared again among all rows, so that fewer rows suffice here.
+    """
+    asked = as_effort(effort, "The choice of a kernel")
+    if asked is not None and judged_again:
+        asked = replace(asked, last=asked.more)
+    if name == "auto" and asked is not None:
+        X, sparse = sample.X, is_sparse(sample.X)
+        _require_served(method, X, seed)
+
+        def serves(kernel: Kernel) -> bool:
+            able = among(kernel) and (not sparse or accepts_sparse(kernel))
+            return able and _refusal(method, X, seed, kernel) is None
+
+        few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
+        options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
+        rows = replace(sample, X=dense(X)) if few else sample
+        tuning = choose_among(rows, seed, asked, serves=serves, **options)
+        if tuning is not None:
+            return tuning
+    name = "gaussian" if name == "auto" else name
+    return choose_lengthscale(name, sample, seed, share, centred)
+
+
+def _refusal(method: Method | None, X: Array, seed: int, kernel: Kernel) -> Exception | None:
+    """Return why the method makes no features of a kernel; "auto" and None serve every kernel."""
+    if method is None or isinstance(method, Auto):
+        return None
+    try:
+        draw_map(method, kernel, Request(X.shape[1], 2 * X.shape[1], seed, X=X[:FEWEST]))
+    except UnsupportedKernel as error:
+        return error
+    except InvalidInput:  # too few features or rows for this trial
+        pass
+    return None
+
+
+def _require_served(method: Method | None, X: Array, seed: int) -> None:
+    """Raise UnsupportedKernel if the method serves no kernel from which a search starts."""
+    refusals = [_refusal(method, X, seed, start) for start in (Gaussian(), Matern(1.5))]
+    if refusals[0] and refusals[1]:
+        raise refusals[0]
+
+
 def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> Tuning:
     """Learn a metric from rows, from the lengthscale chosen for a name if the kernel is one."""
     kernel, seed = spec.kernel, spec.seed
-    require_dense(rows)
     if kernel == "auto":
-        require_served(spec.method, rows.X, seed)
+        _require_served(spec.method, rows.X, seed)
         start = Matern(1.5, median_scales(rows, False, seed)[-1])
         kernel = tune_lengthscales(start, rows).kernel
     elif isinstance(kernel, str):
@@ -211,13 +277,7 @@ def _wide_enough(
     else:
         alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
     width = required_features(
-        kernel,
-        spec.method,
-        rows.X,
-        alpha=alpha,
-        wanted=wanted,
-        n_rows=n,
-        random_state=spec.seed,
+        kernel, spec.method, rows.X, alpha=alpha, wanted=wanted, n_rows=n, random_state=spec.seed
     )
     _warn_if_above(width)
     return Choice(width.map, width.method, (), str(width))
@@ -297,12 +357,7 @@ def draw(
     """
     if not isinstance(n_features, str | Tolerance):
         return draw_width(
-            kernel,
-            method,
-            n_features=n_features,
-            X=X,
-            n_inputs=n_inputs,
-            random_state=random_state,
+            kernel, method, n_features=n_features, X=X, n_inputs=n_inputs, random_state=random_state
         )
     wanted = as_tolerance(n_features, tolerance)
     if X is None or alpha is None:

@@ -23,14 +23,7 @@ from bochner.features.nystrom.nystrom import COARSE, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.spec import (
-    SEARCHED,
-    WIDTH,
-    Tolerance,
-    as_effort,
-    as_kernel,
-    as_width,
-)
+from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_effort, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 

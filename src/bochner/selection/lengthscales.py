@@ -320,58 +320,43 @@ class OnProcess(Objective):
             up, down = (each(self.rows.X) for each in ends)
             change = (up - down) / (2 * STEP)
             return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
-        if self.width == 1:
-            factor = float(np.exp(-2 * at[0]))
-            scaled = lambda band, left: factor * self._squared[band, left]
-            K, slope = _in_bands(kernel, scaled, self._room, along=True)
-            return K, lambda by: np.array([-4 * float(np.vdot(by.below, slope))])
         X = self.rows.X / kernel.lengthscale
-        size = np.einsum("ij,ij->i", X, X)
-        K, slope = _in_bands(kernel, lambda band, left: _squared(X, size, band, left), self._room)
-        return K, lambda by: _by_column(by.below, slope, X)
+        K, slope = _in_bands(kernel, X, self._room)
+        add_up = np.sum if self.width == 1 else np.asarray
+        return K, lambda by: np.atleast_1d(add_up(_by_column(by.below, slope, X)))
 
     @cached_property
     def _room(self) -> Float[Array, "2 m m"]:
         """Buffer for kernel values and slopes, reused by all evaluations."""
         return np.zeros((2, len(self.rows.w), len(self.rows.w)))
 
-    @cached_property
-    def _squared(self) -> Float[Array, "m m"]:
-        """Squared distances in units of the start's lengthscales."""
-        X = self.rows.X / self.start.lengthscale
-        return _squared(X, np.einsum("ij,ij->i", X, X), slice(None), slice(None))
-
 
 # --- kernel values on and below the diagonal, in bands of rows that stay in cache -----------------
 
 
 def _in_bands(
-    kernel: Radial,
-    squared: Callable[[slice, slice], Array],
-    room: Float[Array, "2 m m"],
-    along: bool = False,
+    kernel: Radial, X: Float[Array, "m d"], room: Float[Array, "2 m m"]
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """Return kernel values and their slopes in the squared distance, zero above the diagonal.
-
-    ``along``: slopes in the log of the squared distance.
-    """
-    K, slope = room
+    """Return kernel values and their slopes in the squared distance, zero above the diagonal."""
+    (K, slope), size = room, np.einsum("ij,ij->i", X, X)
     above = np.triu(np.ones((BAND, BAND), bool), 1)
     for start in range(0, len(K), BAND):
         band, left = slice(start, start + BAND), slice(0, min(start + BAND, len(K)))
-        s = squared(band, left)
+        s = squared_distances(X, size, band, left)
         K[band, left], slope[band, left] = kernel.with_slope(s)
-        if along:
-            slope[band, left] *= s
         corner = slope[band, band]
         np.copyto(corner, 0.0, where=above[: len(corner), : len(corner)])
     return K, slope
 
 
-def _squared(
-    X: Float[Array, "m d"], size: Float[Array, " m"], band: slice, left: slice
+def squared_distances(
+    X: Float[Array, "m d"],
+    size: Float[Array, " m"] | None = None,
+    band: slice = slice(None),
+    left: slice = slice(None),
 ) -> Float[Array, "b l"]:
-    """Return |x − y|² of pairs, zero for equal rows."""
+    """Return |x − y|² of pairs, zero for equal rows; ``size`` holds |x|²."""
+    size = np.einsum("ij,ij->i", X, X) if size is None else size
     both = size[band, None] + size[left]
     s = X[band] @ X[left].T
     s *= -2

@@ -9,92 +9,31 @@ held-out rows decide whether a round is better than the start.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
-from bochner.data.sample import RowSample
-from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import Radial
 from bochner.selection.descent import ProcessRows
-from bochner.selection.held_out import (
-    first_least,
-    nested_errors,
-    reduction,
-    split_rows,
-    targets_that_vary,
-)
-from bochner.selection.lengthscales import MatrixSearch
-from bochner.selection.race import CHANCE, WORTH, Race, TunedKernel
-from bochner.selection.record import KernelComparison, Tuning
+from bochner.selection.lengthscales import MatrixSearch, squared_distances
 from bochner.selection.rows import rounded, significant
-from bochner.selection.spec import EFFORTS
-from bochner.solvers.ridge.criteria import LOO
 from bochner.solvers.ridge.dual import KernelRows
 
 #: With more columns than this the metric is diagonal: d² numbers are more than rows determine.
 MANY_COLUMNS = 256
-ROWS = 1024  # Rows of a fit in :func:`learn_metric`
 
 
-def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
-    """Learn a metric from a sample of rows, in four rounds of fit and average outer product.
+@dataclass(frozen=True, eq=False)
+class TunedKernel:
+    """A tuned kernel in the units of the data, and where the search for its penalty starts."""
 
-    It starts from the lengthscales of a kernel of the Euclidean distance. The kernel is the one of
-    the round with the least error on held-out rows, or of the start, unless the reduction of the
-    error is larger than chance. More than 256 columns are scaled and not turned. A round: six
-    evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
-    """
-    require_dense(sample)
-    if not isinstance(kernel, Radial):
-        raise UnsupportedKernel(
-            'metric="learned" requires a kernel of the Euclidean distance (Gaussian, Matern, '
-            f"Exponential, RationalQuadratic), whose distance can be turned; got {kernel!r}. Take "
-            "one of those kernels."
-        )
-    train, test = split_rows(sample, seed)
-    varies = targets_that_vary(train.lowest(ROWS))
-    if not np.any(varies):
-        return Tuning(kernel, matrix=_entries(np.eye(train.X.shape[1])))
-    train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-    race = Race(train, test, replace(EFFORTS["medium"], rows=ROWS), True, None, lambda _: True)
-    search = MatrixSearch.of(train.lowest(ROWS), LOO, centred=True, most=ROWS)
-    assert search is not None
-    first = search.one(kernel)[1]
-    start: Any = first.kernel.replace(lengthscale=rounded(first.kernel.lengthscale))
-    alpha = first.alpha
-    turned = turned_metrics(start, alpha, search, rounds=4)
-    judged = [race.tried(each) for each in (TunedKernel("start", start, alpha, 1), *turned)]
-    gains = [(np.nan, np.nan), *(reduction(each, judged[0], WORTH, CHANCE) for each in judged[1:])]
-    best = first_least([each.error for each in judged])
-    best = best if best and gains[best][0] > gains[best][1] else 0
-    error = judged[0].error
-    if best:  # for each fold of the best round by the other folds
-        error = float(nested_errors([each.squared for each in judged]).sum() / test.w.sum())
-    compared = tuple(
-        KernelComparison(
-            c.numbers, c.kernel, each.error, *gain, i == best, name=c.name, rows=len(search.rows.w)
-        )
-        for i, (each, gain) in enumerate(zip(judged, gains, strict=True))
-        for c in [each.candidate]
-    )
-    kernel = compared[best].kernel
-    matrix = _metric_of(kernel, search.rows.spread)
-    return Tuning(kernel, error=error, compared=tuple(compared), matrix=matrix)
-
-
-def require_dense(sample: RowSample) -> None:
-    """Refuse sparse rows."""
-    if is_sparse(sample.X):
-        raise InvalidInput(
-            'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '
-            "Pass X.toarray(), or tune lengthscales instead."
-        )
+    name: str
+    kernel: Kernel
+    alpha: float
+    numbers: int  # Tuned numbers without the penalty
 
 
 def turned_metrics(
@@ -114,7 +53,7 @@ def turned_metrics(
         if diagonal:
             each: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
         else:
-            each = Mahalanobis(family, _entries(L @ L.T / scale**2))
+            each = Mahalanobis(family, entries(L @ L.T / scale**2))
         numbers = d if diagonal else d * (d + 1) // 2
         name = f"{type(family).__name__}, columns turned, round {number + 1}"
         yield TunedKernel(name, each, alpha, numbers)
@@ -126,7 +65,7 @@ def next_root(
 ) -> Float[Array, "d d"]:
     """Return the root of the average outer product of a fit's gradients, of the same size."""
     Z = rows.X @ L
-    s = _squared_distances(Z)
+    s = squared_distances(Z)
     y = rows.y / np.sqrt(
         np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
     )
@@ -146,10 +85,10 @@ def next_root(
     M = M / max(float(np.trace(M)) / d, 1e-300) + 1e-4 * np.eye(d)
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
-    return root * np.sqrt(_typical(s) / max(_typical(_squared_distances(rows.X @ root)), 1e-300))
+    return root * np.sqrt(_typical(s) / max(_typical(squared_distances(rows.X @ root)), 1e-300))
 
 
-def _metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:
+def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:
     """Return the metric of trace d in units of the columns' deviations."""
     if isinstance(kernel, Mahalanobis):
         A = np.array(kernel.matrix)
@@ -163,13 +102,6 @@ def _typical(s: Float[Array, "m m"]) -> float:
     return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
 
 
-def _squared_distances(Z: Float[Array, "m d"]) -> Float[Array, "m m"]:
-    size = np.einsum("ij,ij->i", Z, Z)
-    s = size[:, None] + size - 2 * Z @ Z.T
-    np.fill_diagonal(s, 0.0)
-    return np.maximum(s, 0.0)
-
-
 def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
     """Return entries at seven digits of the norm of their row: the same on every processor."""
     size = np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)
@@ -177,6 +109,6 @@ def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
     return np.round(L / unit) * unit
 
 
-def _entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
+def entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:
     """Return the entries at ten digits: fewer would leave a matrix that is not positive."""
     return tuple(tuple(float(f"{x:.10g}") for x in row) for row in (A + A.T) / 2)

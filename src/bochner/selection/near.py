@@ -26,7 +26,7 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import reduction
 from bochner.selection.lengthscales import EVIDENCE, OnProcess, shortened
-from bochner.selection.race import TunedKernel
+from bochner.selection.metric import TunedKernel
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
 from bochner.selection.tree import neighbourhoods

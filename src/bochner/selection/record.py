@@ -35,7 +35,7 @@ def _label(measure: str) -> str:
 
 
 @dataclass(frozen=True)
-class KernelComparison(HtmlResult):
+class KernelComparison:
     """A candidate, its error, and the comparison with the best of the kernels preferred to it.
 
     Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one.
@@ -89,13 +89,6 @@ class KernelComparison(HtmlResult):
         digits = 1 - int(np.floor(np.log10(self.error))) if 0 < self.error < 1 else 3
         score = 1 - self.error if self.measure.startswith("error ") else self.error
         return f"{score:.{min(max(digits, 3), 9)}f}"
-
-    def __str__(self) -> str:
-        """Return a sentence."""
-        said = (
-            f"{self.what}: {_words().families_of(self.kernel)}, {_label(self.measure)} {self.score}"
-        )
-        return f"{said}{', taken' * self.taken}"
 
 
 @dataclass(frozen=True)

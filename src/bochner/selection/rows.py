@@ -216,10 +216,7 @@ def _sparse_frequencies(d: int) -> Float[Array, "d m"]:
 
 
 def _explained(
-    X: Float[Array, "n d"],
-    y: Float[Array, "n t"],
-    w: Float[Array, " n"],
-    W: Float[Array, "d m"],
+    X: Float[Array, "n d"], y: Float[Array, "n t"], w: Float[Array, " n"], W: Float[Array, "d m"]
 ) -> Float[Array, " m"]:
     """Return the largest share of a target's variance that each cosine and sine explain."""
     mean, w = X.T @ w / w.sum(), w / w.sum()

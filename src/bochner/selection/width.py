@@ -1,7 +1,6 @@
 """The number of features: widths are doubled until the certificate holds, then bisected."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, positive
-from bochner._core.html import HtmlResult, html_table, paragraph
+from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
@@ -78,14 +77,6 @@ class Width(HtmlResult):
     def met(self) -> bool:
         """Whether the map is within the tolerance on the sample."""
         return self.epsilon <= self.wanted.epsilon
-
-    def _html_parts(self) -> Iterator[str]:
-        """Yield the sentence, and a table of the widths and their ε."""
-        yield paragraph(str(self))
-        tried = sorted(self.tried, key=lambda t: t.n_features)
-        rows = [(f"{t.n_features:,}", f"{t.epsilon:.3g}", f"{t.seconds:.2g}") for t in tried]
-        marked = [t.n_features for t in tried].index(self.n_features)
-        yield html_table(("features D", "ε", "seconds"), rows, marked=marked)
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"

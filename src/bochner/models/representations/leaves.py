@@ -42,8 +42,8 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
+from bochner.selection.metric import TunedKernel
 from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
-from bochner.selection.race import TunedKernel
 from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for

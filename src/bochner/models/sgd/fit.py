@@ -44,8 +44,7 @@ from bochner.models.sgd.strategies import (
     block_rows,
     plan_strategies,
 )
-from bochner.selection.candidates import choose_kernel
-from bochner.selection.choose import choice_of
+from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
