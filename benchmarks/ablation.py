@@ -57,7 +57,7 @@ RULES: dict[str, Replaced] = {
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
     "families among near rows": {f"{LEAVES}.tuned_among_near_rows": NONE},
-    "near rows": {f"{MATRIX}.among_near_rows": lambda _: lambda *given: (given[-1][0], None, None)},
+    "near rows": {f"{MATRIX}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {SHAPES: lambda _: {}},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
 }

@@ -72,7 +72,7 @@ def choose_lengthscale(
         return Tuning(starts[0])
     ends = [search.one(start, factors=(1.0, 0.25), evaluations=0)[1] for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
-    return search.tuning(search.go_on(end, evaluations=8), 1)
+    return search.tuning(search.to_end(end, 8, 4), 1)
 
 
 def tune_lengthscales(
@@ -164,11 +164,7 @@ class MatrixSearch:
         for factor in factors:
             starts = (np.array([np.log(factor), share]) for share in few.shares)
             first.append(least([descend(of, at, 1) for at in starts]))
-        return first, self.go_on(least(first), evaluations)
-
-    def go_on(self, end: Evaluated, evaluations: int) -> Evaluated:
-        """Continue a descent with one factor on few rows, then with more."""
-        return self._to_end(end, evaluations, 4 if evaluations else 0)
+        return first, self.to_end(least(first), evaluations, 4 if evaluations else 0)
 
     def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
         """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
@@ -181,14 +177,11 @@ class MatrixSearch:
         if scales is not None:
             starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
         of = OnProcess(start, few, self.criterion, d)
-        return self._to_end(least([descend(of, np.append(*at), 6) for at in starts]), 40, 14)
+        return self.to_end(least([descend(of, np.append(*at), 6) for at in starts]), 40, 14)
 
-    def per_column(self, start: Any, alpha: float, evaluations: int) -> Evaluated:
-        """Descend with one lengthscale per column from a kernel's own, on all rows at once."""
-        return self.scaled(start, alpha, evaluations, self.rows.X.shape[1])
-
-    def scaled(self, start: Any, alpha: float, evaluations: int, width: int = 1) -> Evaluated:
-        """Descend with one factor of a kernel's lengthscales, on all rows at once."""
+    def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
+        """Descend from a kernel's lengthscales, in one factor or ``each``, on all rows at once."""
+        width = self.rows.X.shape[1] if each else 1
         of = OnProcess(start, self.rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations)
@@ -203,7 +196,7 @@ class MatrixSearch:
         """Rows on which starts are tried: half of few, if there are more."""
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
-    def _to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:
+    def to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:
         """Continue with few rows, which may be the rows of the starts, then with all."""
         few = self.rows.first(FEW)
         if evaluations and len(few.w) == len(end.of.rows.w):
@@ -283,28 +276,20 @@ class OnProcess(Objective):
         return [(min(a, x), max(b, x)) for a, b, x in ends]
 
     def kernel(self, at: Array) -> Any:
-        key = at[:-1].tobytes()  # for the evaluation, and for its record
-        if key not in self._kernels:
-            scales = self.start.lengthscale * np.exp(at[:-1])
-            one = self.width == 1 and not isinstance(self.start.lengthscale, tuple)
-            lengths = float(scales[0]) if one else tuple(scales.tolist())
-            self._kernels[key] = self.start.replace(lengthscale=lengths)
-        return self._kernels[key]
-
-    @cached_property
-    def _kernels(self) -> dict[bytes, Any]:
-        return {}
+        scales = self.start.lengthscale * np.exp(at[:-1])
+        one = self.width == 1 and not isinstance(self.start.lengthscale, tuple)
+        lengths = float(scales[0]) if one else tuple(scales.tolist())
+        return self.start.replace(lengthscale=lengths)
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
-        rows, total = self.rows, sum(block.count for block in self.blocks)
         if self.blocks:
-            value, slope = 0.0, np.zeros(len(at))
-            for block in self.blocks:
-                of_block, along = replace(self, rows=block, blocks=()).at_penalty(at, alpha)
-                value += block.count / total * of_block
-                slope = slope + block.count / total * along
-            return value, slope
+            each = [replace(self, rows=rows, blocks=()) for rows in self.blocks]
+            values, slopes = zip(*(of.at_penalty(at, alpha) for of in each), strict=True)
+            counts = [rows.count for rows in self.blocks]
+            mean = np.average(slopes, axis=0, weights=counts)
+            return float(np.average(values, weights=counts)), mean
         K, through = self._pairs(at)
+        rows = self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)
         return score.value, np.append(through(score), score.by_log_alpha)

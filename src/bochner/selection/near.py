@@ -9,7 +9,7 @@ is the one of rows that lie together in a few places.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,13 +145,9 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
 
 @dataclass(frozen=True, eq=False)
 class AtDensity:
-    """A kernel, the factor of its lengthscales, the solution in a few places, and errors.
-
-    ``error`` is relative to the variance: the mean of ``squared``.
-    """
+    """A kernel, its solution in a few places, and errors: ``error`` is the mean of ``squared``."""
 
     kernel: Kernel
-    factor: float
     solution: Solution
     error: float
     squared: Float[Array, " m"]
@@ -162,86 +158,73 @@ class AtDensity:
         return gain > required
 
 
-@dataclass(frozen=True, eq=False)
-class DensePlaces:
-    """Rows that lie together in a few places, and their fit.
+def judge_among_near_rows(
+    tuning: Tuning,
+    rows: RowSample,
+    seed: int,
+    *,
+    centred: bool,
+    alpha: Any,
+    per_target: bool,
+    rivals: Iterable[Kernel] = (),
+    others: Iterable[TunedKernel] = (),
+    scales: bool = True,
+) -> tuple[Tuning, Solution]:
+    """Compare the kernel with rivals and others, and its scales if they are open.
 
-    ``fit`` returns the solution for a kernel matrix; ``squared`` are errors of near rows, and
-    ``errors`` their means by kernel.
+    Returns the search with these candidates, and the solution for rows that lie together in a few
+    places.
     """
+    # A matrix of 8 × 128 rows takes a tenth of a second per penalty
+    here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))
+    start = tuning.share * float(here.w.sum())
+    squared = errors_of_near_rows(tuning.kernel, rows, seed, centred)
+    errors: dict[Kernel, float] = {}
 
-    X: Float[Array, "m d"]
-    fit: Callable[[Float[Array, "m m"]], Solution]
-    squared: Callable[[Kernel, Any], Float[Array, " m"]]
-    errors: dict[Kernel, float] = field(default_factory=dict)
+    def at(kernel: Kernel) -> AtDensity:
+        problem = KernelRows(to_numpy(kernel(here.X)), here.y, here.w, centred)
+        known = start if np.isfinite(start) else None
+        solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
+        losses = squared(kernel, solution.alpha)
+        errors[kernel] = float(losses.mean())
+        progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
+        return AtDensity(kernel, solution, errors[kernel], losses)
 
-    @staticmethod
-    def of(
-        tuning: Tuning, rows: RowSample, seed: int, centred: bool, alpha: Any, per_target: bool
-    ) -> "DensePlaces":
-        """Take the rows of a few places; the search for alpha starts at that of the tuning."""
-        # A matrix of 8 × 128 rows takes a tenth of a second per penalty
-        here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))
-        start = tuning.share * float(here.w.sum())
+    best, tuned = at(tuning.kernel), list(others)
+    for kernel in (*rivals, *(each.kernel for each in tuned)):
+        judged = at(kernel)
+        best = judged if judged.surely_below(best) else best
+    taken, best = best.kernel, _scaled(best, at) if scales else best
+    compared = [*tuning.compared]
+    compared += [KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned]
+    new: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
+    new["measure"] = "error among near rows"
+    for i, c in enumerate(compared):
+        if c.kernel in errors:
+            compared[i] = replace(c, error=errors[c.kernel], **new)
+        compared[i] = replace(compared[i], taken=c.kernel == taken)
+    return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
-        def fit(K: Float[Array, "m m"]) -> Solution:
-            problem = KernelRows(K, here.y, here.w, centred)
-            known = start if np.isfinite(start) else None
-            return solve_kernel(problem, alpha, per_target=per_target, start=known)
 
-        return DensePlaces(here.X, fit, errors_of_near_rows(tuning.kernel, rows, seed, centred))
+def rivals_of(tuning: Tuning) -> list[Kernel]:
+    """Return the two kernels whose errors are nearest to that of the chosen one."""
+    compared, kernel = tuning.compared, tuning.kernel
+    most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
+    rivals = [c for c in compared if c.kernel != kernel and c.error < most]
+    return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
 
-    def best(self, tuning: Tuning, others: Iterable[TunedKernel] = ()) -> AtDensity:
-        """Return the best of the kernels that a search compared and others, at its best scale."""
-        compared, kernel = tuning.compared, tuning.kernel
-        most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
-        rivals = [c for c in compared if c.kernel != kernel and c.error < most]
-        kernels = dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error))
-        best = self.at(kernel, 1.0)
-        for kernel in (*list(kernels)[:2], *(each.kernel for each in others)):
-            judged = self.at(kernel, 1.0)
-            best = judged if judged.surely_below(best) else best
-        return self.scaled(best)
 
-    def scaled(self, best: AtDensity) -> AtDensity:
-        """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
-        if stretched(best.kernel, 1.0) is None:
-            return best
-        for step in (0.5**0.5, 2**0.5):
-            start = best.factor
-            for _ in range(4):
-                other = self.at(best.kernel, best.factor * step)
-                if not other.surely_below(best):
-                    break
-                best = other
-            if best.factor != start:
+def _scaled(best: AtDensity, at: Callable[[Kernel], AtDensity]) -> AtDensity:
+    """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
+    start = best.kernel
+    for step in (0.5**0.5, 2**0.5):
+        factor = 1.0
+        for _ in range(4):
+            factor *= step
+            longer = stretched(start, factor)
+            if longer is None or not (other := at(longer)).surely_below(best):
                 break
-        return best
-
-    def at(self, kernel: Kernel, factor: float) -> AtDensity:
-        """Return the solution with lengthscales times a factor."""
-        longer = kernel if factor == 1.0 else stretched(kernel, factor)
-        assert longer is not None
-        solution = self.fit(to_numpy(longer(self.X)))
-        squared = self.squared(longer, solution.alpha)
-        error = self.errors.setdefault(longer, float(squared.mean()))
-        progress("Judging kernels among near rows", f"error {error:.4g}")
-        return AtDensity(kernel, factor, solution, error, squared)
-
-    def noted(self, tuning: Tuning, best: AtDensity, others: Iterable[TunedKernel] = ()) -> Tuning:
-        """Return the record of a search, with these steps and the kernel that was taken."""
-        longer = stretched(best.kernel, best.factor) if best.factor != 1.0 else best.kernel
-        nothing: dict[str, Any] = {
-            "gain": np.nan,
-            "deviation": np.nan,
-            "measure": "error among near rows",
-        }
-        compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in others]
-        compared = [
-            replace(c, error=self.errors[c.kernel], rows=0, **nothing)
-            if c.kernel in self.errors
-            else c
-            for c in (*tuning.compared, *compared)
-        ]
-        marked = tuple(replace(c, taken=c.kernel == best.kernel) for c in compared)
-        return replace(tuning, kernel=longer or best.kernel, compared=marked)
+            best = other
+        if best.kernel is not start:
+            break
+    return best

@@ -163,6 +163,8 @@ class Race:
         def each(number: int, make: Make) -> list[Judged]:
             began, found = time.perf_counter(), []
             for made in make():
+                if not self.serves(made.kernel):
+                    continue
                 judged, now = self._erring(made, rung), time.perf_counter()
                 found.append(replace(judged, seconds=now - began, made=made))
                 text = f"{made.name}, held-out error {judged.error:.4g}"
@@ -171,8 +173,7 @@ class Race:
                 began = time.perf_counter()
             return found
 
-        found = chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))
-        return list(found)
+        return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 
     def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
         """Return the best candidates near the least error, and the simplest one.
@@ -284,18 +285,14 @@ class Race:
         several = self.train.X.shape[1] > 1
         makes: list[Make] = [partial(self._additive, start)] if several else []
         families = (*self.effort.families, *([Laplace()] if several else []))
-        makes += self._families(families, start, self._by)
+        makes += [partial(self._rescaled, family, start, self._by) for family in families]
         return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
         """Return kernels of rougher functions with the lengthscales of another."""
         same = isinstance(start.kernel, Exponential)
         families: list[Any] = [Laplace()] if same else [Exponential(), Laplace()]
-        return self._families(families, start, LOO)
-
-    def _families(self, families: Iterable[Any], start: TunedKernel, by: Criterion) -> list[Make]:
-        served = filter(self.serves, families)
-        return [partial(self._rescaled, family, start, by) for family in served]
+        return [partial(self._rescaled, family, start, LOO) for family in families]
 
     def _turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
@@ -303,11 +300,7 @@ class Race:
         d = self.train.X.shape[1]
         if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.train.X):
             return
-        search = self.search(LOO)
-        for turned in turned_metrics(kernel, start.alpha, search, self.effort.rounds):
-            if not self.serves(turned.kernel):
-                return
-            yield turned
+        yield from turned_metrics(kernel, start.alpha, self.search(LOO), self.effort.rounds)
 
     def _takes_more_rows(self, start: TunedKernel) -> bool:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
@@ -328,7 +321,7 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        end = search.per_column(shortened(start.kernel, search.rows), start.alpha, evaluations=14)
+        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 14, each=True)
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -372,7 +365,7 @@ class Race:
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
         first, best = search.one(start, evaluations=6)
         end = search.each(start, first, best)
-        again = search.per_column(shortened(end.kernel, rows), end.alpha, evaluations=10)
+        again = search.scaled(shortened(end.kernel, rows), end.alpha, 10, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -393,7 +386,7 @@ class Race:
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
         search = self.search(LOO)
-        end = search.per_column(start.kernel, start.alpha, evaluations=7)
+        end = search.scaled(start.kernel, start.alpha, 7, each=True)
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -419,10 +412,8 @@ class Race:
             rates = [significant(1 / (float(scales[j]) * total)) for j in lines]
             lined = Mahalanobis(Linear(), tuple(map(tuple, np.diag(rates).tolist())))
             terms.append(Columns(lined, tuple(lines.tolist())))
-        if not len(curves) or len(terms) < 2:
-            return
-        kernel = reduce(operator.add, terms)
-        if self.serves(kernel):
+        if len(curves) and len(terms) > 1:
+            kernel = reduce(operator.add, terms)
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
     def ended(self, name: str, end: Any, numbers: int) -> TunedKernel:

@@ -42,8 +42,7 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
-from bochner.selection.metric import TunedKernel
-from bochner.selection.near import AtDensity, DensePlaces, tuned_among_near_rows
+from bochner.selection.near import judge_among_near_rows, rivals_of, tuned_among_near_rows
 from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for
@@ -182,7 +181,7 @@ def leaf_rows(
         asked = spec.features, spec.fit_intercept, chosen
         return chosen_grid_sums(*asked, start[2], blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
-    tuning, best = among_near_rows(spec, rows, start)
+    tuning, solution = among_near_rows(spec, rows, start)
     seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     tree, leaf = grow(*seen, method.most_in_leaf(len(rows)), seed)
@@ -195,10 +194,10 @@ def leaf_rows(
     choice = Choice(phi, method, (), reason + tuning.reason)
     chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     table = LocalRows(spec, rows, chosen, seen, rows_of_leaves(leaf, tree.n_leaves))
-    coef, across, intercept, judged = table.solved(np.atleast_1d(best.solution.alpha))
-    residuals = np.asarray(best.solution.alpha) * coef / rows.w[:, None]
+    coef, across, intercept, judged = table.solved(np.atleast_1d(solution.alpha))
+    residuals = np.asarray(solution.alpha) * coef / rows.w[:, None]
     solution = replace(
-        best.solution,
+        solution,
         coef=coef,
         intercept=intercept,
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
@@ -208,24 +207,27 @@ def leaf_rows(
     return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
 
 
-def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, AtDensity]:
+def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
     """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
 
-    Returns the search with these steps, and the chosen kernel.
+    Returns the search with these candidates, and the solution in a few of them.
     """
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
         rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
-    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target
-    places = DensePlaces.of(tuning, rows, *asked)
     dense_sample = spec.features.is_quick and len(sample) == len(rows.w)
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
-    searched = tuning if tuning.matrix is None else Tuning(tuning.kernel)
-    others: list[TunedKernel] = []
-    if is_open and isinstance(spec.alpha, str):  # a given penalty needs its own scale
-        others = list(tuned_among_near_rows(searched, rows, sample, seed, spec.fit_intercept))
-    best = places.best(searched, others) if is_open else places.at(tuning.kernel, 1.0)
-    return places.noted(tuning, best, others), best
+    options: dict[str, Any] = {"scales": is_open}
+    if is_open and tuning.matrix is None:
+        options["rivals"] = rivals_of(tuning)
+        if isinstance(spec.alpha, str):  # a given penalty needs its own scale
+            asked = rows, sample, seed, spec.fit_intercept
+            options["others"] = tuned_among_near_rows(tuning, *asked)
+    return judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
+
+
+def _penalty(spec: RidgeSpec) -> dict[str, Any]:
+    return {"centred": spec.fit_intercept, "alpha": spec.alpha, "per_target": spec.per_target}
 
 
 def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
@@ -363,9 +365,7 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
     if not (spec.features.waves and as_given and few(tuning.kernel)):
         return None
     seed = spec.features.seed
-    asked = seed, spec.fit_intercept, spec.alpha, spec.per_target
-    places = DensePlaces.of(tuning, rows, *asked)
-    noted = places.noted(tuning, places.scaled(places.at(tuning.kernel, 1.0)))
+    noted, _ = judge_among_near_rows(tuning, rows, seed, **_penalty(spec))
     waves = few(noted.kernel)
     if waves is None:
         return None
