@@ -12,10 +12,8 @@ stays the same where all classes are thinned alike. With the kernel itself the w
 penalty of ridge regression.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,6 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part
-from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
@@ -58,7 +55,7 @@ from bochner.solvers.convex.libsvm import (
 )
 from bochner.solvers.convex.losses import Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
-from bochner.solvers.convex.optimum import Convergence, Optimum
+from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FARTHEST,
@@ -70,12 +67,9 @@ from bochner.solvers.convex.penalty_path import (
 )
 from bochner.solvers.convex.problem import (
     Problem,
-    SolverRows,
     State,
     TargetsOf,
     best_constant,
-    forward,
-    images,
     optimum,
     walk,
 )
@@ -98,9 +92,9 @@ class ClassSample:
     X: Array
     codes: Float[Array, " m"]
     w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
-    inflation: float  # r̄
+    inflation: float = 1.0  # r̄
     # Rows that each fold leaves out; () where rows are too few
-    folds: tuple[Array, ...]  # as many as a choice needs
+    folds: tuple[Array, ...] = ()  # as many as a choice needs
     every_fold: tuple[Array, ...] = ()
 
     @property
@@ -124,46 +118,6 @@ class ClassSample:
         stands = (counts / np.where(have > 0, have, 1.0))[codes[numbers]]
         rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
         return rows_to_choose_by(*rows, stands, seed, n_classes), numbers
-
-
-class ClassesLeftOut(HeldOutLoss):
-    """Loss of the rows left out of a sample of classes.
-
-    With ``calibrates`` it is the log loss of calibrated values, which a hinge has not itself.
-    """
-
-    def __init__(
-        self, rows: ClassSample, spec: ConvexSpec, largest: float, calibrates: bool = False
-    ) -> None:
-        super().__init__(largest)
-        self.rows, self.spec, self.calibrates = rows, spec, calibrates
-        self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
-
-    @abstractmethod
-    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
-        """Return decision values of a fold by the minimum without it; whether it was reached."""
-
-    def lost(self, step: int) -> float:
-        """Return the loss; infinite where a minimum is not reached and another penalty was judged.
-
-        This penalty is then too small.
-        """
-        rows, spec, parts = self.rows, self.spec, list[tuple[Array, Array, Array]]()
-        for fold, fold_rows in enumerate(rows.folds):
-            f, reached = self.values(step, fold, fold_rows)
-            if not reached and self.tried:
-                return np.inf
-            parts.append((f, rows.codes[fold_rows], rows.w[fold_rows]))
-        f, codes, w = map(np.concatenate, zip(*parts, strict=True))
-        if not self.calibrates:
-            return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
-        largest = float(rows.w.max())
-        copies = w if largest >= 1 else w / (2 * unit_of(largest))
-        return calibrate(spec.values(f), codes, copies).log_loss
-
-    def end(self, step: int) -> Any:
-        """Return the minimum without the first fold."""
-        return self.ends[0][step]
 
 
 def class_sample(
@@ -297,88 +251,29 @@ def fit_classifier(
     if alpha is None:
         alpha, rows = 1.0, class_sample(blocks, seed, spec.n_classes, where)
         if rows.folds:  # else rows are too few to leave some of a class out
-            lost = FeaturesLeftOut(chosen.map, rows, spec)
+            single = len(rows.w) * chosen.n_features**2 > SMALL
+            Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
+            largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
+            lost = OnRows(FeatureBlock(Z), rows, spec, largest)
             start = lost.end(walk(lost, FIRST, NEAREST, FARTHEST))
             path = lost.path(lost(CONSTANT), rows.inflation)
             alpha = path.alpha
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
     codes, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
-    minimum = partial(on_features, spec, features, codes, w, alpha)
-    solution = minimum(start, tol=spec.tol, max_iter=spec.max_iter)
+    on_rows = OnRows(features, ClassSample(None, codes, w), spec)
+    options = spec.tol, spec.max_iter
+    solution = optimum(on_rows.problem(alpha), on_rows.minimised(alpha, start, None, *options))
     calibration = None
     if probability:
-        folds = fold_numbers(blocks, w, seed, where)
-        minimum = partial(minimum, solution, tol=spec.tol, max_iter=spec.max_iter)
-        calibration = _calibrated(spec, features, codes, w, folds, minimum)
+        numbers = fold_numbers(blocks, w, seed, where)
+        # Without rows of every class the intercept is any number.
+        folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
+        calibration = on_rows.calibrated(folds, alpha, solution, *options)
     steps = max(1, len(solution.history))
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, steps, path, calibration, pairs=spec.pairs)
     )
-
-
-def on_features(
-    spec: ConvexSpec,
-    rows: SolverRows,
-    codes: Float[Array, " n"],
-    w: Float[Array, " n"],
-    alpha: float,
-    start: Optimum | None = None,
-    held_out: Array | None = None,
-    *,
-    tol: float,
-    max_iter: int = 100,
-) -> Optimum:
-    """Return the minimum on features without the rows held out."""
-    w = (w if held_out is None else np.where(held_out, 0.0, w))[:, None]
-    y = spec.targets(codes).astype(np.int8)
-    problem = Problem(rows, y, w, spec.loss, alpha, spec.fit_intercept)
-    state = minimise(problem, start, algorithm=fastest(problem), tol=tol, max_iter=max_iter)
-    return optimum(problem, state)
-
-
-def _calibrated(
-    spec: ConvexSpec,
-    features: Features,
-    y: Float[Array, " n"],
-    w: Float[Array, " n"],
-    numbers: Int[Array, " n"],
-    minimum: Callable[..., Optimum],
-) -> Calibration | None:
-    """Return the calibration on decision values of rows held out; None where none can be.
-
-    Each fold must leave rows of every class: without them the intercept is any number.
-    """
-    folds = serving(numbers, y.astype(np.int64), w > 0, spec.n_classes)
-    values: list[tuple[Array, Array, Array]] = []
-    for fold_rows in enough_folds(folds):
-        f = images(features, minimum(held_out=fold_rows).theta)[fold_rows]
-        values.append((spec.values(f), y[fold_rows], w[fold_rows]))
-    if not values:
-        return None
-    f, codes, w = map(np.concatenate, zip(*values, strict=True))
-    step = -(-len(f) // CALIBRATION_ROWS)
-    return calibrate(f[::step], codes[::step], w[::step])
-
-
-class FeaturesLeftOut(ClassesLeftOut):
-    """Loss of the rows left out, on the features of one map."""
-
-    def __init__(self, phi: FeatureMap, rows: ClassSample, spec: ConvexSpec) -> None:
-        single = len(rows.w) * phi.n_features**2 > SMALL
-        self._Z = Z = to_numpy(phi(rows.X)).astype(np.float32 if single else np.float64)
-        squares = (Z.astype(np.float64) ** 2).sum(axis=1)
-        super().__init__(rows, spec, float(rows.w @ squares) or 1.0)
-
-    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
-        rows, spec, ends = self.rows, self.spec, self.ends[fold]
-        near = min(ends, key=lambda other: abs(other - step), default=None)
-        kept = FeatureBlock(self._Z, rows.codes, rows.w)
-        start = None if near is None else ends[near]
-        given = spec, kept, rows.codes, rows.w, self.alpha(step), start, fold_rows
-        ends[step] = end = on_features(*given, tol=TOL)
-        progress("Choosing the penalty", f"{self.alpha(step):.3g}, one fold")
-        return forward(np.ascontiguousarray(self._Z[fold_rows]), end.theta), True
 
 
 # --- With the kernel itself -----------------------------------------------------------------------
@@ -421,7 +316,7 @@ def fit_classifier_exactly(
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     share = None if alpha is None else alpha / 2 / float(rows.w.sum())
     chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, share)
-    on_rows = OnRows(kernel_matrix(chosen.kernel, X), rows, spec)
+    on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, X)), rows, spec)
     path, near = None, None
     if alpha is None and rows.folds:
         path, near = _path(on_rows, chosen)
@@ -452,11 +347,9 @@ class Calibrating:
         K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
         if len(end.coef) == len(rows.w):
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
-        on_rows, values = OnRows(K, rows, self.spec), list[tuple[Array, Array, Array]]()
-        for fold_rows in rows.calibrating:
-            f = on_rows.minimised(end.alpha, start, fold_rows).fitted[fold_rows]
-            values.append((self.spec.values(f), rows.codes[fold_rows], rows.w[fold_rows]))
-        return calibrate(*map(np.concatenate, zip(*values, strict=True)))
+        return OnRows(KernelMatrix(K), rows, self.spec).calibrated(
+            rows.calibrating, end.alpha, start
+        )
 
 
 def fit_to_support(
@@ -478,14 +371,15 @@ def fit_to_support(
     seed, every = ask.seed, gather(blocks, ask.seed)
     labels = every.y[:, 0], every.w, np.ones(len(every.w))
     rows = rows_to_choose_by(every.X, *labels, seed, spec.n_classes)
-    on_rows = OnRows(GaussianRows(ask.kernel, rows.X), rows, spec)
+    on_rows = OnRows(KernelMatrix(GaussianRows(ask.kernel, rows.X)), rows, spec)
     alpha, order = float(spec.alpha), stream(seed, "support").permutation(len(rows.w))
     if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
         return None
     counts = []
     for most in SUPPORT_SAMPLES:
         part_of = replace(rows, codes=rows.codes[order[:most]], w=rows.w[order[:most]])
-        few = OnRows(kernel_matrix(ask.kernel, rows.X[order[:most]]), part_of, spec)
+        K = kernel_matrix(ask.kernel, rows.X[order[:most]])
+        few = OnRows(KernelMatrix(K), part_of, spec)
         coef = few.minimised(alpha, moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
     growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
@@ -516,32 +410,37 @@ def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]
     return path, on_rows.spread(end, kept)
 
 
-class OnRows(ClassesLeftOut):
-    """The kernel matrix of all rows, what is minimised on it, and the loss of the rows left out."""
+class OnRows(HeldOutLoss):
+    """Rows, what is minimised on their features or kernel matrix, and the loss of rows left out.
+
+    On a matrix the loss of a hinge, or of pairs, is the log loss of calibrated values.
+    """
 
     def __init__(
         self,
-        K: Any,
+        on: Any,
         rows: ClassSample,
         spec: ConvexSpec,
         largest: float = 1.0,
         near: State | None = None,
     ) -> None:
-        calibrates = isinstance(spec.loss, Hinge) or spec.pairs is not None
-        super().__init__(rows, spec, largest, calibrates)
-        self.K, self.near, self._matrix = K, near, KernelMatrix(K)
+        super().__init__(largest)
+        self.on, self.rows, self.spec, self.near = on, rows, spec, near
+        self.matrix = isinstance(on, KernelMatrix)
+        self.calibrates = self.matrix and (isinstance(spec.loss, Hinge) or spec.pairs is not None)
+        self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
 
     def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
         """Return the problem without the rows held out."""
-        spec, w = self.spec, self.rows.w
+        spec, w, y = self.spec, self.rows.w, self.spec.targets(self.rows.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
-        y = spec.targets(self.rows.codes)
-        return Problem(self._matrix, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
+        y = y if self.matrix else y.astype(np.int8)
+        return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimised(
         self,
         alpha: float,
-        start: State | None = None,
+        start: Any = None,
         held_out: Array | None = None,
         tol: float = TOL,
         max_iter: int = 100,
@@ -550,6 +449,9 @@ class OnRows(ClassesLeftOut):
     ) -> State:
         """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
         spec, problem = self.spec, self.problem(alpha, held_out)
+        if not self.matrix:
+            algorithm = fastest(problem)
+            return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter)
         if spec.pairs is not None and spec.fit_intercept:
             return hinge_of_pairs(problem, self.rows.codes, tol=tol, moves=moves)
         many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
@@ -557,9 +459,23 @@ class OnRows(ClassesLeftOut):
             return hinge_on_kernel(problem, tol=tol, moves=moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
+    def calibrated(
+        self, folds: Sequence[Array], alpha: float, start: Any, *options: Any
+    ) -> Calibration | None:
+        """Return the calibration on decision values of rows held out; None without folds."""
+        values = list[tuple[Array, Array, Array]]()
+        for out in folds:
+            f = self.minimised(alpha, start, out, *options).fitted[out]
+            values.append((self.spec.values(f), self.rows.codes[out], self.rows.w[out]))
+        if not values:
+            return None
+        f, codes, w = map(np.concatenate, zip(*values, strict=True))
+        step = -(-len(f) // CALIBRATION_ROWS)
+        return calibrate(f[::step], codes[::step], w[::step])
+
     def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, State]:
         """Return penalties with the losses of rows left out, and where the best ended."""
-        lost = OnRows(self.K, self.rows, self.spec, float(self.rows.w @ np.diag(self.K)) or 1.0)
+        lost = OnRows(self.on, self.rows, self.spec, float(self.rows.w @ np.diag(self.on.K)) or 1.0)
         ridge = 2 * tuning.share * float(self.rows.w.sum())
         if isinstance(self.spec.loss, Hinge) and ridge > 0:
             ridge = max(ridge, LEAST_HINGE)
@@ -572,7 +488,7 @@ class OnRows(ClassesLeftOut):
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
         """
         rows, step = replace(self.rows, folds=self.rows.calibrating), 0
-        lost = OnRows(self.K, rows, self.spec, rows.inflation * path.alpha, near)
+        lost = OnRows(self.on, rows, self.spec, rows.inflation * path.alpha, near)
         while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
@@ -587,31 +503,55 @@ class OnRows(ClassesLeftOut):
         rows, numbers = self.rows.subsample(most, seed, self.spec.n_classes)
         if rows is self.rows:
             return self, numbers
-        return OnRows(square_part(self.K, numbers), rows, self.spec), numbers
+        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), rows, self.spec), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""
-        coef = np.zeros((len(self.K), at.coef.shape[1]))
+        coef = np.zeros((len(self.on.K), at.coef.shape[1]))
         coef[numbers] = at.coef
-        return State(coef, at.intercept, symmetric_product(self.K, coef) + at.intercept)
+        return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
 
-    def values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
+    def lost(self, step: int) -> float:
+        """Return the loss; infinite where a minimum is not reached and another penalty was judged.
+
+        This penalty is then too small.
+        """
+        rows, spec, parts = self.rows, self.spec, list[tuple[Array, Array, Array]]()
+        for fold, fold_rows in enumerate(rows.folds):
+            f, reached = self._values(step, fold, fold_rows)
+            if not reached and self.tried:
+                return np.inf
+            parts.append((f, rows.codes[fold_rows], rows.w[fold_rows]))
+        f, codes, w = map(np.concatenate, zip(*parts, strict=True))
+        if not self.calibrates:
+            return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
+        largest = float(rows.w.max())
+        copies = w if largest >= 1 else w / (2 * unit_of(largest))
+        return calibrate(spec.values(f), codes, copies).log_loss
+
+    def _values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
+        """Return decision values of a fold by the minimum without it; whether it was reached."""
         rows, spec = self.rows, self.spec
         if step == CONSTANT and not self.calibrates:
             y = spec.targets(rows.codes[~fold_rows])
             b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
             return np.tile(b, (int(fold_rows.sum()), 1)), True
-        start, near = _nearest(self.ends[fold], step), self.near
-        for ends in self.ends:
-            near = _nearest(ends, step) or near
-        alpha, moves = self.alpha(step), MOVES_COMPARED
-        end = self.minimised(alpha, start, fold_rows, near=near, moves=moves)
-        self.ends[fold][step] = end
+        start, near, alpha = self._nearest(fold, step), self.near, self.alpha(step)
+        for other in range(len(self.ends)):
+            near = self._nearest(other, step) or near
+        end = self.minimised(alpha, start, fold_rows, near=near, moves=MOVES_COMPARED)
+        kept = end if self.matrix else optimum(self.problem(alpha, fold_rows), end)
+        self.ends[fold][step] = kept
+        progress("Choosing the penalty", f"{alpha:.3g}, one fold")
         reached = end.outcome is not Convergence.MOST_STEPS
         return end.fitted[fold_rows], reached or not self.calibrates
 
+    def end(self, step: int) -> Any:
+        """Return the minimum without the first fold."""
+        return self.ends[0][step]
 
-def _nearest(ends: dict[int, State], step: int) -> State | None:
-    """Return the end of the nearest penalty that is no smaller: small ones end far away."""
-    nearest = max((other for other in ends if other <= step), default=None)
-    return None if nearest is None else ends[nearest]
+    def _nearest(self, fold: int, step: int) -> Any:
+        """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""
+        known = [other for other in self.ends[fold] if other <= step or not self.matrix]
+        nearest = min(known, key=lambda other: abs(other - step), default=None)
+        return None if nearest is None else self.ends[fold][nearest]
