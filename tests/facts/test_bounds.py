@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.linalg import eigh
 from scipy.special import gammainc
+from scipy.stats import poisson
 
 import bochner as bo
 from bochner import certificates, compare_bounds
@@ -18,6 +19,7 @@ from bochner.kernels import (
     Angular,
     ArcCosine,
     DotExponential,
+    DotProduct,
     Gaussian,
     GeneralizedZonal,
     Matern,
@@ -234,6 +236,34 @@ def test_lemma_7_by_hand():
     assert direction_leverage(squares, 3, 2.0) == pytest.approx(by_hand)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "mean", "factor", "gaussian"),
+    [
+        (3.0 * Gaussian(2.0), 0.25, 3.0, True),
+        (2.0 * DotExponential(0.5), 0.5, 2.0, False),
+        (DotProduct(lambda n: n * math.log(2.0)), 2.0, 1.0, False),
+    ],
+    ids=["Gaussian", "DotExponential", "own derivatives"],
+)
+def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, factor, gaussian):
+    """Exactly C n P(N > q)/λ, N a Poisson variable of mean β r²; of ⟨x, y⟩ e^(β r²) times that."""
+    X = sphere(50, radius=1.0)
+    bound = certificates.ball_bound(kernel, X, alpha=0.5)
+    below = certificates.zonal_bound(kernel, X, alpha=0.5)
+    for q, order, rest, directions in bound.cuts:
+        assert q + 1 >= math.e**2 * mean
+        exact = factor * 50 / 0.5 * poisson.sf(q, mean) * (1 if gaussian else math.exp(mean))
+        assert exact <= rest
+        harmonics = sum(2 * l + 1 for l in range(q + 1))  # in three dimensions
+        assert (order, directions.variance) == (q // 2 + 1, order * harmonics)
+    assert bound.width(0.5) > below.width(0.5)
+
+
+def test_a_polynomial_is_not_cut_in_a_ball():
+    bound = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5)
+    assert bound.cuts[-1][:3] == (3, 2, 0.0)
+
+
 @pytest.fixture(scope="module")
 def table():
     X = sphere(120)
@@ -243,7 +273,7 @@ def table():
 def test_the_table_compares_every_bound_with_what_draws_show(table):
     names = [row.name for row in table.rows]
     assert names[:3] == ["Hoeffding", "Bernstein", "Rahimi-Recht"]
-    assert names[-1] == "Gegenbauer, lemma 7"
+    assert names[-2:] == ["Gegenbauer, lemma 7", "Gegenbauer, theorems 11 and 12"]
     assert table.n_features == 300
     for row in table.rows:
         assert 0 < row.measured < row.limit

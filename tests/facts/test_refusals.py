@@ -504,6 +504,8 @@ CASES = [
     (lambda: bounds.zonal_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "or rows on one"),
     (lambda: bounds.zonal_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "part of the trace"),
     (lambda: CUTS.width(0.05), InvalidInput, "which the last cut leaves out"),
+    (lambda: bounds.ball_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "the Gaussian"),
+    (lambda: bounds.ball_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "functions, which a"),
     (lambda: CUTS.error(1), InvalidInput, "must be 2 or above; got 1"),
     (lambda: directions(Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\) with"),
     (lambda: directions(ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "that are independent"),

@@ -3,6 +3,7 @@
 from bochner.certificates.bound_table import BoundComparison as BoundComparison
 from bochner.certificates.bound_table import compare_bounds as compare_bounds
 from bochner.certificates.bounds import Bound as Bound
+from bochner.certificates.bounds import ball_bound as ball_bound
 from bochner.certificates.bounds import features_bound as features_bound
 from bochner.certificates.bounds import fourier_bound as fourier_bound
 from bochner.certificates.bounds import leverage_bound as leverage_bound

@@ -15,6 +15,7 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.bounds import (
     Bound,
+    ball_bound,
     chance_of,
     dense_rows,
     features_bound,
@@ -87,7 +88,7 @@ class BoundComparison(TableResult):
     ...     bo.kernels.Gaussian(), X, alpha=1.0, n_features=256, n_draws=3, random_state=0
     ... )
     >>> len(table.rows), table.n_rows
-    (7, 100)
+    (8, 100)
     """
 
     kernel: Kernel
@@ -249,9 +250,10 @@ def _entries(
         products = Maclaurin("geometric")
         with suppress(InvalidInput):  # terms that do not fall
             yield "matrix Bernstein, Maclaurin", own(products), products, operator
-    with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
-        zonal = zonal_bound(kernel, rows, alpha=alpha)
-        cut = zonal.cut_for(D, confidence)
-        radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"
-        gegenbauer = Gegenbauer(radial, order=cut.order, degree=cut.degree)
-        yield "Gegenbauer, lemma 7", zonal, gegenbauer, spectral
+    for name, bound_of in (("lemma 7", zonal_bound), ("theorems 11 and 12", ball_bound)):
+        with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
+            zonal = bound_of(kernel, rows, alpha=alpha)
+            cut = zonal.cut_for(D, confidence)
+            radial = "optimal" if all(c.order == 1 for c in zonal.cuts) else "monomial"
+            gegenbauer = Gegenbauer(radial, order=cut.order, degree=cut.degree)
+            yield f"Gegenbauer, {name}", zonal, gegenbauer, spectral

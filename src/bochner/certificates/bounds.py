@@ -68,8 +68,8 @@ class Bound(abc.ABC):
     Notes
     -----
     ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
-    parts. The bound of :func:`zonal_bound` has ``cut_for(n_features, confidence)``, the
-    degree and order of the features.
+    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have
+    ``cut_for(n_features, confidence)``, the degree and order of the features.
 
     Examples
     --------
@@ -180,8 +180,8 @@ class Cuts(Bound):
         within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
         if not within:
             raise InvalidInput(
-                f"zonal_bound: error must be above {self.cuts[-1].rest:.3g}, which the last cut "
-                f"leaves out; got {error!r}. Ask for a larger error or penalty."
+                f"width: error must be above {self.cuts[-1].rest:.3g}, which the last cut leaves "
+                f"out; got {error!r}. Ask for a larger error or penalty."
             )
         widths = [cut.directions.width(error - cut.rest, confidence) for cut in within]
         return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
@@ -592,6 +592,85 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts
         directions = leverage_bound(tau, min(d, tau), order)
         cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))
     return Cuts("spectral distance", tuple(cuts))
+
+
+def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts:
+    """Return the bound of the spectral distance for any n rows of the ball of these rows; O(n³).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Gaussian, or a kernel of ⟨x, y⟩ of finite degree or whose derivatives κ⁽ⁿ⁾(0) grow like a
+        power (seen up to n = 400), or a multiple of one.
+    X : (n, d)
+    alpha : float
+        λ, at most ‖K‖/2.
+
+    See Also
+    --------
+    zonal_bound : From the rows at hand, with fewer features.
+
+    Notes
+    -----
+    With κ⁽ⁿ⁾(0) ≤ C βⁿ and r = max |x|, a cut at degree q ≥ e²βr² − 1 leaves out no more than
+    ε_t = C n e^(−q−1)/λ, of the Gaussian e^(−r²) times that. No direction has more leverage than
+    s (C(q + d − 1, q) + C(q + d − 2, q − 1)), s = ⌊q/2⌋ + 1. The printed theorems have
+    q² C(q + d − 1, q) for it, and ε_t = ε/10; the bound here takes the best q.
+    Sources: Han et al. (2022), theorems 9, 11 (kernels of ⟨x, y⟩) and 12 (Gaussian).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> from bochner.certificates import ball_bound, zonal_bound
+    >>> X = np.random.default_rng(0).standard_normal((100, 2)) / 4
+    >>> kernel = bo.kernels.Gaussian()
+    >>> ball_bound(kernel, X, alpha=1.0).width(0.5) > zonal_bound(kernel, X, alpha=1.0).width(0.5)
+    True
+    """
+    who = "ball_bound"
+    rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
+    n, d = rows.shape
+    plain, scales = in_balls(who, kernel, d)
+    radial = radial_kernels(plain, d)
+    constant, growth, highest = _growth(kernel, radial)
+    d_alpha = effective(who, values_of(kernel, rows, who), alpha, 2.0)
+    square = float(np.square(rows / scales).sum(axis=1).max())
+    least = max(0, math.ceil(math.e**2 * growth * square) - 1)
+    cuts: list[Cut] = []
+    degrees = range(least, CUTS) if highest is None else (*range(least, highest), highest)
+    for q in degrees:
+        order = q // 2 + 1
+        tau = order * (math.comb(q + d - 1, q) + (math.comb(q + d - 2, q - 1) if q else 0))
+        if tau > LARGEST or (cuts and cuts[-1].rest < 1e-9):
+            break
+        rest = 0.0 if q == highest else constant * n / alpha * math.exp(-q - 1)
+        directions = leverage_bound(tau, min(d_alpha, tau), order)
+        cuts.append(Cut(q, order, rest * math.exp(-radial.decay * square), directions))
+    if not cuts:
+        raise InvalidInput(
+            f"{who}: degree {least} in {d} columns has more than {LARGEST:.0e} functions, which a "
+            f"ball of radius {square**0.5:.3g} requires. Rescale X, or measure with certify."
+        )
+    return Cuts("spectral distance", tuple(cuts))
+
+
+def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | None]:
+    """Return C and β with κ⁽ⁿ⁾(0) ≤ C βⁿ for all n, and the degree of a polynomial."""
+    series = radial.power_series
+    if series is not None:
+        degree = series.degree
+        n = np.arange(1 + (CUTS if degree is None else degree))
+        logs = np.asarray(series.log_derivative(n), dtype=np.float64)
+        first = float(logs[0]) if np.isfinite(logs[0]) else 0.0
+        rates, half = (logs[1:] - first) / n[1:], CUTS // 2
+        if degree is not None or rates[half:].max() <= rates[:half].max() + 1e-9:
+            return math.exp(first), math.exp(float(rates.max(initial=-700.0))), degree
+    raise UnsupportedKernel(
+        "ball_bound requires the Gaussian, or a kernel of ⟨x, y⟩ of finite degree or of "
+        f"derivatives that grow like a power; got {kernel!r}. Take zonal_bound, or measure with "
+        "certify."
+    )
 
 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
