@@ -44,6 +44,7 @@ from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.partitions import is_stored
+from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom.nystrom import Rounded
@@ -540,6 +541,36 @@ class Differentiable(KernelEstimator):
     def _gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients there."""
         return self._fitted.gradients(blocks)
+
+
+class AddsRows(KernelEstimator):
+    """An estimator that further rows can be added to: its fit keeps a representation of rows."""
+
+    precision: Any
+
+    @abstractmethod
+    def _rows_with(self, name: str, who: str = "") -> Any:
+        """Return the rows of the fit; refuse an attribute or a call that they cannot serve."""
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
+        fit: Any = self._fit
+        return fit(blocks, inputs, LOCAL, "float32" if self.precision == "float32" else "float64")
+
+    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Rows that were read.")
+
+    @property
+    def moments_(self) -> Moments:
+        """What further rows, or other models, are added to."""
+        return self._rows_with("moments_").moments
+
+    @property
+    def sample_(self) -> RowSample:
+        """Rows kept for leave-one-out errors and the certificate."""
+        return self._rows_with("sample_").sample
+
+    @property
+    def _kept_moments(self) -> Moments | None:
+        return self._rows_with("").seen if hasattr(self, "moments_") else None
 
 
 class WithoutTarget(KernelEstimator):

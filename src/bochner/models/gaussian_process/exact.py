@@ -36,7 +36,6 @@ from bochner.models.gaussian_process.law import (
 from bochner.models.representations.methods import exact_choice
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.evidence import Evidence
@@ -84,9 +83,15 @@ class KernelPosterior:
         prior = np.asarray(to_numpy(self.kernel(numpy_rows(X))), np.float64)
         return self._each(KernelFactor.covariance, self.values(X), prior)
 
-    def _each(self, law: Callable[..., Array], *given: Array) -> Array:
+    def between(
+        self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
+    ) -> Float[Array, "b c t"]:
+        """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
+        return self._each(KernelFactor.between, k, prior, constant)
+
+    def _each(self, law: Callable[..., Array], *given: Any) -> Array:
         laws = {
-            each.alpha: law(each, *given) for each in {e.alpha: e for e in self.factors}.values()
+            alpha: law(each, *given) for alpha, each in {e.alpha: e for e in self.factors}.items()
         }
         return np.stack([laws[each.alpha] for each in self.factors], axis=-1)
 
@@ -279,16 +284,13 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
     if spec.noise and spec.amplitude is not None:
         share = spec.noise / spec.amplitude / float(sample.w.sum())
 
-    def named(name: str, sample: RowSample) -> Tuning:
-        return choose_lengthscale(name, sample, asked.seed, share, centred)
-
     def log_density(sample: RowSample, kernel: Kernel) -> float:
         few, tuning = sample.lowest(1024), Tuning(kernel)
         some = KeptRows(few.X, few.y, few.w, few.priority, len(few), few.y.shape[1:])
         chosen = Chosen(asked.seed, tuning, exact_choice(tuning, few.X))
         return solved_exactly(spec, chosen, some).loo_log_density
 
-    search = search_of(spec, named, log_density)
+    search = search_of(spec, log_density, share)
     if search is None:
         tuning, curves, sample = choose_for_matrix(asked, sample, share, centred)
     else:

@@ -7,7 +7,7 @@ With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -16,7 +16,7 @@ import numpy as np
 from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Gradients
+from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -41,8 +41,6 @@ from bochner.models.representations.features import FeatureSums, summed_again, s
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import choose_lengthscale
-from bochner.selection.record import Tuning
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
@@ -97,18 +95,19 @@ class Posterior:
         self,
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
-        target: int,
-    ) -> Float[Array, "b c"]:
-        """Return Cov Lf, L'f' of one target without what the features leave out.
+    ) -> Float[Array, "b c t"]:
+        """Return Cov Lf, L'f' of each target without what the features leave out.
 
         L and L' are linear functionals, given by L φ and by what they make of the constant 1.
         """
-        scale, alpha = self.evidence.amplitude[target], self.evidence.alpha[target]
         pairs = zip(Z, constant, strict=True)
         left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
         A, B = (each @ self.vectors for each in (left, right))
-        explained = (A * (self.values / (self.values + alpha))) @ B.T
-        return scale * (left @ right.T - explained + alpha * self.spread * np.outer(*constant))
+        parts, ones = [], np.outer(*constant)
+        for scale, alpha in zip(self.evidence.amplitude, self.evidence.alpha, strict=True):
+            explained = (A * (self.values / (self.values + alpha))) @ B.T
+            parts.append(scale * (left @ right.T - explained + alpha * self.spread * ones))
+        return np.stack(parts, axis=2)
 
     def draw(
         self, n: int, rng: np.random.Generator
@@ -313,12 +312,10 @@ class Predictive:
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
         """Return Cov f(x), f(x') of each target."""
         left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
-        parts, one = [], np.ones(len(Z))
-        for i, scale in enumerate(self._amplitude):
-            outer = scale * roots[:, i, None] * left * roots[:, i]
-            total = self.posterior.between((Z, Z), (one, one), i) + outer
-            parts.append(roots_all[:, i, None] * total * roots_all[:, i])
-        return np.stack(parts, axis=2)
+        one = np.ones(len(Z))
+        outer = self._amplitude * roots[:, None] * left[:, :, None] * roots
+        total = self.posterior.between((Z, Z), (one, one)) + outer
+        return roots_all[:, None] * total * roots_all
 
     @property
     def _amplitude(self) -> Float[Array, " t"]:
@@ -379,21 +376,15 @@ def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) ->
         inside = above.inside(X, Z)
         rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
         root, roots = law.factors(X, Z)
-        scale = np.sqrt(law.posterior.evidence.amplitude) * root * _ratio(law.left_out, above, X, Z)
+        e, theirs = law.left_out.variance(X, Z), above.variance(X, Z)
+        least = EXPLAINED * law.left_out.prior(X)
+        share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
+        scale = np.sqrt(law.posterior.evidence.amplitude * share[:, None]) * root
         mean = law.posterior.mean(Z)[:, :, None]
         f = f + scale[:, :, None] * np.stack(rest, axis=2)
         return mean + roots[:, :, None] * (f - mean)
 
     return values
-
-
-def _ratio(left_out: LeftOut, above: LeftOut, X: Array, Z: Array) -> Float[Array, "b 1"]:
-    """Return √(e(x)/e of the landmarks): one where these are the map's own."""
-    theirs = above.variance(X, Z)
-    share = np.zeros_like(theirs)
-    least = EXPLAINED * left_out.prior(X)
-    np.divide(left_out.variance(X, Z), theirs, out=share, where=theirs > least)
-    return np.sqrt(share)[:, None]
 
 
 def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
@@ -569,12 +560,13 @@ class FeatureProcess(ProcessLaw):
     chosen = property(attrgetter("representation.chosen"))
     evidence = property(attrgetter("predictive.posterior.evidence"))
     noise = property(attrgetter("predictive.noise"))
-    block_rows = property(attrgetter("chosen.block_rows"))
     coef = property(attrgetter("predictive.posterior.coef"))
     intercept = property(attrgetter("predictive.posterior.intercept"))
 
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
+    @property
+    def block_rows(self) -> int:  # type: ignore[override]
+        """Rows that are predicted together: their features, or those of drawn functions, fit."""
+        return block_rows(max(self.chosen.n_features, WIDTH))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         return self.predictive.covariance(X, self.chosen.double(X))
@@ -582,15 +574,8 @@ class FeatureProcess(ProcessLaw):
     def moments(self, X: Array) -> Both:
         return self.predictive.moments(X, self.chosen.double(X))
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        return self.chosen.gradients(self.coef, blocks)
-
     def draw(self, n: int, seed: int) -> Values:
         return through_features(self.representation, self.predictive, n, seed)
-
-    @property
-    def drawn_rows(self) -> int:
-        return block_rows(max(self.chosen.n_features, WIDTH))
 
     def scores(self) -> ErrorLaw | None:
         sample = self.representation.sample
@@ -642,9 +627,6 @@ def feature_search(spec: GaussianProcessSpec) -> Search | None:
     """Return how the kernel is found; None for the usual search."""
     asked = spec.features
 
-    def named(name: str, sample: RowSample) -> Tuning:
-        return choose_lengthscale(name, sample, asked.seed)
-
     def log_density(sample: RowSample, kernel: Kernel) -> float:
         few = sample.lowest(LOO_ROWS)
         features = replace(asked, kernel=kernel, width=asked.width_to_search)
@@ -654,4 +636,4 @@ def feature_search(spec: GaussianProcessSpec) -> Search | None:
             trial = replace(spec, features=features, lengthscale="loo")
             return FeatureProcess.fit(trial, blocks).loo_log_density
 
-    return search_of(spec, named, log_density)
+    return search_of(spec, log_density)

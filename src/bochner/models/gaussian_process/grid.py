@@ -13,16 +13,16 @@ rows does not.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from bochner._core.nufft import sums_of_waves
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Gradients
+from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -85,6 +85,7 @@ class WaveProcess(ProcessLaw):
     evidence: Evidence
 
     block_rows = BLOCK_ROWS
+    chosen = property(attrgetter("representation.chosen"))
 
     @classmethod
     def fit(
@@ -107,14 +108,6 @@ class WaveProcess(ProcessLaw):
         sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
         one = len(sums.sums.origin) == 1  # several share what a sample tells
         return solved_waves(spec, sums, start, settled=few and one)
-
-    @property
-    def chosen(self) -> Chosen:  # type: ignore[override]
-        """The kernel, the map, and how they were found."""
-        return self.representation.chosen
-
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return self.representation.values(self)
 
     @property
     def intercept(self) -> Float[Array, " t"]:
@@ -233,9 +226,6 @@ class WaveProcess(ProcessLaw):
             covariances.append(self._size(i) * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
-
-    def gradients(self, blocks: Blocks) -> Gradients:
-        return self.representation.gradients(self, blocks)
 
     def scores(self) -> ErrorLaw:
         return ErrorLaw.of_process(*self.left_out(self.representation.sample), "leave one out")

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,11 +18,11 @@ from bochner.kernels.numbers import has_free
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import Lacking, gather
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.evidence import Evidence
-from bochner.sums.executor import LOCAL, Executor
 
 #: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.
 ENOUGH = 1024
@@ -44,19 +44,22 @@ class GaussianProcessSpec:
 
 def search_of(
     spec: GaussianProcessSpec,
-    named: Callable[[str, RowSample], Tuning],
     log_density: Callable[[RowSample, Kernel], float],
+    share: float | None = None,
 ) -> Callable[[Any, RowSample], Tuning] | None:
     """Return how lengthscales are found; None for the usual search.
 
-    ``named`` finds the lengthscale of a family by leave-one-out errors. Where both ways are open
-    the one with the larger leave-one-out log density is taken: ``log_density`` is that of a fit to
-    some rows with a kernel.
+    The lengthscale of a family is found by leave-one-out errors and by the evidence. Where both
+    ways are open the one with the larger leave-one-out log density is taken: ``log_density`` is
+    that of a fit to some rows with a kernel. ``share`` is a given penalty per unit of weight.
     """
     kernel, by = spec.features.kernel, spec.lengthscale
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     if kernel == "linear" or by == "loo":
         return None
+
+    def named(name: str, sample: RowSample) -> Tuning:
+        return choose_lengthscale(name, sample, spec.features.seed, share, spec.fit_intercept)
 
     def likeliest(kernel: Kernel | str, sample: RowSample) -> Tuning:
         if isinstance(kernel, str):
@@ -145,19 +148,15 @@ class ProcessLaw(Lacking, ABC):
     """The law of f given the rows. Frozen, and saved with the fit."""
 
     spec: GaussianProcessSpec
-    chosen: Chosen  # The kernel, the map, and how they were found
     representation: Any  # The rows as they were solved
     evidence: Evidence  # Noise, amplitude and likelihood of each target
     # Mean log density of rows under the law without each, summed over targets
     loo_log_density: float
     block_rows: int  # Rows that are predicted together
+    chosen: Chosen  # The kernel, the map, and how they were found
+    fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
 
     lacks: ClassVar[Mapping[str, str]] = {"moments_": NO_FEATURES, "predictive_": NO_FEATURES}
-
-    @classmethod
-    @abstractmethod
-    def fit(cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL) -> Self:
-        """Choose what is open, read all rows, and find the law."""
 
     @property
     def of_values(self) -> "ProcessLaw":
@@ -169,9 +168,9 @@ class ProcessLaw(Lacking, ABC):
         """σ² of a new row."""
         return self.evidence.noise
 
-    @abstractmethod
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
+        return self.representation.values(self)
 
     @abstractmethod
     def moments(self, X: Array) -> Both:
@@ -185,14 +184,9 @@ class ProcessLaw(Lacking, ABC):
         """Draw n functions of the posterior; return their values at rows, (b, t, n)."""
         raise NotImplementedError
 
-    @property
-    def drawn_rows(self) -> int:
-        """Rows at which functions are evaluated together."""
-        return self.block_rows
-
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of the mean there."""
-        raise NotImplementedError
+        return self.representation.gradients(self, blocks)
 
     @abstractmethod
     def scores(self) -> ErrorLaw | None:
@@ -203,9 +197,9 @@ class ProcessLaw(Lacking, ABC):
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
         return self.fit(self.spec, Blocks.from_arrays(rows.X, y, rows.w))
 
-    @abstractmethod
     def solved(self, spec: GaussianProcessSpec, rows: Any) -> "ProcessLaw":
         """Return the law of rows in the same form, with noise and amplitude found again."""
+        raise NotImplementedError
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the rows before and these."""

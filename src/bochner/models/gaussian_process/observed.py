@@ -30,8 +30,9 @@ from bochner.kernels.kernel import Kernel
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values
+from bochner.models.gaussian_process.law import ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
+from bochner.selection.chosen import Chosen
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -279,11 +280,6 @@ class ObservedProcess(ProcessLaw):
     loo_log_density = property(attrgetter("base.loo_log_density"))
     of_values = property(attrgetter("base"))
 
-    @classmethod
-    def fit(cls, *_: Any, **__: Any) -> "ObservedProcess":
-        """Not made of rows: see :func:`observed`."""
-        raise NotImplementedError
-
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
         """Attributes it does not have, with reasons."""
@@ -303,8 +299,12 @@ class ObservedProcess(ProcessLaw):
     def _factors(self) -> list[Float[Array, "o o"]]:
         """Cholesky factor L of S = L Lᵀ for each target, S the covariance of the observations."""
         noise = np.concatenate([each.noise for each in self.observations])
-        at = self._functionals, self._functionals
-        covariance = self._between(at, self._prior, (self._constant, self._constant))
+        prior: tuple[Array, ...] = ()
+        if isinstance(self.base, ExactProcess):
+            every, given = self.observations, (self.chosen.kernel, self._steps)
+            twice = np.block([[applied_twice(a, b, *given) for b in every] for a in every])
+            prior = ((twice + twice.T) / 2,)
+        covariance = self._between(self._functionals, self._constant, *prior)
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
             # The share of the largest variance serves observations that repeat each other.
@@ -383,9 +383,6 @@ class ObservedProcess(ProcessLaw):
     def again(self, rows: RowSample) -> "ObservedProcess":
         return ObservedProcess(self.base.again(rows), self.observations)
 
-    def solved(self, spec: GaussianProcessSpec, rows: Any) -> ProcessLaw:
-        return self.base.solved(spec, rows)
-
     # --- Covariances with the functionals, given the values. With the kernel itself a functional L
     # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.
 
@@ -401,47 +398,35 @@ class ObservedProcess(ProcessLaw):
 
     @cached_property
     def _functionals(self) -> Float[Array, "o n"]:
-        if isinstance(self.base, FeatureProcess):
-            return np.concatenate([self._of_features(each) for each in self.observations])
-        X = as_rows(self.representation.X)
+        if isinstance(self.base, ExactProcess):
+            return self._of_kernel(as_rows(self.representation.X))
+        return np.concatenate([_of_features(each, self.chosen) for each in self.observations])
+
+    def _of_kernel(self, X: Float[Array, "b d"]) -> Float[Array, "o b"]:
         return np.concatenate([applied(each, self.chosen.kernel, X) for each in self.observations])
-
-    def _of_features(self, given: Observation) -> Float[Array, "m D"]:
-        chosen = self.chosen
-        if isinstance(given, BlockAverages):
-            return given.averaged(chosen.double(given.places))
-        blocks = Blocks.from_arrays(given.X)
-        gradients = chosen.gradients(np.eye(chosen.n_features), blocks)
-        return np.concatenate([G[:, given.column] for _, G in gradients])
-
-    @cached_property
-    def _prior(self) -> Float[Array, "o o"] | None:
-        """Prior covariance of the functionals, in units of the amplitude, of the kernel itself."""
-        if isinstance(self.base, FeatureProcess):
-            return None
-        every, given = self.observations, (self.chosen.kernel, self._steps)
-        prior = np.block([[applied_twice(a, b, *given) for b in every] for a in every])
-        return (prior + prior.T) / 2
 
     def _cross(self, X: Array) -> Float[Array, "b o t"]:
         """Return c(x, L) of each row."""
-        if isinstance(self.base, FeatureProcess):
-            rows, prior = self.chosen.double(X), None
-        else:
-            X, kernel = as_rows(X), self.chosen.kernel
-            rows = np.asarray(kernel(X, self.representation.X))
-            prior = np.concatenate([applied(each, kernel, X) for each in self.observations]).T
-        return self._between((rows, self._functionals), prior, (np.ones(len(rows)), self._constant))
+        X = as_rows(X)
+        one = np.ones(len(X))
+        if isinstance(self.base, ExactProcess):
+            k = np.asarray(self.chosen.kernel(X, self.representation.X))
+            return self._between(k, one, self._of_kernel(X).T)
+        return self._between(self.chosen.double(X), one)
 
-    def _between(
-        self, both: tuple[Array, Array], prior: Array | None, constant: tuple[Array, Array]
-    ) -> Float[Array, "b o t"]:
-        base, targets = self.base, range(len(self.noise))
-        if isinstance(base, FeatureProcess):
-            posterior = base.predictive.posterior
-            return np.stack([posterior.between(both, constant, i) for i in targets], axis=2)
-        laws = [each.between(both, prior, constant) for each in base.posterior.factors]
-        return np.stack(laws, axis=2) * base.evidence.amplitude
+    def _between(self, left: Array, one: Array, *prior: Array) -> Float[Array, "b o t"]:
+        """Return the covariance of functionals ``left`` with those of the observations."""
+        given = (left, self._functionals), (one, self._constant)
+        if isinstance(self.base, ExactProcess):
+            return self.base.posterior.between(*given, *prior) * self.evidence.amplitude
+        return self.base.predictive.posterior.between(*given)
+
+
+def _of_features(given: Observation, chosen: Chosen) -> Float[Array, "m D"]:
+    if isinstance(given, BlockAverages):
+        return given.averaged(chosen.double(given.places))
+    gradients = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(given.X))
+    return np.concatenate([G[:, given.column] for _, G in gradients])
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:

@@ -20,7 +20,7 @@ from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import Differentiable, KernelEstimator, learned
+from bochner.models._base import AddsRows, Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
@@ -29,7 +29,7 @@ from bochner.models.error_law import ErrorLaw, fold_scores
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import Predictive
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
-from bochner.models.gaussian_process.law import GaussianProcessSpec, ProcessLaw, Values, log_normal
+from bochner.models.gaussian_process.law import GaussianProcessSpec, Values, log_normal
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.representations.methods import (
@@ -41,10 +41,9 @@ from bochner.models.representations.methods import (
     takes_pieces,
 )
 from bochner.models.representations.representation import require_alike
-from bochner.models.representations.waves import GridSums
 from bochner.solvers.ridge.evidence import as_variance
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Moments, Precision
+from bochner.sums.moments import Precision
 
 MOST_ROWS = 20_000  # Rows of a full covariance, at most: 8 bytes times their square
 MAPPED = ("mean", "std")  # Names of what a map of places holds
@@ -73,7 +72,7 @@ class Functions:
 
 
 @estimator
-class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
+class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, AddsRows):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
 
     ``predict(X, return_std=True)`` returns the standard deviation of the function f(x), without
@@ -192,19 +191,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
     ) -> ProcessFit:
         spec, any_method = self._spec(), self.method is None
         any_features = self.n_features is None and self.precision == "auto"
-        few = any_features and any_method and precision is None and self._few(blocks)
+        few = any_features and any_method and precision is None and blocks.n_rows is not None
+        n = (blocks.n_rows or 0) * windows_of(self.kernel, blocks.n_columns)
+        few = few and n**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
         if few or isinstance(named(self.method), ExactKernel):  # few are sent to this process
             return fitted(inputs, ExactProcess.fit(spec, blocks, LOCAL if few else where))
         asked = {"any_features": any_features, "any_method": any_method}
         return fitted(inputs, process(spec, blocks, where, precision, **asked))
-
-    def _few(self, blocks: Blocks) -> bool:
-        """Whether the default is the kernel itself for so few rows."""
-        n, t = blocks.n_rows, int(np.prod(blocks.target_shape or ()))
-        return (
-            n is not None
-            and (n * windows_of(self.kernel, blocks.n_columns)) ** 3 * t <= DIRECT_ROWS**3
-        )
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -214,10 +207,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         amplitude are chosen again each time. All calls equal one ``fit`` with the same map.
         """
         return self._add_rows(X, y, sample_weight)
-
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        single = self.precision == "float32"
-        return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         law = self._law.of_values
@@ -448,7 +437,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
         values, rows = law.draw(n, seed_of(random_state)), copy(self)._rows_to_predict
-        return Functions(rows, values, law.drawn_rows, self.target_shape_, n)
+        return Functions(rows, values, law.block_rows, self.target_shape_, n)
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
@@ -473,8 +462,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
     loo_log_density_ = learned(
         "law.loo_log_density", "Mean log density of a row of the sample under the law without it."
     )
-    rows_seen_ = learned("law.representation.rows", "Rows that were read.")
-    sample_ = learned("law.representation.sample", "Rows kept for leave-one-out errors.")
     evidence_ = learned("law.evidence", "Noise, amplitude and likelihood of the fit.")
 
     @property
@@ -483,20 +470,12 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals):
         law: Any = self._law.require("predictive_")
         return law.predictive
 
-    @property
-    def moments_(self) -> Moments:
-        """What further rows, or other models, are added to."""
-        return self._law.require("moments_").representation.moments
-
-    @property
-    def _kept_moments(self) -> Moments | None:
-        return None if "moments_" in self._law.lacks else self._law.representation.seen
+    def _rows_with(self, name: str, who: str = "") -> Any:
+        return self._law.require(name, who).representation
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        law: ProcessLaw = self._law.of_values.require("certify", type(self).__name__)
-        if isinstance(law.representation, GridSums):
-            return law.representation.certificate(float(np.min(law.evidence.alpha)), blocks)
-        return KernelEstimator._certificate_on(self, blocks, other)
+        rows, alpha = self._rows_with("certify", type(self).__name__), self.evidence_.alpha
+        return rows.certificate(float(np.min(alpha)), blocks if other else None)
 
     @property
     def noise_variance_(self) -> Any:

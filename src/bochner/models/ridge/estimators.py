@@ -1,6 +1,5 @@
 """Kernel ridge regression and classification at any number of rows."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, Self
@@ -14,12 +13,11 @@ from bochner._core.checks import require_switch
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, KernelEstimator, learned
+from bochner.models._base import AddsRows, Differentiable, learned
 from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
@@ -33,11 +31,11 @@ from bochner.models.representations.methods import (
 from bochner.models.representations.representation import RidgeSpec
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Moments, Precision
+from bochner.sums.moments import Precision
 from bochner.sums.rows import indicators
 
 
-class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
+class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     """An estimator whose ``fit_`` is a ridge regression."""
 
     alpha: Any
@@ -59,10 +57,6 @@ class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
         rows = models.represent(spec, named(self.method), *asked)
         return models.warned(inputs, spec, *rows)
 
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
-        single = self.precision == "float32"
-        return self._fit(blocks, inputs, LOCAL, "float32" if single else "float64")
-
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> "models.RidgeFit":
         self._rows_with("partial_fit", type(self).__name__)
         return models.with_rows_of(self._fitted, self._spec(), blocks)
@@ -82,13 +76,7 @@ class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
         return "coef_" not in rows.lacks or (self.method is None and rows.y is not None)
 
     def _rows_with(self, name: str, who: str = "") -> Any:
-        """Return the rows of the fit; refuse an attribute or a call that they cannot serve."""
         return self._fitted.representation.require(name, who)
-
-    @property
-    @abstractmethod
-    def coef_(self) -> Any:
-        """β."""
 
     @property
     def _coef(self) -> Float[Array, "D t"]:
@@ -98,18 +86,6 @@ class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
     solution_ = learned("solution", "Coefficients, outcome, and criteria along the path of alpha.")
 
     alpha_ = learned("solution.alpha", "The penalty used, or that of each target.")
-
-    rows_seen_ = learned("representation.rows", "Rows that were read.")
-
-    @property
-    def moments_(self) -> Moments:
-        """What further rows, or other models, are added to."""
-        return self._rows_with("moments_").moments
-
-    @property
-    def sample_(self) -> RowSample:
-        """Rows kept for leave-one-out errors and the certificate."""
-        return self._rows_with("sample_").sample
 
     @property
     def X_fit_(self) -> Any:
@@ -137,14 +113,7 @@ class RidgeEstimator(KernelParameters, Differentiable, KernelEstimator):
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         return self.certify_blocks(blocks) if other else self.certificate_
 
-    @property
-    def _path(self) -> Any:
-        return self.solution_.path
-
-    @property
-    def _kept_moments(self) -> Moments | None:
-        rows = self._fitted.representation
-        return None if "moments_" in rows.lacks else rows.seen
+    _path = learned("solution.path", "The penalties that were compared.")
 
 
 # --- Kernel ridge regression at any number of rows -----------------------------------------------
