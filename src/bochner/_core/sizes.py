@@ -33,11 +33,6 @@ def block_rows(n_features: int) -> int:
     return max(256, min(4096, (1 << 22) // n_features))
 
 
-def long_sweep(n: int, D: int) -> bool:
-    """Whether a sweep is long enough for the choice of its precision to matter."""
-    return n >= 8 * D
-
-
 def sums_first(n: int, D: int) -> bool:
     """Whether sums of kernel values are whitened instead of rows, if allowed."""
-    return long_sweep(n, D) and n * D**2 > SMALL
+    return n >= 8 * D and n * D**2 > SMALL

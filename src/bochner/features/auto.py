@@ -240,11 +240,6 @@ class Choice(HtmlResult):
         marked = next((i for i, c in enumerate(self.candidates) if c.method == self.method), -1)
         yield html_table(tuple(columns), list(zip(*columns.values(), strict=True)), marked=marked)
 
-    @property
-    def penalty(self) -> float | None:
-        """The least penalty of any candidate, as a share of ‖G‖; None without targets."""
-        return min((c.penalty for c in self.candidates if c.penalty is not None), default=None)
-
 
 #: A candidate and the map that was drawn.
 Row = tuple[Candidate, FeatureMap]

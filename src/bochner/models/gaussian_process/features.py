@@ -16,7 +16,7 @@ import numpy as np
 from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float
+from bochner._core.shapes import Array, Both, Float, Int
 from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -28,6 +28,7 @@ from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
+from bochner.models._rows import no_landmarks
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
     ENOUGH,
@@ -41,9 +42,7 @@ from bochner.models.representations.features import FeatureSums, summed_again, s
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
-from bochner.solvers.factorisations import raised
-from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM, Eigen
+from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.solvers.ridge.problem import slack_of_leverage
 from bochner.sums.executor import LOCAL, Executor
@@ -76,20 +75,6 @@ class Posterior:
         A, outside = self._coordinates(Z)
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
-
-    def influence(self, Z: Float[Array, "b D"], directions: Float[Array, "b D"]) -> Both:
-        """Return the mean and the leverage of each row if aᵀβ = 0, with one direction a per row.
-
-        With M = (G + λI)⁻¹ and z = φ(x) − z̄ they lose zᵀMa aᵀβ̂/aᵀMa and (zᵀMa)²/aᵀMa.
-        """
-        (A, _), a = self._coordinates(Z), product(directions, self.vectors)
-        alpha, inverse = self.evidence.alpha, 1 / (self.values[:, None] + self.evidence.alpha)
-        outside = np.einsum("ij,ij->i", directions, Z - self.feature_mean) - (A * a).sum(axis=1)
-        norms = np.einsum("ij,ij->i", directions, directions) - (a * a).sum(axis=1)
-        cross = (A * a) @ inverse + outside[:, None] / alpha
-        within = (a * a) @ inverse + np.maximum(norms, 0.0)[:, None] / alpha
-        mean = self.mean(Z) - cross * (directions @ self.coef) / within
-        return mean, np.maximum(self.leverage(Z) - cross**2 / within, 0.0)
 
     def between(
         self,
@@ -133,90 +118,33 @@ class Posterior:
         return A, np.maximum(outside, 0.0)
 
 
-def posterior_of(
-    eigen: Eigen, means: tuple[Float[Array, " D"], Float[Array, " t"]], evidence: Evidence
-) -> Posterior:
-    """Return the posterior at the noise and amplitude of ``evidence``."""
-    coef = np.column_stack(
-        [eigen.coefficients(alpha)[:, i] for i, alpha in enumerate(evidence.alpha)]
-    )
-    spread = 1 / eigen.count if eigen.centred else 0.0
-    intercept = means[1] - means[0] @ coef
-    return Posterior(
-        eigen.values,
-        np.ascontiguousarray(eigen.vectors),
-        means[0],
-        coef,
-        intercept,
-        spread,
-        evidence,
-    )
-
-
 # --- What leaving out a row costs: its residual y − f̂ and its slack 1 − h ------------------------
-
-MOST_ROWS = 1024  # Rows of the n × n form, at most: a fraction of a second
-
-
-def of_all_rows(
-    posterior: Posterior, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"]
-) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
-    """Return residuals and slacks of the rows that the posterior is of, all of them: O(n³).
-
-    The n × n form has the digits of 1 − h of a row that no other row determines.
-    """
-    Z = Z - posterior.feature_mean
-    problem = KernelRows(Z @ Z.T, y - _centre(posterior), w, bool(posterior.spread))
-
-    def at(least: float) -> tuple[Float[Array, "n t"], Float[Array, "n t"]]:
-        alpha = np.maximum(posterior.evidence.alpha, least)
-        solution = problem.solved(alpha, len(w))
-        return alpha * solution.coef / w[:, None], solution.slack
-
-    return raised(at, 0.0, EPS * problem.trace)
-
-
-def of_some_rows(
-    posterior: Posterior,
-    Z: Float[Array, "b D"],
-    y: Float[Array, "b t"],
-    w: Float[Array, " b"],
-    precision: str = "float64",
-) -> Both:
-    """Return residuals and slacks of some rows: O(b D²)."""
-    prior = np.einsum("ij,ij->i", Z - posterior.feature_mean, Z - posterior.feature_mean)
-    leverage = posterior.leverage(Z)
-    return residuals_and_slacks(posterior, y, posterior.mean(Z), leverage, w, prior, precision)
 
 
 def residuals_and_slacks(
     posterior: Posterior,
+    Z: Float[Array, "b D"],
     y: Float[Array, "b t"],
-    mean: Float[Array, "b t"],
-    leverage: Float[Array, "b t"],
     w: Float[Array, " b"],
-    prior: Float[Array, " b"],
-    precision: str = "float64",
+    precision: str,
 ) -> Both:
-    """Return y − f̂ and 1 − h; where rounding hides them, the values of an isolated row.
+    """Return residuals and slacks of some rows: O(b D²).
 
-    Such a row has 1 − h = λ/(λ + k), the least for rows with φ·φ = k, the ``prior``, and is
-    predicted by the mean without itself: its residual is that share of y about the mean.
-    Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by their
-    error of G over λ.
+    Where rounding hides them, those of an isolated row: it has 1 − h = λ/(λ + k), the least for
+    rows with φ·φ = k, and is predicted by the mean without itself: its residual is that share of y
+    about the mean. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products
+    move it by their error of G over λ.
     """
-    alpha, D = posterior.evidence.alpha, len(posterior.coef)
+    alpha, centred = posterior.evidence.alpha, Z - posterior.feature_mean
+    prior = np.einsum("ij,ij->i", centred, centred)[:, None]
     top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
-    one, slack = np.minimum(w, 1.0)[:, None], slack_of_leverage(leverage, w[:, None])
-    rounding = 10 * EPS * np.sqrt(1 + prior[:, None] * D / alpha) + FLOAT32_GRAM * top / alpha
-    least = alpha / (alpha + one * prior[:, None])
+    slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
+    rounding = 10 * EPS * np.sqrt(1 + prior * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
+    least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * prior)
     resolved = slack > rounding
-    residual = np.where(resolved, y - mean, least * (y - _centre(posterior)))
+    centre = posterior.intercept + posterior.feature_mean @ posterior.coef
+    residual = np.where(resolved, y - posterior.mean(Z), least * (y - centre))
     return residual, np.where(resolved, slack, least)
-
-
-def _centre(posterior: Posterior) -> Float[Array, " t"]:
-    return posterior.intercept + posterior.feature_mean @ posterior.coef
 
 
 # --- What a Gaussian process on features predicts, with what the features leave out --------------
@@ -294,18 +222,19 @@ class Predictive:
 
     def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
         """Return Var f(x) from leverages (b, t), e(x) and k(x, x)."""
-        total = self.posterior.floor * leverage + self._amplitude * self._damped(e, k)
-        return total if self.left_out.landmarks is None else np.minimum(total, self._most(k))
+        posterior, amplitude = self.posterior, self._amplitude
+        total = posterior.floor * leverage + amplitude * self._damped(e, k)
+        if self.left_out.landmarks is None:
+            return total
+        return np.minimum(total, amplitude * k[:, None] + posterior.floor * posterior.spread)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
         """Return what deviations of the process left out, and of the sum, are multiplied by."""
         e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
-        damped = self._damped(e, k)
+        leverage, damped = self.posterior.leverage(Z), self._damped(e, k)
         share = np.divide(damped, e[:, None], out=np.ones_like(damped), where=e[:, None] > 0)
-        if self.left_out.landmarks is None:
-            return np.sqrt(share), np.ones((1, len(self.noise)))
-        total = self.posterior.floor * self.posterior.leverage(Z) + self._amplitude * damped
-        most = np.minimum(total, self._most(k))
+        total = self.posterior.floor * leverage + self._amplitude * damped
+        most = self.combined(leverage, e, k)
         ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
         return np.sqrt(share), np.sqrt(ratio)
 
@@ -320,10 +249,6 @@ class Predictive:
     @property
     def _amplitude(self) -> Float[Array, " t"]:
         return self.posterior.evidence.amplitude
-
-    def _most(self, k: Array) -> Float[Array, "b t"]:
-        """a² k(x, x), and the intercept's variance."""
-        return self._amplitude * k[:, None] + self.posterior.floor * self.posterior.spread
 
     def _damped(self, e: Array, k: Array) -> Float[Array, "b t"]:
         if np.all(self.exponents == 1):
@@ -413,9 +338,8 @@ def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None
 # --- From moments to the law: evidence, posterior, and what errors add to it ----------------------
 #
 # In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
-# its noise is what remains, as leave-one-out errors tell. A landmark is left out as a row and as a
-# landmark. With k(S, S) = L Lᵀ, u_i the i-th unit vector and a_i = L⁻¹u_i, functions of the other
-# landmarks are those with a_i·β = 0, and they leave 1/|a_i|² of the i-th out.
+# its noise is what remains, as leave-one-out errors tell. Rows that are landmarks are no judges:
+# leaving out the row does not take the landmark away.
 
 EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # Exponents p tried for what the features leave out
 
@@ -436,11 +360,6 @@ class _Rows:
     w: Float[Array, " b"]
 
     @property
-    def explained(self) -> Array:
-        """Whether features leave nothing out of a row."""
-        return self.left <= EXPLAINED * self.prior
-
-    @property
     def errors(self) -> Float[Array, "b t"]:
         """Errors y − f̂ of the fits without each row."""
         return self.residual / self.slack
@@ -455,60 +374,25 @@ def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
 
     Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
     """
-    rows, _ = _looked_at(sums, law, sample)
+    rows = _looked_at(sums, law, sample)
     return rows.errors, np.sqrt(rows.variance(law) + law.noise)
 
 
-def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> tuple[_Rows, bool]:
-    """Return rows of the sample, and whether features leave something out of enough of them.
-
-    Then each row that is a landmark is left out as a landmark too.
-    """
+def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
+    """Return rows of the sample as the law sees them."""
     parts = []
     for rows in sums.pieces(sample):
         Z = sums.chosen.double(rows.X)
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    all_rows = len(w) == sums.moments.rows and sums.chosen.precision == "float64"
-    if all_rows and len(w) <= MOST_ROWS:
-        residual, slack = of_all_rows(law.posterior, Z, y, w)
-    else:
-        residual, slack = of_some_rows(law.posterior, Z, y, w, sums.moments.precision)
-    seen = _Rows(residual, slack, left, prior, w)
-    if np.maximum(w, 1.0)[~seen.explained].sum() < 20:  # Too few for their errors to tell
-        return seen, False
-    return _without_own_landmarks(sums, law, seen, sample), True
+    judged = residuals_and_slacks(law.posterior, Z, y, w, sums.moments.precision)
+    return _Rows(*judged, left, prior, w)
 
 
-def _without_own_landmarks(
-    sums: FeatureSums, law: Predictive, rows: _Rows, sample: RowSample
-) -> _Rows:
-    """Return the rows, with each row that is a landmark as if it were no landmark.
-
-    Rows with a copy stay as they are: the copy would be the landmark.
-    """
-    landmarks = law.left_out.landmarks or sums.chosen.map
-    if not isinstance(landmarks, NystromMap):
-        return rows
-    explained = np.flatnonzero(rows.explained)
-    X = sample.take(explained).X
-    Z = sums.chosen.double(X)
-    inside = law.left_out.inside(X, Z)
-    dtype = sums.chosen.precision if landmarks is sums.chosen.map else "float64"
-    roots = landmarks.whiten(np.eye(landmarks.n_features, dtype=dtype)).astype(np.float64)
-    shares = product(inside, roots.T)
-    nearest, alike = shares.argmax(axis=1), shares.max(axis=1) > 0.99  # Rows that are landmarks
-    copies = np.bincount(nearest[alike], minlength=len(roots))
-    alone = alike & (copies[nearest] == 1) & (rows.w[explained] <= 1)
-    these, a = explained[alone], roots[nearest[alone]]
-    residual, slack, left = rows.residual.copy(), rows.slack.copy(), rows.left.copy()
-    left[these] = 1 / np.einsum("ij,ij->i", a, a)
-    if landmarks is sums.chosen.map:
-        mean, leverage = law.posterior.influence(Z[alone], a)
-        seen = sample.y[these], mean, leverage, rows.w[these], rows.prior[these]
-        residual[these], slack[these] = residuals_and_slacks(law.posterior, *seen)
-    return replace(rows, residual=residual, slack=slack, left=left)
+def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> Int[Array, " m"]:
+    """Return the rows that are no landmarks."""
+    return no_landmarks(law.left_out.landmarks or sums.chosen.map, sample.X)
 
 
 def _adapted(
@@ -581,8 +465,10 @@ class FeatureProcess(ProcessLaw):
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        unseen = np.argsort(sample.priority, kind="stable")[LOO_ROWS:]
-        errors, deviation = left_out(self.representation, self.predictive, sample)
+        law = self.representation, self.predictive, sample
+        seen = np.argsort(sample.priority, kind="stable")[:LOO_ROWS]
+        unseen = np.setdiff1d(_judges(*law), seen)
+        errors, deviation = left_out(*law)
         return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
@@ -598,7 +484,7 @@ def chosen_features(
 ) -> FeatureProcess:
     """Sum the chosen features of all rows, and find the law."""
     asked = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-    law = solved(spec, summed_features(asked, chosen, blocks, where, precision, forecasts=False))
+    law = solved(spec, summed_features(asked, chosen, blocks, where, precision, whitens_sums=False))
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
         law = solved(spec, summed_again(law.representation, blocks, where))
@@ -610,10 +496,25 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     sums = replace(sums, fit_intercept=spec.fit_intercept)
     means, chosen = (sums.seen.feature_mean, sums.seen.target_mean), sums.chosen
     eigen, _ = sums.decomposed()
-    posterior = posterior_of(eigen, means, maximise_evidence(eigen, spec.noise, spec.amplitude))
+    evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
+    columns = enumerate(evidence.alpha)
+    coef = np.column_stack([eigen.coefficients(alpha)[:, i] for i, alpha in columns])
+    posterior = Posterior(
+        eigen.values,
+        np.ascontiguousarray(eigen.vectors),
+        means[0],
+        coef,
+        means[1] - means[0] @ coef,
+        1 / eigen.count if eigen.centred else 0.0,
+        evidence,
+    )
     without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
-    rows, tells = _looked_at(sums, law, sums.judged)
+    rows = _looked_at(sums, law, sums.judged)
+    judges = _judges(sums, law, sums.judged)
+    rows = replace(rows, **{name: part[judges] for name, part in vars(rows).items()})
+    # Whether features leave something out of enough rows for their errors to tell
+    tells = np.maximum(rows.w, 1.0)[rows.left > EXPLAINED * rows.prior].sum() >= 20
     exponents = EXPONENTS if tells else EXPONENTS[:1]
     shares = SHARES if tells and spec.noise is None else SHARES[:1]
     law, densities = _adapted(law, rows, exponents, shares)

@@ -137,7 +137,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     evidence_ : Evidence
         Noise, amplitude and log likelihood of each target, and how their choice went.
     loo_log_density_ : float
-        Mean log density of a row of the sample under the law without it, as row and landmark.
+        Mean log density of rows of the sample, but landmarks, under the law without each.
     predictive_ : Predictive
         Law of f(x): posterior of the coefficients, and what the features leave out.
     calibration_ : ErrorLaw

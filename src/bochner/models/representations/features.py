@@ -10,14 +10,13 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import FEW, LOO_ROWS, long_sweep, sums_first
+from bochner._core.sizes import FEW, LOO_ROWS, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
-from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import Coupling, LeftOutRows
 from bochner.models.representations.representation import (
@@ -28,7 +27,6 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.chosen import Chosen, feature_precision, summand_of
 from bochner.solvers.ridge.eigen import (
-    FLOAT32_FLOOR,
     Eigen,
     Triangle,
     decompose,
@@ -36,8 +34,7 @@ from bochner.solvers.ridge.eigen import (
     floor,
 )
 from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
-from bochner.solvers.ridge.path import Alpha, least_alpha, solve_ridge
-from bochner.solvers.ridge.problem import left_out_errors, slack_of_leverage
+from bochner.solvers.ridge.path import least_alpha, solve_ridge
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
@@ -150,20 +147,6 @@ class FeatureSums(Representation):
         )
         return errors_left_out.take(no_landmarks(self.chosen.map, sample.X))
 
-    def calibration(self, solution: Solution) -> Calibration:
-        eigen, sample = decompose(self.seen, self.fit_intercept), self.sample
-        shrink = 1 / (eigen.values[:, None] + np.atleast_1d(solution.alpha))
-        shrink[eigen.values <= 0] = 0.0
-        values = []
-        for Z, y, w in self.centred(sample):
-            weights = np.ones(len(y)) if w is None else w
-            mean = 1 / eigen.weight if eigen.centred else 0.0
-            leverage = np.square(Z @ eigen.vectors) @ shrink + mean
-            slack = np.maximum(slack_of_leverage(leverage, weights[:, None]), 1e-6)  # Of rounding
-            residual = y - Z @ solution.coef
-            values.append(y - left_out_errors(residual, slack) + self.seen.target_mean)
-        return calibrate(np.concatenate(values), decided(sample.y), sample.w)
-
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         return replace(
             self,
@@ -200,45 +183,25 @@ def summed_features(
     blocks: Blocks,
     where: Executor,
     precision: Precision | None = None,
-    forecasts: bool = True,
+    whitens_sums: bool = True,
 ) -> FeatureSums:
-    """Sum up all rows, in one pass if possible.
+    """Sum up all rows, in one pass.
 
-    ``precision`` overrides the choice. ``forecasts``: float64 may be chosen before the pass, and
-    sums whitened instead of rows.
+    ``precision`` overrides the choice. ``whitens_sums``: sums of kernel values with landmarks may
+    be whitened instead of rows, unless the user gives the landmarks.
     """
     who, asked = spec.features.who, spec.features.precision
     shape = required_targets(who, blocks.target_shape)
-    automatic = asked == "auto"
-    if automatic and least_alpha(spec.alpha) == 0:
+    if asked == "auto" and least_alpha(spec.alpha) == 0:
         asked = "float64"
     dtype = precision or feature_precision(asked, blocks.n_rows, chosen.map)
-    chosen = replace(chosen, precision=dtype)
-    if forecasts and automatic and blocks.n_rows is not None:
-        may_sum_first = precision is None and asked == "auto"
-        dtype, chosen = _forecast(spec.alpha, chosen, blocks.n_rows, may_sum_first)
+    chosen, method, n = replace(chosen, precision=dtype), chosen.choice.method, blocks.n_rows
+    random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
+    automatic = whitens_sums and precision is None and asked == "auto" and random
+    if automatic and n is not None and sums_first(n, chosen.n_features):
+        chosen = _with_jitter(chosen, COARSE)
     sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
-
-
-def _forecast(
-    alpha: Alpha, chosen: Chosen, n: int, may_sum_first: bool
-) -> tuple[Precision, Chosen]:
-    """Return the precision of sums, and the map: float64 where float32 is too coarse.
-
-    Else sums of kernel values are whitened instead of rows, unless the user gives the landmarks.
-    """
-    phi, method, penalty = chosen.map, chosen.choice.method, chosen.choice.penalty
-    nystrom, single = isinstance(phi, NystromMap), chosen.precision == "float32"
-    if not (nystrom or single):
-        return chosen.precision, chosen
-    if alpha == "loo" and penalty is not None and penalty < FLOAT32_FLOOR:
-        long = long_sweep(n, phi.n_features)
-        return ("float64", _with_jitter(chosen, None)) if long else (chosen.precision, chosen)
-    random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
-    if may_sum_first and nystrom and random and not single and sums_first(n, phi.n_features):
-        chosen = _with_jitter(chosen, COARSE)
-    return chosen.precision, chosen
 
 
 def summed_again(summed: FeatureSums, blocks: Blocks, where: Executor) -> FeatureSums:

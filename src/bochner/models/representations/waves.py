@@ -200,9 +200,6 @@ class GridSums(Representation):
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
-    def calibration(self, solution: Solution) -> None:  # none is made
-        return
-
     def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
         gram = self.problem.gram

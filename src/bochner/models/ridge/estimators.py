@@ -404,7 +404,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
         if calibration is None:
             raise InvalidInput(
                 "KernelRidgeClassifier: probabilities need leave-one-out values, which conjugate "
-                "gradients and Fourier grids do not give; take features, e.g. n_features=1024."
+                "gradients do not give; take features, e.g. n_features=1024."
             )
         return calibration
 
