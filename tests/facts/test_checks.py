@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from gallery import KERNELS, rows
-from scipy.stats import t as student
 
 import bochner as bo
 from bochner import FeatureMap, check_features
@@ -178,18 +177,13 @@ def test_sound_features_obey_every_law():
     assert check.ok
     assert check["below"].outcome == "passed"
     assert check["kernel"].number < 1e-12
-    # It says that it stays below: then its lengths may be any, and no draws are compared.
-    assert [law.outcome for law in check.laws].count("not applicable") == 2
+    assert check["length"].outcome == "not applicable"  # it says that it stays below
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
 def test_maps_of_the_library_obey_every_law(which):
-    method = (bo.Fourier(bo.IID()), bo.Nystrom())[which]
-    ask = dict(n_features=60, X=normal_rows())
-    redraw = lambda s: bo.draw(Gaussian(1.5), method, random_state=s, **ask)
-    check = check_features(maps()[which], normal_rows(), redraw=redraw)
+    check = check_features(maps()[which], normal_rows())
     assert check.ok, str(check)
-    assert check["unbiased"].outcome == ("passed", "not applicable")[which]
 
 
 def test_features_that_lose_rows_are_seen_without_another_draw():
@@ -205,32 +199,6 @@ def test_features_that_lose_rows_are_seen_without_another_draw():
         assert check["kernel"].outcome == "passed"
         assert check["length"].outcome == outcome
         assert bool(check) == (outcome == "passed")
-
-
-def test_a_bias_is_measured_in_standard_errors():
-    """Of 100 draws, on the pairs i and 7 i: by hand, and with a bar of one mistake in a million."""
-    X, phi, seen, products = normal_rows(60), maps()[0], [], []
-
-    def redraw(seed):
-        def features(A):
-            seen.append(A)
-            Z = other(A)
-            products.append([Z[i] @ Z[7 * i % 60] for i in range(30)])
-            return Z
-
-        ask = dict(n_features=60, n_inputs=3, random_state=seed)
-        other = bo.draw(Gaussian(1.5), bo.Fourier(bo.IID()), **ask)  # like the first of `maps`
-        return features
-
-    law = check_features(phi, X, redraw=redraw)["unbiased"]
-    draws, K = np.array(products), phi.kernel(seen[0])
-    off = np.abs(draws.mean(axis=0) - [K[i, 7 * i % 60] for i in range(30)])
-    errors = draws.std(axis=0, ddof=1) / 10
-    random = errors > 1e-10  # a row and itself have the same product in every draw
-    assert len(draws) == 100
-    assert sorted(map(tuple, seen[0])) == sorted(map(tuple, X))
-    assert law.number == pytest.approx((off / errors)[random].max(), rel=1e-6)
-    assert 2 * 30 * student.sf(law.tolerance, 99) == pytest.approx(1e-6)
 
 
 class Scaled:
