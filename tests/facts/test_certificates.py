@@ -343,7 +343,6 @@ def test_words_and_numbers_for_people_and_machines():
     assert str(c).startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
     for words in ("95 % interval", "measured on 400 of them", "about 16,000 features"):
         assert words in str(c)
-    assert len(repr(c)) < 160
     numbers = json.loads(json.dumps(c.to_dict(), allow_nan=False))
     assert numbers["epsilon_interval"] == list(c.epsilon_interval)
     assert numbers["risk_factor"] == c.risk_factor

@@ -17,7 +17,6 @@ from bochner.certificates.pencil import MeasuredRows, frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
 
-TINY = float(np.finfo(float).tiny)
 _LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
 
@@ -152,13 +151,6 @@ class Certificate(HtmlResult):
         """Yield the errors with their intervals, and the sentences."""
         yield html_table(*errors_table(self), f"{self.n_features:,} features, {self.n_rows:,} rows")
         yield paragraph(str(self))
-
-    def __repr__(self) -> str:
-        low, high = self.epsilon_interval
-        return (
-            f"Certificate(epsilon={self.epsilon:.3g}, epsilon_interval=({low:.3g}, {high:.3g}), "
-            f"confidence={self.confidence:g}, alpha={self.alpha:.3g}, n_rows={self.n_rows})"
-        )
 
 
 def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
@@ -307,7 +299,7 @@ def certify(
         resolved=measured.resolved,
         features_to_halve=_to_halve(s, rest, measured, n, below),
         operator_norm=pencil.operator_ratio(s.K, s.E),
-        left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), TINY)),
+        left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), 1e-300)),
     )
 
 

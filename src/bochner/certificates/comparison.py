@@ -1,7 +1,7 @@
 """compare: every method that serves a kernel, with predicted and measured errors."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer
-from bochner._core.html import HtmlResult, html_table, paragraph
+from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for, columns
+from bochner._core.text import axes_for
 from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import paired_error, relative_error, width_of
@@ -50,7 +50,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison(HtmlResult):
+class Comparison(TableResult):
     """Methods for one kernel at one width, best first; prints as a table.
 
     Attributes
@@ -100,33 +100,16 @@ class Comparison(HtmlResult):
         """The method with the least measured error."""
         return self.rows[0].method
 
-    def __str__(self) -> str:
-        """Return the table, and below it who was refused."""
-        return "\n".join(filter(None, [self._title, columns([HEAD, *self._cells]), self._tail]))
-
-    def _html_parts(self) -> Iterator[str]:
-        """Yield the table and the refused methods."""
-        yield html_table(HEAD, self._cells, self._title)
-        if self._tail:
-            yield paragraph(self._tail)
-
-    @property
-    def _title(self) -> str:
-        return f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows"
-
-    @property
-    def _cells(self) -> list[tuple[str, ...]]:
-        numbers = ("predicted", "error", "entrywise", "draw_seconds", "seconds")
-        return [
-            (str(row.method), str(row.n_features), *(f"{getattr(row, n):.3g}" for n in numbers))
-            for row in self.rows
-            if not row.refused
-        ]
-
-    @property
-    def _tail(self) -> str:
-        refused = [str(row.method) for row in self.rows if row.refused]
-        return f"Do not serve it: {', '.join(refused)}." if refused else ""
+    def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
+        title = f"{self.kernel!r}, D = {self.n_features}, errors on {self.n_sample} rows"
+        lines: list[tuple[str, ...]] = [HEAD]
+        for row in self.rows:
+            errors = row.predicted, row.error, row.entrywise, row.draw_seconds, row.seconds
+            if not row.refused:
+                numbers = [f"{value:.3g}" for value in errors]
+                lines.append((str(row.method), str(row.n_features), *numbers))
+        refused = ", ".join(str(row.method) for row in self.rows if row.refused)
+        return title, lines, refused and f"Do not serve it: {refused}."
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top, on ``ax`` or new."""
@@ -216,14 +199,8 @@ def all_methods(d: int, kernel: Kernel | None = None) -> tuple[Method, ...]:
     Harmonics of the globe only beside a kernel of the globe.
     """
     sketches = (Maclaurin(), TensorSketch(), PolySketch())
-    published = (
-        Fourier(IID()),
-        LeverageFourier(),
-        Gegenbauer(),
-        *sketches,
-        Positive(),
-        Nystrom(Uniform()),
-    )
+    random = (Fourier(IID()), LeverageFourier(), Gegenbauer())
+    published = (*random, *sketches, Positive(), Nystrom(Uniform()))
     grid = (FourierGrid(),) if d <= MOST_COLUMNS else ()
     globe = (SphericalHarmonics(),) if kernel is not None and is_on_sphere(kernel) else ()
     best = contenders(d)

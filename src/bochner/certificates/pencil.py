@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -39,29 +40,31 @@ class Pencil(NamedTuple):
         return self._replace(K=self.K[rows, rows], E=self.E[rows, rows], penalty=scaled)
 
 
-class Side(NamedTuple):
-    """One side of the distance, on the scale of the interval.
+def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
+    """Return the scores of the sides below and above, and their slopes −d score / d log λ.
 
-    ``score`` is log ε₊ or log ε₋/(1 − ε₋): scales on which spread is even and no value is
-    impossible. ``slope`` is −d score / d log λ with the eigenvector held.
-    """
-
-    score: float
-    slope: float
-
-
-def sides(pencil: Pencil) -> tuple[Side, Side]:
-    """Return the sides below and above; a side within the noise has the noise's score.
+    Scores are log ε₋/(1 − ε₋) and log ε₊: scales on which spread is even and no value is
+    impossible. Slopes are those with the eigenvectors held. A side within the noise has the
+    noise's score.
 
     Up to 512 rows densely; else Cholesky and Lanczos in O(m³/3 + 600 m²), to 1e-5 of the larger.
     """
-    L, ends, vectors = (_dense if len(pencil.K) <= _DENSE else _krylov)(pencil)
+    L = _factor(pencil)
+    if len(L) <= _DENSE:
+        values, vectors = eigh(_whitened(L, pencil.E), check_finite=False)
+        ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
+    else:
+        # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
+        solve = partial(solve_triangular, L, lower=True, check_finite=False)
+        product = lambda v: solve(dsymv(1.0, pencil.E.T, solve(v, trans="T")))
+        ends, vectors = _extremes(product, len(L))
     V = solve_triangular(L, vectors, lower=True, trans="T", check_finite=False)
-    down, up = (float(pencil.penalty * (v @ v)) for v in V.T)
-    below, above = min(-float(ends[0]), 1 - EPS), float(ends[1])
-    nothing = Side(float(np.log(pencil.noise)), 0.0)
-    lower = Side(float(logit(below)), down / (1 - below)) if below > pencil.noise else nothing
-    return lower, Side(float(np.log(above)), up) if above > pencil.noise else nothing
+    slopes = np.array([float(pencil.penalty * (v @ v)) for v in V.T])
+    errors = np.array([min(-ends[0], 1 - EPS), ends[1]])
+    slopes[0] /= 1 - errors[0]
+    below, above = np.maximum(errors, pencil.noise)
+    heard, silent = errors > pencil.noise, np.log(pencil.noise)
+    return np.where(heard, [logit(below), np.log(above)], silent), np.where(heard, slopes, 0.0)
 
 
 def excess_count(pencil: Pencil, level: float) -> int:
@@ -69,8 +72,7 @@ def excess_count(pencil: Pencil, level: float) -> int:
 
     A map with K̂ ⪯ K needs this many further directions of the sample before ε is ``level``.
     """
-    _, A = _whitened(pencil)
-    return int(np.sum(eigenvalues(A) < -level))
+    return int(np.sum(eigenvalues(_whitened(_factor(pencil), pencil.E)) < -level))
 
 
 def _factor(pencil: Pencil) -> Float[Array, "m m"]:
@@ -80,30 +82,10 @@ def _factor(pencil: Pencil) -> Float[Array, "m m"]:
     return lower_factor(shifted)
 
 
-def _whitened(pencil: Pencil) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """L and L⁻¹ E L⁻ᵀ."""
-    L = _factor(pencil)
-    half = solve_lower(L, pencil.E)
-    return L, symmetric(solve_lower(L, half.T))
-
-
-def _dense(pencil: Pencil) -> tuple[Array, Array, Array]:
-    """L, the two extreme eigenvalues of L⁻¹ E L⁻ᵀ and their vectors."""
-    L, A = _whitened(pencil)
-    values, vectors = eigh(A, check_finite=False)
-    return L, values[[0, -1]], vectors[:, [0, -1]]
-
-
-def _krylov(pencil: Pencil) -> tuple[Array, Array, Array]:
-    """As ``_dense``, by Lanczos."""
-    L = _factor(pencil)
-
-    def product(v: Float[Array, " m"]) -> Float[Array, " m"]:
-        u = solve_triangular(L, v, lower=True, trans="T", check_finite=False)
-        # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
-        return solve_triangular(L, dsymv(1.0, pencil.E.T, u), lower=True, check_finite=False)
-
-    return L, *_extremes(product, len(pencil.K))
+def _whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """L⁻¹ E L⁻ᵀ."""
+    half = solve_lower(L, E)
+    return symmetric(solve_lower(L, half.T))
 
 
 def _extremes(
@@ -157,12 +139,6 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 #: Disjoint groups of the sample that show how ε varies with the rows and with their number.
 GROUPS = 8
 _LEAST = 1e-3  # A matched penalty below this share of the scaled one is none
-_REACH = 10.0  # ε is not followed further than this factor towards the matched penalty
-#: Rounding in E, in units of eps ‖K‖: sides below that are zero as far as float64 knows.
-NOISE = 16.0
-#: A side smaller than the other by this factor is not followed: it may be rounding in φ alone.
-_NEGLIGIBLE = 100.0
-_LOG_MAX = 700.0
 
 
 class Match(NamedTuple):
@@ -200,38 +176,6 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
     return Match(t, float(np.sum(values / (values + t))), resolved)
 
 
-class Range(NamedTuple):
-    """Lower end, estimate and upper end of one side, as scores."""
-
-    low: float
-    mid: float
-    high: float
-
-
-def _range(
-    side: Side, groups: Array, ratio: float, step: float, bound: float, confidence: float
-) -> Range:
-    """Return what scores of m rows and of disjoint groups of m/8 rows say of n rows.
-
-    ratio = n/m; step = log of (λm/n)/t for the matched penalty t; bound = the least upper end,
-    −∞ where the penalty is resolved. ``certify`` gives the reasons.
-    """
-    gain, reach = side.score - groups.mean(), np.log(ratio) / np.log(GROUPS)
-    trend = gain * reach
-    shift = side.slope * min(step, np.log(_REACH))
-    fallen, risen = side.score + min(trend, 0.0), side.score + max(trend, shift)
-    # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and up
-    # only where the matched penalty has no information.
-    falls = min(gain * min(reach, 1.0), 0.0)
-    rises = shift if bound == -np.inf else max(trend, shift)
-    mid = side.score + (falls + rises) / 2
-    spread = groups.std(ddof=1) / np.sqrt(GROUPS) * student.ppf((1 + confidence) / 2, GROUPS - 1)
-    # A few decisive rows left out make ε too small however few were left out, so only the lower
-    # end takes the finite-population factor.
-    low = fallen - shift - spread * np.sqrt(1 - 1 / ratio)
-    return Range(low, mid, max(risen, bound) + spread)
-
-
 class Distance(NamedTuple):
     """The spectral distance ε of n rows, estimated on m rows: estimate, interval and penalty."""
 
@@ -252,10 +196,10 @@ def distance(
     asked = alpha * m / n
     penalty = max(asked, m * EPS * norm)
     measured = alpha if penalty == asked else penalty * n / m
-    noise = min(0.5, max(NOISE * EPS * norm / penalty, EPS**2))
-    pencil = Pencil(K, E, penalty, noise)
+    # Rounding in E is 16 eps ‖K‖: sides below that are zero as far as float64 knows.
+    noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
     matching = match(values, n, penalty * n / m)
-    low, mid, high = _epsilon(pencil, n, matching, confidence)
+    low, mid, high = _interval(Pencil(K, E, penalty, noise), n, matching, confidence)
     return Distance(mid, (low, high), matching.effective_dimension, measured, matching.resolved)
 
 
@@ -264,48 +208,44 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     return nonnegative(eigenvalues(K), "certify")
 
 
-def _epsilon(
-    pencil: Pencil, n: int, matching: Match, confidence: float
-) -> tuple[float, float, float]:
-    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊)."""
-    both_sides = sides(pencil)
-    if len(pencil.K) == n:
-        ranges = [Range(s.score, s.score, s.score) for s in both_sides]
-    else:
-        ranges = _ranges(pencil, both_sides, n, matching, confidence)
-    below, above = (np.array(r) for r in ranges)
-    ends = np.maximum(expit(below), _above(above))
-    low, mid, high = np.where(ends <= pencil.noise * (1 + 1e-6), 0.0, ends).tolist()
-    return low, mid, high
+def _interval(pencil: Pencil, n: int, matching: Match, confidence: float) -> list[float]:
+    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows.
 
-
-def _ranges(
-    pencil: Pencil, both_sides: tuple[Side, Side], n: int, matching: Match, confidence: float
-) -> list[Range]:
-    m = len(pencil.K)
-    size = m // GROUPS
-    groups = [sides(pencil.part(g * size, (g + 1) * size)) for g in range(GROUPS)]
-    bounds = [-np.inf, -np.inf]
-    if not matching.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
-        values = eigenvalues(pencil.E) / pencil.penalty
-        bounds = np.log(np.maximum([-values[0], values[-1]], pencil.noise)).tolist()
-    step = float(np.log(pencil.penalty / matching.penalty))
-    scores = np.array([[side.score for side in group] for group in groups]).T
-    ranges = [_range(both_sides[i], scores[i], n / m, step, bounds[i], confidence) for i in (0, 1)]
-    sizes = (float(expit(both_sides[0].score)), float(_above(both_sides[1].score)))
-    small = [sizes[i] * _NEGLIGIBLE < sizes[1 - i] for i in (0, 1)]
-    return [Range(*[both_sides[i].score] * 3) if small[i] else ranges[i] for i in (0, 1)]
-
-
-def _above(score: Array) -> Array:
-    """ε₊ of scores."""
-    return np.exp(np.minimum(score, _LOG_MAX))
+    ``certify`` gives the reasons.
+    """
+    scores, slopes = sides(pencil)
+    ends, m = [scores] * 3, len(pencil.K)
+    if m < n:
+        size = m // GROUPS
+        parts = [pencil.part(g * size, (g + 1) * size) for g in range(GROUPS)]
+        groups = np.array([sides(part)[0] for part in parts])
+        gain, reach = scores - groups.mean(axis=0), np.log(n / m) / np.log(GROUPS)
+        # ε is not followed further than a factor of ten towards the matched penalty.
+        shift = slopes * min(np.log(pencil.penalty / matching.penalty), np.log(10))
+        trend = gain * reach
+        rises, least = shift, np.full(2, -np.inf)
+        if not matching.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
+            values = eigenvalues(pencil.E) / pencil.penalty
+            least = np.log(np.maximum([-values[0], values[-1]], pencil.noise))
+            rises = np.maximum(trend, shift)
+        spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
+        spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
+        # A few decisive rows left out make ε too small however few were left out, so only the
+        # lower end takes the finite-population factor.
+        low = scores + np.minimum(trend, 0) - shift - spread * np.sqrt(1 - m / n)
+        # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and
+        # up only where the matched penalty has no information.
+        middle = scores + (np.minimum(gain * min(reach, 1.0), 0) + rises) / 2
+        high = np.maximum(scores + np.maximum(trend, shift), least) + spread
+        # A side that is a hundredth of the other is not followed: it may be rounding in φ alone.
+        sizes = np.array([expit(scores[0]), np.exp(min(scores[1], 700))])
+        small = sizes * 100 < sizes[::-1]
+        ends = [np.where(small, scores, end) for end in (low, middle, high)]
+    errors = [max(float(expit(below)), math.exp(min(above, 700))) for below, above in ends]
+    return [0.0 if error <= pencil.noise * (1 + 1e-6) else error for error in errors]
 
 
 # --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----
-
-
-_WHO = "certify"
 
 
 class MeasuredRows(NamedTuple):
@@ -318,17 +258,17 @@ class MeasuredRows(NamedTuple):
 
 def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
-    X = as_matrix(X, _WHO)
+    X = as_matrix(X, "certify")
     n = X.shape[0]
     if n < 2:
-        raise InvalidInput(f"{_WHO}: X must have at least 2 rows to compare; got {n}. Pass more.")
+        raise InvalidInput(f"certify: X must have at least 2 rows to compare; got {n}. Pass more.")
     chosen = stream(seed_of(random_state), "certificate").permutation(n)[:n_sample]
     return taken(X, chosen, axis=0)
 
 
 def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> MeasuredRows:
     """Return K and E of the rows X."""
-    kernel = kernel_of(phi, kernel, _WHO)
+    kernel = kernel_of(phi, kernel, "certify")
     Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
     K = symmetric(_matrix(kernel, in_float64(X)))
     E = np.empty_like(K)
@@ -370,16 +310,16 @@ def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
     return np.maximum(values, 0.0)
 
 
-def finite_matrix(A: Array, m: int, name: str) -> Float[Array, "m k"]:
-    """Return what a map or a kernel made of m rows as float64, checked."""
+def finite_matrix(A: Array, m: int, name: str, who: str = "certify") -> Float[Array, "m k"]:
+    """Return the values of a map or a kernel on m rows as float64, checked."""
     if A.ndim != 2 or A.shape[0] != m:
         raise InvalidInput(
-            f"{_WHO}: {name} must be a matrix with one row for each of the {m} rows of X; "
+            f"{who}: {name} must be a matrix with one row for each of the {m} rows of X; "
             f"got shape {A.shape}."
         )
     A = A.astype(np.float64)
     if not np.isfinite(A).all():
-        raise InvalidInput(f"{_WHO}: {name} must be finite; got NaN or infinity. Rescale X.")
+        raise InvalidInput(f"{who}: {name} must be finite; got NaN or infinity. Rescale X.")
     return A
 
 

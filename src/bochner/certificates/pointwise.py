@@ -12,7 +12,7 @@ from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pencil import kernel_of, nonnegative
+from bochner.certificates.pencil import finite_matrix, kernel_of, nonnegative
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
@@ -126,13 +126,12 @@ def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarra
             f"{who}: X must have 1 to {DENSE:,} rows for the exact kernel; got {X.shape[0]:,}. "
             "Pass a feature map in place of the kernel, or a sample of rows."
         )
-    K = to_numpy(kernel(X)).astype(np.float64)
-    if not np.isfinite(K).all():
-        raise InvalidInput(f"{who}: kernel(X) must be finite; got NaN or infinity. Rescale X.")
+    K = finite_matrix(to_numpy(kernel(X)), X.shape[0], "kernel(X)", who)
     return (K + K.T) / 2
 
 
 def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray, "b D"]]:
+    """Yield the features of a block of rows at a time, in float64."""
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
     X = as_matrix(X, who)

@@ -12,7 +12,7 @@ and σ² (Mallows (1973)).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -109,32 +109,6 @@ class Risk(HtmlResult):
         return f"{split} {bound} More features would gain {gain}"
 
 
-class Smoother(NamedTuple):
-    """S = K(K + λI)⁻¹ by the eigendecomposition of K, with vectors V, and the targets y."""
-
-    values: Float[np.ndarray, " m"]
-    energy: Float[np.ndarray, " m"]  # squares of Vᵀy, summed over targets
-
-    @classmethod
-    def of(cls, K: Float[np.ndarray, "m m"], y: Float[np.ndarray, "m t"]) -> Self:
-        """Decompose K; eigenvalues that rounding made negative are zero."""
-        values, vectors = eigh(K, check_finite=False)
-        return cls(np.maximum(values, 0.0), np.sum((vectors.T @ y) ** 2, axis=1))
-
-    def left(self, penalty: float) -> Float[np.ndarray, " m"]:
-        """Return λ/(v + λ), the eigenvalues of I − S."""
-        return penalty / (self.values + penalty)
-
-    def signal(self, weights: Float[np.ndarray, " m"], variance: float) -> float:
-        """Return Σ w (Vᵀf)²/m, estimated from y without the noise."""
-        return max(float(weights @ (self.energy - variance)) / len(weights), 0.0)
-
-    def parts(self, penalty: float, variance: float) -> tuple[float, float]:
-        """Return regularisation and noise, estimated from y: means over rows, sums over targets."""
-        left = self.left(penalty)
-        return self.signal(left**2, variance), variance * float(np.mean((1 - left) ** 2))
-
-
 def risk(
     phi: Any,
     X: Float[Array, "n d"],
@@ -198,17 +172,23 @@ def risk(
     s, m = sample(phi, rows, kernel), len(y)
     penalty = alpha * m / n
     measured = distance(s.K, s.E, m, penalty, 0.95)
-    exact, ours = (Smoother.of(A, y) for A in (s.K, s.K + s.E))
-    variance = (
-        noise_variance(exact, penalty) if noise is None else nonnegative(noise, "risk", "noise")
-    )
-    regularisation, followed = exact.parts(penalty, variance)
-    left, e = exact.left(penalty), measured.epsilon
+    values, energy = _energies(s.K, y)
+    if noise is None:
+        variance = noise_variance(values, energy, penalty)
+    else:
+        variance = nonnegative(noise, "risk", "noise")
+    # Means over rows, sums over targets; w of the signal are squares of eigenvalues of I − S
+    signal = lambda w, energy: max(float(np.mean(w * (energy - variance))), 0.0)
+    spread = lambda left: variance * float(np.mean((1 - left) ** 2))
+    left, e = penalty / (values + penalty), measured.epsilon
+    regularisation, followed = signal(left**2, energy), spread(left)
     # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
-    guarantee = exact.signal(left, variance) + variance * float(np.mean(1 - left))
+    guarantee = signal(left, energy) + variance * float(np.mean(1 - left))
     rank_noise = min(s.n_features, m) / m * variance
+    values, energy = _energies(s.K + s.E, y)
+    left = penalty / (values + penalty)
     return Risk(
-        approximation=sum(ours.parts(penalty, variance)) - regularisation - followed,
+        approximation=signal(left**2, energy) + spread(left) - regularisation - followed,
         regularisation=regularisation,
         noise=followed,
         noise_variance=variance,
@@ -239,24 +219,30 @@ def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Arr
     return X, y - y.mean(axis=0), n
 
 
-def noise_variance(exact: Smoother, penalty: float) -> float:
+def _energies(
+    K: Float[np.ndarray, "m m"], y: Float[np.ndarray, "m t"]
+) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
+    """Return the eigenvalues of K, and the squares of Vᵀy, summed over targets."""
+    values, vectors = eigh(K, check_finite=False)
+    return np.maximum(values, 0.0), np.sum((vectors.T @ y) ** 2, axis=1)
+
+
+def noise_variance(
+    values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
+) -> float:
     """Return ‖(I − S)y‖²/Tr (I − S)² at a penalty where the fit follows half of all directions.
 
     Or at ``penalty``, if that is less: residuals there are mostly noise. Biased upwards by the
     part of the truth that the kernel cannot follow.
     """
-    m = len(exact.values)
-    floor = m * EPS * max(float(exact.values[-1]), np.finfo(float).tiny)
-
-    def excess(log_penalty: float) -> float:
-        return float(np.sum(exact.left(np.exp(log_penalty)))) - m / 2
-
+    floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
+    excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))
     half = high
     if excess(high) > 0:
         half = low if excess(low) > 0 else brentq(excess, low, high)
-    weights = exact.left(float(np.exp(half))) ** 2
-    return float(weights @ exact.energy) / float(weights.sum())
+    weights = (np.exp(half) / (values + np.exp(half))) ** 2
+    return float(weights @ energy) / float(weights.sum())
 
 
 # --- What features cost clustering and principal components: the error of every projection's cost
