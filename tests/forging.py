@@ -29,8 +29,7 @@ from bochner import Blocks, KernelRidgeClassifier
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian
 from bochner.persist.files import FORMAT, sealed
-from bochner.persist.known import name_of, stored_classes
-from bochner.persist.values import NamedArrays, encode
+from bochner.persist.values import NamedArrays, encode, name_of, stored_classes
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10

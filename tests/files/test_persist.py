@@ -15,7 +15,6 @@ from dataclasses import replace
 from importlib import import_module
 
 import forging
-import joblib
 import numpy as np
 import pytest
 import scipy.sparse
@@ -43,9 +42,8 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 from bochner.persist.files import FORMAT, sealed
-from bochner.persist.known import RENAMED, stored_classes
 from bochner.persist.validate import require_arrays
-from bochner.persist.values import NamedArrays, decode, encode
+from bochner.persist.values import RENAMED, NamedArrays, decode, encode, stored_classes
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
 RNG = np.random.default_rng(20)
@@ -576,17 +574,6 @@ def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_an
     )
     with pytest.raises(ModelFileError, match=message):
         pickle.loads(by_another(model, pickle.dumps))
-
-
-def test_a_file_of_joblib_with_a_pipeline_is_refused_too(tmp_path, by_another):
-    ridge = bo.KernelRidge("gaussian", n_features=8, random_state=0)
-    model = make_pipeline(StandardScaler(), ridge).fit(X, Y)
-    path = tmp_path / "model.joblib"
-    joblib.dump(model, path)
-    np.testing.assert_array_equal(joblib.load(path).predict(X), model.predict(X))
-    by_another(model, lambda value: joblib.dump(value, path))
-    with pytest.raises(ModelFileError, match="KernelRidge: a pickle opens in the version"):
-        joblib.load(path)
 
 
 def test_a_pickle_that_says_no_version_is_refused():

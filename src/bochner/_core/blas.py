@@ -153,12 +153,8 @@ def factor(A: Float[Array, "n n"]) -> None:
     """Overwrite the upper triangle of A with U, UᵀU = A; n³/3 operations.
 
     Of a large matrix the parts are computed side by side, with one thread of BLAS each: the same
-    for any number of threads, which do not spin while they wait for one another.
-
-    Raises
-    ------
-    LinAlgError
-        If rounding leaves A not positive.
+    for any number of threads, which do not spin while they wait for one another. LinAlgError if
+    rounding leaves A not positive.
     """
     if len(A) < SHARED:
         with one_thread():
@@ -169,13 +165,11 @@ def factor(A: Float[Array, "n n"]) -> None:
         with one_thread():
             lapack.factor(A[part_number, part_number])
         right = parts[:number:-1]
-        for step in (_solve_part, _update_part):
-            side_by_side([partial(step, A, part_number, part) for part in right], most=len(right))
-
-
-def _solve_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:
-    """Overwrite A₁₂ with U₁₁⁻ᵀ A₁₂."""
-    lapack.solve_rows_by_triangle(A[pivot, pivot], A[pivot, part])
+        U = A[part_number]
+        solve = partial(lapack.solve_rows_by_triangle, U[:, part_number])
+        side_by_side([partial(solve, U[:, part]) for part in right], most=len(right))
+        update = partial(_update_part, A, part_number)
+        side_by_side([partial(update, part) for part in right], most=len(right))
 
 
 def _update_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:

@@ -177,15 +177,10 @@ _PACKAGE = str(Path(__file__).parent.parent)
 
 def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
     """Warn at the nearest line outside this package; by default with a SolutionWarning."""
-    warnings.warn(text, kind, stacklevel=_users_frame()[1])
-
-
-def _users_frame() -> tuple[Any, int]:
-    """Return the nearest frame outside this package, and its ``stacklevel`` for the caller."""
-    frame, level = sys._getframe(2), 2
+    frame, level = sys._getframe(1), 2
     while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    return frame, level
+    warnings.warn(text, kind, stacklevel=level)
 
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------

@@ -19,13 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    device,
-    from_numpy,
-    is_numpy,
-    taken,
-)
+from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -34,34 +28,28 @@ TWIN_BYTES = 16 << 20  # memory of the temporaries of a block
 
 
 def _find_compiled() -> ModuleType | None:
+    """Return the compiled module, with the instruction set that ``BOCHNER_INSTRUCTIONS`` names.
+
+    The default is the widest that the processor and the build both have.
+    """
     if os.environ.get("BOCHNER_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
         from bochner import _native  # noqa: PLC0415
     except ImportError:
         return None
+    if name := os.environ.get("BOCHNER_INSTRUCTIONS", "").strip():
+        if name not in _native.levels():
+            raise InvalidInput(
+                "The environment variable BOCHNER_INSTRUCTIONS must name one of the instruction "
+                f"sets of this processor and build, {', '.join(_native.levels())}; got {name!r}. "
+                "Set it to one of those, or unset it for the widest."
+            )
+        _native.set_level(name)
     return _native
 
 
-def _pin(compiled: ModuleType | None) -> None:
-    """Use the instruction set that ``BOCHNER_INSTRUCTIONS`` names, if it names one.
-
-    The default is the widest that the processor and the build both have.
-    """
-    name = os.environ.get("BOCHNER_INSTRUCTIONS", "").strip()
-    if not name or compiled is None:
-        return
-    if name not in compiled.levels():
-        raise InvalidInput(
-            "The environment variable BOCHNER_INSTRUCTIONS must name one of the instruction sets "
-            f"of this processor and build, {', '.join(compiled.levels())}; got {name!r}. Set it "
-            "to one of those, or unset it for the widest."
-        )
-    compiled.set_level(name)
-
-
 _compiled = _find_compiled()
-_pin(_compiled)
 HAVE_NATIVE = _compiled is not None
 
 _said: set[str] = set()
@@ -185,7 +173,7 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
         raise InvalidInput(
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
         )
-    out = _room(out, X, X.shape[1])
+    out = np.empty(X.shape, X.dtype) if out is None else out
     if (compiled := loops()) is not None:
         compiled.hadamard(X, out, get_num_threads())
     else:
@@ -199,10 +187,6 @@ def power_of_two(n: int) -> int:
 
 
 # ---- what both ways share
-
-
-def _room(out: Array | None, X: Array, columns: int) -> Array:
-    return np.empty((X.shape[0], columns), X.dtype) if out is None else out
 
 
 def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
@@ -244,7 +228,7 @@ def polynomials(
     Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations; nothing but
     the result is written to memory.
     """
-    out = _room(out, X, radial.shape[1] * W.shape[1])
+    out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype) if out is None else out
     if (compiled := loops()) is not None:
         compiled.polynomials(X, W, radial, up, down, out, get_num_threads())
         return out
@@ -278,7 +262,7 @@ def harmonics(
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Costs about 4
     operations per value and one per column of the result.
     """
-    out = _room(out, U, int(count.sum()))
+    out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
     if (compiled := loops()) is not None:
         factors = programme.factors.astype(U.dtype, copy=False)
         plan = (programme.parents, programme.inputs, factors)

@@ -3,14 +3,13 @@
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bochner import __version__
+import bochner as bo
 from bochner.cli.arguments import (
     ENGINES,
     KERNELS,
@@ -62,7 +61,7 @@ _model = click.argument("model", metavar="MODEL")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
-@click.version_option(__version__, prog_name="bochner", message="%(prog)s %(version)s")
+@click.version_option(bo.__version__, prog_name="bochner", message="%(prog)s %(version)s")
 def bochner() -> None:
     """Kernel methods at any size: fit, predict, and say how good the answer is.
 
@@ -143,8 +142,8 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
         "kernel": result.kernel,
         "alpha": result.alpha,
         "certificate_words": result.certificate,
-        "methods": [asdict(method) for method in result.methods],
-        "best": asdict(best),
+        "methods": [*map(vars, result.methods)],
+        "best": vars(best),
         "curves": [curve._asdict() for curve in result.curves],
         "train_rows": result.n_train,
         "test_rows": result.n_test,
@@ -255,54 +254,45 @@ def fit(
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
     given. --method grid takes a Fourier grid, for millions of rows.
     """
-    from bochner.cli.models import (
-        WITHOUT_TARGET,
-        certified,
-        coverage_of,
-        intervals_of,
-        kernel_of,
-        learner,
-    )
-    from bochner.data.blocks import Blocks
-    from bochner.models.ridge.estimators import KernelRidge
-    from bochner.persist.files import save
+    from bochner.cli import models
     from bochner.report.held_out import judge_held_out
+    from bochner.report.quality import certificate_of
 
     stated = on_coordinates(coords, table["columns"])
     model, kernel = stated.get("model", model), stated.get("kernel", kernel)
     table["columns"] = stated.get("columns", table["columns"])
-    if target is None and model not in WITHOUT_TARGET:
+    if target is None and model not in models.WITHOUT_TARGET:
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices: dict[str, Any] = {**more, "n_features": features, "random_state": seed}
     if kernel or lengthscale:
-        choices["kernel"] = kernel_of(kernel or "gaussian", lengthscale)
-    fitted = learner(model, choices, settings)
+        choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
+    fitted = models.learner(model, choices, settings)
     where = _engine_of(engine, scheduler, checkpoint)
     paths = found_files(files)
     refuse_overwriting(out, paths)
     with terminal.phase("open"):
-        blocks = Blocks.from_files(paths, target=target, weight=weight, **table)
+        blocks = bo.Blocks.from_files(paths, target=target, weight=weight, **table)
     with terminal.reading("fit", blocks) as watched, _resumable(terminal, checkpoint):
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
-        numbers, words = certified(fitted, blocks)
-    certificate, why = None, ""
-    if judge and not (isinstance(fitted, KernelRidge) and fitted.fit_.error[0] is not None):
+        certificate, words = certificate_of(fitted, blocks)
+    held_out, held_out_words = None, ""
+    if judge and not (isinstance(fitted, bo.KernelRidge) and fitted.fit_.error[0] is not None):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
-            certificate, why = judge_held_out(fitted, blocks)
+            held_out, held_out_words = judge_held_out(fitted, blocks)
     facts: dict[str, Any] = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            facts = {"intervals": intervals_of(fitted, coverage_of(fitted, None))}
+            facts = {"intervals": models.intervals_of(fitted, models.COVERAGE)}
     with terminal.phase("write"):
-        save(fitted, out)
+        bo.save(fitted, out)
     return {
         "model": model,
         "rows": blocks.n_rows,
         **fitted.fit_.facts(),
-        "held_out": None if certificate is None else asdict(certificate),
-        "held_out_words": why if certificate is None else str(certificate),
-        "certificate": numbers,
+        "held_out": held_out and vars(held_out),
+        "held_out_words": held_out_words,
+        "certificate": certificate and certificate.to_dict(),
         "certificate_words": words,
         **facts,
         "seconds": terminal.seconds,
@@ -327,8 +317,6 @@ def _resumable(terminal: "Terminal", checkpoint: str | None) -> Iterator[None]:
 
 def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Any:
     """Return the engine of the passes; refuse options that do not go together."""
-    from bochner import engines
-
     if engine == "local" and scheduler is not None:
         raise click.UsageError(
             "--scheduler ADDRESS is of a cluster, which --engine dask, ray or spark asks for; got "
@@ -339,9 +327,8 @@ def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> An
             f"--checkpoint is of a fit in this process; got --engine {engine}, whose workers may "
             "die anyway. Leave one of the two out."
         )
-    if engine == "local":
-        return engines.Local(checkpoint)
-    return getattr(engines, engine.capitalize())(scheduler)
+    made = getattr(bo.engines, engine.capitalize())
+    return made(checkpoint if engine == "local" else scheduler)
 
 
 @_command("map")
@@ -366,21 +353,19 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
     from bochner._core.optional import needed
     from bochner.cli.models import open_model
     from bochner.data.writers import atomic
-    from bochner.models.displays import MapDisplay
-    from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
 
     xarray = needed("xarray", "bochner map", "xarray")
     refuse_overwriting(out, [Path(model)])
     with terminal.phase("open"):
         fitted = open_model(model)
-    if not isinstance(fitted, GaussianProcessRegressor):
+    if not isinstance(fitted, bo.GaussianProcessRegressor):
         raise click.BadParameter(
             f"'{model}' must hold a process of one or two coordinates, as bochner fit --coords "
             f"writes; it holds a {type(fitted).__name__}.",
             param_hint="'MODEL'",
         )
     with terminal.phase("predict", "Predicting the map"):
-        display = MapDisplay.from_estimator(fitted, places)
+        display = bo.MapDisplay.from_estimator(fitted, places)
     with terminal.phase("write"):
         fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
@@ -434,9 +419,7 @@ def compare(
     """
     import numpy as np
 
-    from bochner.certificates.comparison import compare as compared
     from bochner.cli.models import kernel_of
-    from bochner.data.blocks import Blocks
     from bochner.data.writers import atomic
     from bochner.kernels.kernel import Kernel
     from bochner.models._tables import encoded
@@ -446,7 +429,7 @@ def compare(
     paths = found_files(files)
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = Blocks.from_files(paths, target=target or None, **table)
+    blocks = bo.Blocks.from_files(paths, target=target or None, **table)
     blocks = encoded("bochner compare", blocks)
     with terminal.reading("read", blocks) as watched:
         sample = sampled(watched, seed)
@@ -454,7 +437,7 @@ def compare(
         chosen = kernel_of(kernel, lengthscale)
         if not isinstance(chosen, Kernel):
             chosen = choose_lengthscale(chosen, sample, seed).kernel
-        comparison = compared(chosen, sample.X, n_features=features, random_state=seed)
+        comparison = bo.compare(chosen, sample.X, n_features=features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure
         with atomic(plot) as file:
@@ -465,7 +448,7 @@ def compare(
         "sample": comparison.n_sample,
         "kernel": repr(comparison.kernel),
         "features": comparison.n_features,
-        "methods": [{**asdict(row), "method": repr(row.method)} for row in comparison.rows],
+        "methods": [{**vars(row), "method": repr(row.method)} for row in comparison.rows],
         "best": repr(comparison.best),
         "seconds": terminal.seconds,
     }
@@ -519,21 +502,19 @@ def plan(
     Each has the predicted error, and the predicted seconds and memory on this machine.
     """
     from bochner.cli.models import kernel_of
-    from bochner.data.blocks import Blocks
-    from bochner.planner.plans import plan as planned
 
     budget = {"seconds": seconds, "bytes": memory}
-    blocks = Blocks.from_files(found_files(files), target, **table)
+    blocks = bo.Blocks.from_files(found_files(files), target, **table)
     with terminal.reading("plan", blocks) as watched:
-        planned_fit = planned(
+        planned = bo.plan(
             watched,
             kernel=kernel_of(kernel, lengthscale),
             budget={name: value for name, value in budget.items() if value is not None},
             widths=widths,
             random_state=seed,
         )
-    terminal.say(str(planned_fit))
-    return planned_fit.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
+    terminal.say(str(planned))
+    return planned.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
 
 
 @_command()
@@ -571,27 +552,20 @@ def predict(
     noise, which is no bound of observations.
     """
     from bochner._core.sizes import block_rows
-    from bochner.cli.models import (
-        columns_of,
-        coverage_of,
-        intervals_of,
-        open_model,
-        open_rows,
-        written,
-    )
+    from bochner.cli import models
 
     paths = found_files(files)
     refuse_overwriting(out, [Path(model), *paths])
     with terminal.phase("open"):
-        fitted = open_model(model)
-        blocks = open_rows(fitted, paths, separator, truth=False)
+        fitted = models.open_model(model)
+        blocks = models.open_rows(fitted, paths, separator, truth=False)
     width = fitted.map_.n_features if fitted._has_features else 1024
     names: dict[str, None] = {}
-    coverage = coverage_of(fitted, coverage)
-    intervals = intervals_of(fitted, coverage)
+    coverage = models.coverage_of(fitted, coverage)
+    intervals = models.intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
-        chunks = (columns_of(fitted, block.X, coverage) for block in watched)
-        rows = written(out, chunks, names)
+        chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
+        rows = models.written(out, chunks, names)
     if out == STANDARD_OUTPUT:
         return None
     facts = {"rows": rows, "columns": list(names)} | ({"intervals": intervals} if intervals else {})
@@ -607,9 +581,9 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    from bochner.cli.models import certified, open_model, open_rows
+    from bochner.cli.models import open_model, open_rows
     from bochner.data.blocks import count_rows
-    from bochner.report.quality import coded, errors_in_words, errors_of, examine, kind_of
+    from bochner.report import quality
 
     with terminal.phase("open"):
         fitted = open_model(model)
@@ -618,15 +592,16 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
         features = open_rows(fitted, paths, separator, truth=False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.reading("predict", blocks) as watched:
-        if kind_of(fitted) != "features" and next(iter(watched)).y is not None:
-            errors = errors_of(fitted, examine(fitted, coded(fitted, watched), 0))
+        if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
+            rows = quality.examine(fitted, quality.coded(fitted, watched), 0)
+            errors = quality.errors_of(fitted, rows)
     with terminal.reading("certify", features) as watched:
-        numbers, words = certified(fitted, watched, other=True)
+        certificate, words = quality.certificate_of(fitted, watched, other=True)
     return {
         "rows": count_rows(features),
         "errors": errors,
-        "errors_words": errors_in_words(errors),
-        "certificate": numbers,
+        "errors_words": quality.errors_in_words(errors),
+        "certificate": certificate and certificate.to_dict(),
         "certificate_words": words,
         "seconds": terminal.seconds,
     }
@@ -666,7 +641,6 @@ def report(
     leave-one-out predictions.
     """
     from bochner.cli.models import drivers, open_model, open_rows
-    from bochner.report.model import report_model
     from bochner.report.quality import errors_in_words
     from bochner.report.render import require
 
@@ -678,7 +652,7 @@ def report(
         blocks = open_rows(fitted, paths, separator, truth=True)
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     with terminal.reading("measure", blocks) as watched:
-        document = report_model(
+        document = bo.report_model(
             fitted,
             watched,
             n_sample=rows,
@@ -706,10 +680,9 @@ def show(terminal: "Terminal", model: str) -> Result:
     from bochner.cli.models import given_of, inputs_of
     from bochner.cli.show import LABELS
     from bochner.models._base import KernelEstimator
-    from bochner.persist.files import load
 
     with terminal.phase("read"):
-        loaded = load(Path(model))
+        loaded = bo.load(Path(model))
     if not isinstance(loaded, KernelEstimator):
         return {"model": type(loaded).__name__, "holds": str(loaded)}
     inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)

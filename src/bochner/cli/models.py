@@ -11,24 +11,15 @@ from typing import Any
 import click
 import numpy as np
 
-import bochner
+import bochner as bo
 from bochner._core.arrays import to_numpy
 from bochner._core.names import meant
 from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
-from bochner.data.blocks import Blocks
-from bochner.data.schema import Schema
 from bochner.data.writers import Chunk, write_table
 from bochner.errors import ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
-from bochner.models.convex.one_class import OneClassSVM
-from bochner.models.convex.regressors import KernelRegressor
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.inspection.importance import ImportanceDisplay
-from bochner.models.unsupervised.base import KernelFeatures
-from bochner.persist.files import load
-from bochner.report.quality import certificate_of
 from bochner.selection.spec import NAMED
 
 COVERAGE = 0.9  # Share of new observations that intervals hold
@@ -37,7 +28,7 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return an unfitted learner with the given options and ``--set`` pairs."""
-    kind = getattr(bochner, LEARNERS[name])
+    kind = getattr(bo, LEARNERS[name])
     known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
     for option in given.keys() - known:
@@ -74,29 +65,26 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
 
     ``coverage`` of the intervals; None for none.
     """
-    rows, percent = Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
-    bounds = (f"low_{percent}", f"high_{percent}")
-    if isinstance(model, GaussianProcessRegressor):
+    rows, percent = bo.Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
+    names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
+    if isinstance(model, bo.GaussianProcessRegressor):
         assert coverage is not None
         mean, low, high, of_mean = model._interval(X, coverage)
         of_both = np.sqrt(of_mean**2 + model.noise_variance_)
-        names = ("prediction", *bounds, "deviation_of_observation", "deviation_of_mean")
-        shaped = lambda values: values.reshape(len(values), *model.target_shape_)
-        by_name = dict(zip(names, map(shaped, (mean, low, high, of_both, of_mean)), strict=True))
+        names = (*names, "deviation_of_observation", "deviation_of_mean")
+        columns = [mean, low, high, of_both, of_mean]
+        shaped = [values.reshape(len(values), *model.target_shape_) for values in columns]
+        by_name = dict(zip(names, shaped, strict=True))
     elif coverage is not None:
-        by_name = dict(
-            zip(("prediction", *bounds), model.predict_interval(rows, coverage), strict=True)
-        )
+        by_name = dict(zip(names, model.predict_interval(rows, coverage), strict=True))
     else:
         by_name = model.outputs(rows)
     if "label" in by_name:
-        shares = by_name.get("probability", np.empty((0, 0))).T
-        columns = {"prediction": by_name["label"]}
-        if isinstance(model, OneClassSVM):
-            return columns | {"score": by_name["decision"] + float(model.offset_[0])}
-        return columns | {
-            f"probability_{c}": p for c, p in zip(model.classes_, shares, strict=False)
-        }
+        label = {"prediction": by_name["label"]}
+        if isinstance(model, bo.OneClassSVM):
+            return label | {"score": by_name["decision"] + float(model.offset_[0])}
+        shares = zip(model.classes_, by_name.get("probability", np.empty((0, 0))).T, strict=False)
+        return label | {f"probability_{c}": p for c, p in shares}
     if "scores" in by_name:
         return {f"component_{i}": column for i, column in enumerate(by_name["scores"].T, start=1)}
     return {
@@ -106,7 +94,7 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
 
 def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
     """Return the coverage of intervals: as given, by default 0.9 for gp; None: no intervals."""
-    if isinstance(model, GaussianProcessRegressor):
+    if isinstance(model, bo.GaussianProcessRegressor):
         return COVERAGE if coverage is None else coverage
     if coverage is None:
         return None
@@ -125,7 +113,7 @@ def intervals_of(model: Any, coverage: float | None) -> str | None:
     if coverage is None:
         return None
     law = model.calibration_
-    if not isinstance(model, GaussianProcessRegressor) or law.calibrates(coverage):
+    if not isinstance(model, bo.GaussianProcessRegressor) or law.calibrates(coverage):
         return law.guarantee
     return f"Gaussian, true if the model is: {len(law)} rows calibrate none."
 
@@ -138,7 +126,7 @@ def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarr
     t = values.shape[1]
     names: Any = None if model.schema_ is None else model.schema_.target_names
     if not names or len(names) != t:
-        several = isinstance(model, KernelRegressor) and model.loss == "quantile"
+        several = isinstance(model, bo.KernelRegressor) and model.loss == "quantile"
         names = model.quantiles if several and np.size(model.quantiles) == t else range(t)
     return {f"{what}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
@@ -148,37 +136,23 @@ def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarr
 
 def open_rows(
     model: KernelEstimator, files: Sequence[Path], separator: str | None, truth: bool
-) -> Blocks:
+) -> bo.Blocks:
     """Return the rows of the files as the model reads them, with the target if ``truth``."""
     schema = model.schema_
     if schema is None:
         # scikit-learn sets this attribute only where columns have names
         names = getattr(model, "feature_names_in_", None)
         columns = None if names is None else [str(name) for name in names]
-        return Blocks.from_files(files, columns=columns, separator=separator)
+        return bo.Blocks.from_files(files, columns=columns, separator=separator)
     wanted = schema if truth else schema.features_only()
-    return Blocks.from_files(files, schema=wanted, separator=separator)
-
-
-def certified(
-    model: KernelEstimator, blocks: Blocks, other: bool = False
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the certificate as numbers and as text; without a certificate, None and the reason.
-
-    ``blocks`` hold the rows of the fit, unless ``other``. Some models (alpha = 0, very few rows)
-    have no certificate.
-    """
-    certificate = certificate_of(model, blocks, other)
-    if isinstance(certificate, str):
-        return None, f"none: {certificate}"
-    return certificate.to_dict(), str(certificate)
+    return bo.Blocks.from_files(files, schema=wanted, separator=separator)
 
 
 def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
-    model = load(path)
+    model = bo.load(path)
     is_learner = isinstance(model, KernelEstimator)
-    fitted = is_learner and not isinstance(model, KernelFeatures) and "fit_" in vars(model)
+    fitted = is_learner and not isinstance(model, bo.KernelFeatures) and "fit_" in vars(model)
     if not fitted:
         kind = "one that is not fitted" if is_learner else f"a {type(model).__name__}"
         raise ModelFileError(
@@ -207,7 +181,7 @@ def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
     return rows
 
 
-def drivers(display: ImportanceDisplay) -> str:
+def drivers(display: bo.ImportanceDisplay) -> str:
     """Name the columns that predictions depend on most, with their shares of the deviation."""
     lines = display.table(3)[1]
     share = -1 if len(display.outputs) == 1 else 1
@@ -225,14 +199,10 @@ def given_of(model: KernelEstimator) -> dict[str, str]:
     return {k: repr(v) for k, v in given.items() if repr(v) != repr(defaults[k])}
 
 
-def inputs_of(schema: Schema) -> dict[str, str]:
+def inputs_of(schema: bo.Schema) -> dict[str, str]:
     """Return what each column of a table becomes."""
-    categories = {name: f"categories {', '.join(levels)}" for name, levels in schema.categories}
-    names = {encoder.name: encoder.feature_names for encoder in schema.encoders}
-    encoded = {
-        name: f"becomes {', '.join(features)}"
-        for name, features in names.items()
-        if features != (name,)
-    }
-    out = {name: f"left out ({reason})" for name, reason in schema.dropped}
-    return {name: (encoded | categories | out).get(name, "number") for name in schema.columns}
+    encoders = {e.name: e for e in schema.encoders if e.feature_names != (e.name,)}
+    words = {name: f"becomes {', '.join(e.feature_names)}" for name, e in encoders.items()}
+    words |= {name: f"categories {', '.join(levels)}" for name, levels in schema.categories}
+    words |= {name: f"left out ({reason})" for name, reason in schema.dropped}
+    return {name: words.get(name, "number") for name in schema.columns}

@@ -163,9 +163,8 @@ class Blocks:
             pyarrow is not installed.
         """
         readers = module_of(table).readers(table) if library_of(table) else [open_table(table)]
-        return cls._of(
-            open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
-        )
+        source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
+        return cls._of(source, block_rows)
 
     @classmethod
     def from_files(
@@ -206,9 +205,8 @@ class Blocks:
             pyarrow, or for a URL fsspec or its package for that kind of storage, is not installed.
         """
         readers = [open_file(file, separator) for file in find_files(paths)]
-        return cls._of(
-            open_tables(readers, target, weight, columns, schema, dtypes, drop), block_rows
-        )
+        source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
+        return cls._of(source, block_rows)
 
     @classmethod
     def from_iterable(
@@ -247,20 +245,19 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        schema = self.schema
-        if schema is None or self.changes:
+        if self.schema is None or self.changes:
             plain = isinstance(self.source, Arrays) and not self.changes
             y = (self.source.data if plain else next(iter(self))).y  # type: ignore[attr-defined]
             return None if y is None else tuple(y.shape[1:])
-        if schema.target is None:
+        names = self.schema.target
+        if names is None:
             return None
-        return () if isinstance(schema.target, str) else (len(schema.target),)
+        return () if isinstance(names, str) else (len(names),)
 
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None for CSV files, streams and iterables before a whole pass."""
-        counted = self._counted[0] if self._counted else None
-        return counted if self.source.n_rows is None else self.source.n_rows
+        return next(iter(self._counted), None) if self.source.n_rows is None else self.source.n_rows
 
     @property
     def schema(self) -> Schema | None:
@@ -326,11 +323,9 @@ class Blocks:
 
         ``start`` is the first row of a block.
         """
-        source = self.source.part(start, stop)
-        if source is None:
+        if (source := self.source.part(start, stop)) is None:
             return None
-        first = self.first + start
-        return replace(self, source=source, first=first, callbacks=(), _counted=[])
+        return replace(self, source=source, first=self.first + start, callbacks=(), _counted=[])
 
     def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
         """Return the same rows, in these partitions of an engine."""

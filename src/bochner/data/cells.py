@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times
+from bochner.data.encoders import UNSEEN, Encoder, Levels, Numbers, Times
 from bochner.data.schema import display_text, is_number
 from bochner.data.times import form_of, seconds_of
 from bochner.errors import InvalidInput
@@ -40,7 +40,7 @@ def cells_of(encoder: Encoder, frame: Any, where: Where) -> Float[np.ndarray, " 
     """
     column = column_of(frame, encoder.name)
     if isinstance(encoder, Levels):
-        return codes_of(column, encoder.lookup)
+        return codes_of(column, encoder)
     if isinstance(encoder, Times):
         return _times(encoder, column, where)
     comma = isinstance(encoder, Numbers) and encoder.comma
@@ -100,15 +100,15 @@ def as_texts(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(column.indices, words)
 
 
-def codes_of(column: Any, lookup: Lookup) -> Float[np.ndarray, " n"]:
+def codes_of(column: Any, levels: Levels) -> Float[np.ndarray, " n"]:
     """Return the code of each text; NaN where it is missing."""
     texts = as_texts(column)
-    if hasattr(texts, "dictionary") or len(lookup.code) > len(texts):
-        return by_value(texts, lookup.codes)
+    if hasattr(texts, "dictionary") or len(levels.code) > len(texts):
+        return by_value(texts, levels.codes)
     import pyarrow.compute as pc
 
-    codes = np.array([*lookup.code.values(), UNSEEN])
-    codes_found = codes[plain(pc.index_in(texts, value_set=lookup.arrow), missing=-1)]
+    codes = np.array([*levels.code.values(), UNSEEN])
+    codes_found = codes[plain(pc.index_in(texts, value_set=levels.arrow), missing=-1)]
     return np.where(is_missing(texts), np.nan, codes_found) if texts.null_count else codes_found
 
 

@@ -4,7 +4,7 @@ The pass adds up what is missing, what is constant and what two columns share, k
 of rows for medians and spans, and sums up targets by level for columns of many levels.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,17 +32,6 @@ MOST_ONE_HOT = 50
 
 #: Classes whose shares are means of a level; of more, the most frequent levels have columns.
 MOST_CLASSES = 20
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedColumns:
-    """The encoders of the columns of a table."""
-
-    # Empty where columns are numbers without missing cells, which stay as they are
-    encoders: tuple[Encoder, ...] = ()
-    dropped: tuple[tuple[str, str], ...] = ()  # names and reasons
-    # Tables (folds, levels + 2, p) for rows of the fit: the targets of a row's fold are left out
-    fold_tables: dict[str, Array] = field(default_factory=dict)
 
 
 #: Reasons to leave a column out.
@@ -124,7 +113,7 @@ class CellsOf:
                 j: np.bincount(columns[j][columns[j] >= 0].astype(np.intp), minlength=count)
                 for j, count in levels.items()
             },
-            means=self._means(X, block),
+            means=self._means(columns, block),
         )
         return new if total is None else self.merge(total, new)
 
@@ -143,15 +132,16 @@ class CellsOf:
             means=means,
         )
 
-    def _means(self, X: Array, block: Block) -> dict[str, LevelSums]:
+    def _means(self, columns: Array, block: Block) -> dict[str, LevelSums]:
         """Return sums of targets for columns of many levels."""
         looked = self.with_targets and block.y is not None
         y = _targets(to_numpy(block.y), self.n_classes) if looked else None
-        if y is None:
-            return {}
-        drafts = ((j, e) for j, e in enumerate(self.drafts) if isinstance(e, Levels))
-        many = ((j, e.name, len(e.levels)) for j, e in drafts if len(e.levels) > MOST_ONE_HOT)
-        return {name: _level_sums(X[:, j], count, y, block) for j, name, count in many}
+        pairs = zip(self.drafts, columns, strict=True) if y is not None else ()
+        return {
+            e.name: _level_sums(cells, len(e.levels), y, block)
+            for e, cells in pairs
+            if isinstance(e, Levels) and len(e.levels) > MOST_ONE_HOT
+        }
 
 
 def _level_sums(cells: Array, levels: int, y: Float[Array, "n t"], block: Block) -> LevelSums:
@@ -213,16 +203,27 @@ def shrunk(
 
 
 def columns_from(
-    drafts: tuple[Encoder, ...], seen: SeenCells, dropped: tuple[tuple[str, str], ...] = ()
-) -> LearnedColumns:
-    """Return the encoders from the sums over all cells; ``dropped`` are columns without a draft."""
-    before: dict[int, list[Encoder]] = {}
+    drafts: tuple[Encoder, ...], seen: SeenCells, dropped: tuple[tuple[str, str], ...]
+) -> tuple[tuple[Encoder, ...], list[tuple[str, str]], dict[str, Array]]:
+    """Return encoders, dropped columns with reasons, and tables for the rows of the fit.
+
+    There are no encoders where columns are numbers without missing cells, which stay as they are.
+    Tables are (folds, levels + 2, p), without the targets of a row's fold. ``dropped`` are columns
+    without a draft.
+    """
+    before: set[Any] = set()
     encoders, out, tables = [], dict(dropped), {}
     for j, draft in enumerate(drafts):
-        same = before.setdefault(int(seen.marks[j]), [])
-        reason = _reason(draft, same, j, seen)
-        same.append(draft)
-        encoder = reason or _encoder(draft, j, seen)
+        levels = (draft.is_ordered, len(draft.levels)) if isinstance(draft, Levels) else ()
+        alike = int(seen.marks[j]), type(draft), levels  # equal cells that mean the same
+        encoder: Encoder | str
+        if seen.missing[j] == seen.rows:
+            encoder = NOTHING
+        elif seen.least[j] == seen.most[j] and not seen.missing[j]:
+            encoder = CONSTANT
+        else:
+            encoder = COPY if alike in before else _encoder(draft, j, seen)
+        before.add(alike)
         if isinstance(encoder, str):
             out[draft.name] = encoder
             continue
@@ -235,24 +236,8 @@ def columns_from(
     if {*out.values()} <= {CONSTANT, COPY} and all(
         isinstance(e, Numbers) and not (e.indicator or e.comma) for e in encoders
     ):
-        return LearnedColumns()
-    return LearnedColumns(tuple(encoders), tuple(out.items()), tables)
-
-
-def _reason(draft: Encoder, same: list[Encoder], j: int, seen: SeenCells) -> str:
-    """Return the reason to drop a column, "" if there is none; ``same`` have equal cells."""
-    if seen.missing[j] == seen.rows:
-        return NOTHING
-    if seen.least[j] == seen.most[j] and not seen.missing[j]:
-        return CONSTANT
-    return COPY if any(_alike(draft, other) for other in same) else ""
-
-
-def _alike(a: Encoder, b: Encoder) -> bool:
-    """Whether equal cells of two columns mean the same."""
-    if isinstance(a, Levels) and isinstance(b, Levels):
-        return a.is_ordered == b.is_ordered and len(a.levels) == len(b.levels)
-    return type(a) is type(b)
+        return (), [], {}
+    return tuple(encoders), list(out.items()), tables
 
 
 def _encoder(draft: Encoder, j: int, seen: SeenCells) -> Encoder | str:

@@ -18,7 +18,7 @@ def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any,
     Rows are in C order of the dimensions of X, and y and w are brought into that order.
     """
     if not has_coordinates(X):
-        return X, _plain(y), _plain(w)
+        return X, *(array.data if has_coordinates(array) else array for array in (y, w))
     if X.ndim < 2:
         raise InvalidInput(
             f"{who}: X must have two dimensions, rows and at least one column; got a DataArray of "
@@ -27,10 +27,6 @@ def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any,
     rows = X.dims[:-1]
     y, w = (_aligned(who, X, a, name) for a, name in ((y, "y"), (w, "sample_weight")))
     return X.data.reshape(-1, X.shape[-1]) if len(rows) > 1 else X.data, y, w
-
-
-def _plain(array: Any) -> Any:
-    return array.data if has_coordinates(array) else array
 
 
 def _aligned(who: str, X: Any, array: Any, name: str) -> Any:

@@ -99,9 +99,35 @@ class Levels(Encoder):
         return self.features or tuple(f"{self.name}={level}" for level in self.levels)
 
     @cached_property
-    def lookup(self) -> "Lookup":
-        """Codes of texts."""
-        return Lookup(self.levels, self.declared)
+    def code(self) -> dict[str, float]:
+        """Codes of the texts that are known."""
+        codes = {level: float(j) for j, level in enumerate(self.levels)}
+        return {**dict.fromkeys(self.declared, DECLARED), **codes}
+
+    @cached_property
+    def arrow(self) -> Any:
+        """The texts in Arrow, in the order of ``code``; ``pa.array`` would import pandas."""
+        import pyarrow as pa
+
+        texts = [text.encode() for text in self.code]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        buffers = (pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
+        return pa.LargeStringArray.from_buffers(len(texts), *buffers)
+
+    @cached_property
+    def _latest(self) -> list[Any]:
+        return [None, np.empty(0)]  # texts and their codes
+
+    def codes(self, texts: Any) -> np.ndarray:
+        """Return the code of each text of an Arrow array of large strings.
+
+        The time depends on the number of texts, not on the number of levels.
+        """
+        if self._latest[0] is None or not self._latest[0].equals(texts):
+            values = texts.to_pylist()
+            codes = np.fromiter((self.code.get(v, UNSEEN) for v in values), float, len(values))
+            self._latest[:] = texts, codes
+        return self._latest[1]
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -142,37 +168,6 @@ def ordered(
     places = [j / max(1, len(levels) - 1) for j in range(len(levels))]
     table = tuple((place,) for place in (*places, fill, fill))
     return Levels(name, levels, table, (name,), indicator)
-
-
-class Lookup:
-    """Codes of texts among levels; a text that is only declared has the code −2."""
-
-    def __init__(self, levels: tuple[str, ...], declared: tuple[str, ...] = ()) -> None:
-        codes = {level: float(j) for j, level in enumerate(levels)}
-        self.code = {**dict.fromkeys(declared, DECLARED), **codes}
-        self._latest: tuple[Any, np.ndarray] = None, np.empty(0)
-
-    @cached_property
-    def arrow(self) -> Any:
-        """The texts in Arrow, in the order of ``code``; ``pa.array`` would import pandas."""
-        import pyarrow as pa
-
-        texts = [text.encode() for text in self.code]
-        ends = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-        buffers = (pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
-        return pa.LargeStringArray.from_buffers(len(texts), *buffers)
-
-    def codes(self, texts: Any) -> np.ndarray:
-        """Return the code of each text of an Arrow array of large strings.
-
-        The time depends on the number of texts, not on the number of levels.
-        """
-        latest, codes = self._latest
-        if latest is None or not latest.equals(texts):
-            values = texts.to_pylist()
-            codes = np.fromiter((self.code.get(v, UNSEEN) for v in values), float, len(values))
-            self._latest = texts, codes
-        return codes
 
 
 #: Columns of a code, and the largest number of levels that have codes.
@@ -227,17 +222,13 @@ def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]
-    span = float(np.ptp(known)) / DAY if len(known) else 0.0
-    within = bool(np.any(known % DAY != known[0] % DAY)) if len(known) else False
-    times = known.astype("datetime64[s]")
-    monthly = bool(np.all(times == times.astype("datetime64[M]")))
-    rules = {
-        "trend": True,
-        "year": span > YEAR,
-        "week": span >= 14 and not monthly,
-        "day": within and span >= 2,
-    }
-    return tuple(part for part, holds in rules.items() if holds)
+    if not len(known):
+        return ("trend",)
+    span, times = np.ptp(known) / DAY, known.astype("datetime64[s]")
+    weekly = span >= 14 and np.any(times != times.astype("datetime64[M]"))
+    daily = span >= 2 and np.any(known % DAY != known[0] % DAY)
+    cycles = {"year": span > YEAR, "week": weekly, "day": daily}
+    return ("trend", *(part for part, varies in cycles.items() if varies))
 
 
 @dataclass(frozen=True)

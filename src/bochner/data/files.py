@@ -76,14 +76,10 @@ def readable(file: object) -> AbstractContextManager[None]:
     """
 
     def named(error: Exception) -> DataFileError | None:
-        foreign = _of_storage(file) and not isinstance(error, ImportError | ValueError)
+        foreign = "://" in str(file) and not isinstance(error, ImportError | ValueError)
         return unreadable(file, error) if foreign or isinstance(error, OSError) else None
 
     return explained(named)
-
-
-def _of_storage(file: object) -> bool:
-    return isinstance(file, Remote) or (isinstance(file, str) and "://" in file)
 
 
 @contextmanager
@@ -121,7 +117,7 @@ def reason_of(error: Exception) -> str:
 def unreadable(file: object, error: Exception) -> DataFileError:
     """Say which file the system refuses to read, and why."""
     remote, here = "the URL, its server and the keys to it", "the path and its permissions"
-    what = remote if _of_storage(file) else here
+    what = remote if "://" in str(file) else here
     return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
 
 
@@ -157,12 +153,9 @@ def _expand(name: str | PathLike[str] | Remote) -> list[File]:
             return [path / file for file in _tables(files, path)]
         if path.exists():
             return [path]
-    here = f"The current folder is '{Path.cwd()}'."
-    if not _is_glob(str(path)):
-        raise _nowhere(path, f"{name_beside(path)}. {here}")
-    anchor = Path(path.anchor)
+    anchor, here = Path(path.anchor), f"The current folder is '{Path.cwd()}'."
     globbed = sorted(p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file())
-    return list(globbed or _nothing(path, here))
+    return list(globbed or _nothing(path, name_beside(path), here))
 
 
 def _remote(url: str) -> list[Remote]:
@@ -179,19 +172,11 @@ def _remote(url: str) -> list[Remote]:
 
     with explained(said, ImportError, ValueError), readable(url):
         system, root = fsspec.core.url_to_fs(url)
-        if _is_glob(root):
-            paths = sorted(p for p in system.glob(root) if system.isfile(p))
-            return [Remote(system, p) for p in paths or _nothing(url, "Check the URL.")]
         if system.isdir(root):
             files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
             return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
-        if system.isfile(root):
-            return [Remote(system, root)]
-    raise _nowhere(url, ". Check the URL.")
-
-
-def _is_glob(path: str) -> bool:
-    return any(c in path for c in "*?[")
+        paths = sorted(p for p in system.glob(root) if system.isfile(p))
+        return [Remote(system, p) for p in paths or _nothing(url, "", "Check the URL.")]
 
 
 def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
@@ -232,14 +217,12 @@ def name_beside(path: Path) -> str:
         return ""
 
 
-def _nowhere(path: object, more: str) -> DataFileError:
-    return DataFileError(f"{WHO}: there is no file or folder '{path}'{more}")
-
-
-def _nothing(pattern: object, more: str) -> Any:
-    raise DataFileError(
-        f"{WHO}: the glob '{pattern}' must match at least one file; got none. {more}"
-    )
+def _nothing(path: object, near: str, more: str) -> Any:
+    """Refuse a path or glob that no file has."""
+    none = f"there is no file or folder '{path}'{near}"
+    if any(c in str(path) for c in "*?["):
+        none = f"the glob '{path}' must match at least one file; got none"
+    raise DataFileError(f"{WHO}: {none}. {more}")
 
 
 # --- Opening them ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -67,10 +67,9 @@ class BinaryReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
-    groups: tuple[int, ...] = field(repr=False)  # rows of each row group or batch of the file
+    groups: tuple[int, ...]  # rows of each row group or batch of the file
     # (names, text, rows, number of the first group) to Arrow batches from this group on
-    batches: Callable[[list[str], frozenset[str], int, int], Iterator[Any]] = field(repr=False)
-    hint: str = ""
+    batches: Callable[[list[str], frozenset[str], int, int], Iterator[Any]]
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -231,8 +230,6 @@ def _feather_batches(
 
 # --- Text: types from the first block, and a sentence where one was wrong -------------------------
 
-_HEAD = 1 << 16
-
 
 @dataclass(frozen=True, eq=False)
 class TextReader(Reader):
@@ -246,7 +243,7 @@ class TextReader(Reader):
     columns: tuple[Column, ...] = ()
     n_rows: int | None = None  # 0, or None: only reading tells
     hint: str = ""
-    of_text: bool = True
+    of_text = True
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         if self.n_rows == 0:
@@ -281,28 +278,31 @@ class TextReader(Reader):
         return f"'{self.file}' {tuple(self.stamp)} {self.separator!r}"
 
     def place(self, row: int) -> str:
+        """Return the line that a row begins in, from 1; empty lines are no rows."""
+        begins, record = 1, -1
         with unpacked(self.file) as stream:
             lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
-            return f"line {_line_of(row, lines, self.separator)} of {self.label}"
+            reader = csv.reader(lines, delimiter=self.separator)
+            for fields in reader:
+                record += bool(fields)
+                if fields and record == row + 1:  # names come first
+                    break
+                begins = reader.line_num + 1
+        return f"line {begins} of {self.label}"
 
 
-def _line_of(row: int, lines: Iterable[str], separator: str) -> int:
-    """Return the number, from 1, of the line that a row begins in; empty lines are no rows."""
-    reader, begins, record = csv.reader(lines, delimiter=separator), 1, -1
-    for fields in reader:
-        record += bool(fields)
-        if fields and record == row + 1:  # names come first
-            return begins
-        begins = reader.line_num + 1
-    return begins
-
-
-def _open_text(path: File, separator: str | None = None) -> TextReader:
+def _open_text(path: File, separator: str | None) -> TextReader:
     """Find the separator, the names and, from the first block, the types."""
     stamp = stamp_of(path)
-    head, is_whole_file = _head(path)
+    with _explained(path, partial(_damaged, path)), unpacked(path) as stream:
+        first_lines = stream.read(1 << 16)
+    if not first_lines.strip():
+        raise empty_file(path)
+    if b"\0" in first_lines:
+        raise _not_utf8(path)
+    head = first_lines.decode("utf-8-sig", errors="replace")
     if separator is None:
-        separator = sniff(head, is_whole_file)
+        separator = sniff(head, is_whole_file=len(first_lines) < 1 << 16)
     elif not isinstance(separator, str) or len(separator) != 1:
         raise InvalidInput(
             rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
@@ -323,23 +323,8 @@ def _open_text(path: File, separator: str | None = None) -> TextReader:
     if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(path)
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
-    return replace(
-        file,
-        columns=columns,
-        n_rows=0 if first is None else None,
-        hint=hint if len(columns) == 1 else "",
-    )
-
-
-def _head(path: File) -> tuple[str, bool]:
-    """Return the first lines as text, and whether they are all."""
-    with _explained(path, partial(_damaged, path)), unpacked(path) as stream:
-        head = stream.read(_HEAD)
-    if not head.strip():
-        raise empty_file(path)
-    if b"\0" in head:
-        raise _not_utf8(path)
-    return head.decode("utf-8-sig", errors="replace"), len(head) < _HEAD
+    hint, n_rows = hint if len(columns) == 1 else "", 0 if first is None else None
+    return replace(file, columns=columns, n_rows=n_rows, hint=hint)
 
 
 def sniff(head: str, is_whole_file: bool = True) -> str:
@@ -374,7 +359,7 @@ def _sentence(file: TextReader, error: Exception) -> BochnerError:
             "separator in quotes, or pass another separator."
         )
     if match := re.search(r"In CSV column #(\d+): ", text):
-        name = dict(enumerate(c.name for c in file.columns)).get(int(match[1]), "")
+        name = file.columns[int(match[1])].name
         return InvalidInput(
             f"Blocks: column {name!r} of {label} must hold to its end what it holds at first "
             f"({text[match.end() :][:200]}). Mend the value, write decimals with a point, or take "

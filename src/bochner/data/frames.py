@@ -78,7 +78,6 @@ class FrameReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: int
-    hint: str = ""
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -240,7 +239,6 @@ class StreamReader(Reader):
     label: str
     columns: tuple[Column, ...]
     n_rows: None = None
-    hint: str = ""
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         for batch in batches_of(self.table, list(names)):
@@ -250,7 +248,7 @@ class StreamReader(Reader):
 
 def _open_stream(table: Any, label: str) -> StreamReader:
     one_shot = hasattr(table, "read_next_batch")
-    if one_shot or not (is_lazy(table) or hasattr(table, "__arrow_c_stream__")):
+    if one_shot or not (lazy_library(table) or hasattr(table, "__arrow_c_stream__")):
         got = f"{label}, which is used up after one pass" if one_shot else label
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
@@ -277,8 +275,8 @@ _LAZY = {
 }
 
 
-def _library(table: Any) -> str:
-    """Return the module of a table that is computed as it is read; "" for other streams."""
+def lazy_library(table: Any) -> str:
+    """Return the module of a table whose columns are chosen before it is read; "" for others."""
     for name, kind in _LAZY.items():
         module = sys.modules.get(name)
         if module is not None and isinstance(table, getattr(module, kind)):
@@ -287,18 +285,13 @@ def _library(table: Any) -> str:
     return ""
 
 
-def is_lazy(table: Any) -> bool:
-    """Whether columns of a table can be chosen before it is read."""
-    return bool(_library(table))
-
-
 def _reader(table: Any) -> Any:
     return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
 
 
 def schema_of(table: Any, label: str) -> Any:
     """Return the Arrow schema of a table, without its rows."""
-    match _library(table):
+    match lazy_library(table):
         case "pyarrow.dataset":
             return table.schema
         case "polars":
@@ -318,7 +311,7 @@ def schema_of(table: Any, label: str) -> Any:
 
 def batches_of(table: Any, names: list[str], first: bool = False) -> Iterator[Any]:
     """Yield the record batches of these columns, or of more; only the first row if ``first``."""
-    match _library(table):
+    match lazy_library(table):
         case "pyarrow.dataset":
             yield from table.scanner(columns=names).to_batches()
         case "polars":
@@ -349,7 +342,5 @@ def batches(table: Any) -> Iterator[Any]:
 
 def _first_row(table: Any) -> str | None:
     """Return the first row in words (NaN is equal to NaN there), None if there is none."""
-    names = list(schema_of(table, "the table").names)
-    batches = batches_of(table, names, first=True)
-    rows = (batch.slice(0, 1) for batch in batches if batch.num_rows)
-    return next((repr(row.to_pylist()) for row in rows), None)
+    batches = batches_of(table, list(schema_of(table, "the table").names), first=True)
+    return next((repr(b.slice(0, 1).to_pylist()) for b in batches if b.num_rows), None)

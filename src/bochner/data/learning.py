@@ -41,10 +41,6 @@ _DECLARED = {"number": "numbers", "category": "text"}
 #: More different texts than this are no categories.
 MOST_LEVELS = 100_000
 
-#: Different numbers among the texts of a column, and how many to each other text, from which on the
-#: column was perhaps meant to hold numbers.
-FEWEST_NUMBERS, NUMBERS_TO_ONE = 4, 9
-
 #: Kinds of columns that a fit makes numbers of.
 USABLE = ("numbers", "text", "dates or times", "nothing")
 
@@ -61,8 +57,17 @@ def open_tables(
     drop: Sequence[str] | None = None,
 ) -> Tables:
     """Return the source of these readers: schema given, or learned from the data."""
-    readers, types = tuple(readers), _checked(dtypes)
+    readers, types = tuple(readers), dtypes or {}
     rows = total_rows(readers)
+    if not isinstance(types, Mapping):
+        raise InvalidType(
+            "Blocks: dtypes must be a mapping from names of columns to 'number' or 'category'; "
+            f"got {type(types).__name__}."
+        )
+    if wrong := [f"{kind!r} for {name!r}" for name, kind in types.items() if kind not in _DECLARED]:
+        raise InvalidInput(
+            f"Blocks: dtypes must say 'number' or 'category' of a column; got {wrong[0]}."
+        )
     if types and schema is not None:
         raise InvalidInput(
             "Blocks: dtypes must be left out where schema is given, which says what columns are; "
@@ -90,22 +95,6 @@ def open_tables(
         absent=absent,
         drafts=drafts,
     )
-
-
-def _checked(types: Any) -> dict[str, str]:
-    """Return what users say of columns, checked."""
-    if not isinstance(types or {}, Mapping):
-        raise InvalidType(
-            "Blocks: dtypes must be a mapping from names of columns to 'number' or 'category'; "
-            f"got {type(types).__name__}."
-        )
-    for name, kind in (types or {}).items():
-        if kind not in _DECLARED:
-            raise InvalidInput(
-                f"Blocks: dtypes must say 'number' or 'category' of a column; got {kind!r} for "
-                f"{name!r}."
-            )
-    return dict(types or {})
 
 
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str]) -> np.dtype:
@@ -253,7 +242,7 @@ def _learned(
     readers: tuple[Reader, ...],
     draft: Schema,
     absent: tuple[np.ndarray, ...],
-    types: dict[str, str],
+    types: Types,
 ) -> tuple[Schema, tuple[Encoder, ...]]:
     """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
     if unknown := sorted({*types} - {*draft.raw_names}):
@@ -293,7 +282,7 @@ def _learned(
     return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts
 
 
-def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -> dict[str, Column]:
+def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[str, Column]:
     """Return the kind of each column used, the same in every file that has values in it."""
     kinds: dict[str, tuple[Column, str]] = {}
     for reader in readers:
@@ -317,7 +306,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: dict[str, str]) -
 
 
 def _draft_of(  # noqa: PLR0911  one for each kind
-    column: Column, texts: set[str] | None, types: dict[str, str]
+    column: Column, texts: set[str] | None, types: Types
 ) -> Encoder | str:
     """Return the encoder to be fitted to a column, or the reason to drop it."""
     name = column.name
@@ -374,7 +363,7 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
     """Warn of a column of text whose values are numbers but for a few."""
     others = [value for value in values if not is_number(value)]
     numbers = len(values) - len(others)
-    if others and numbers >= max(FEWEST_NUMBERS, NUMBERS_TO_ONE * len(others)):
+    if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers
         warn_user(
             f"Blocks: column {name!r} is text, since it holds {listed(others, 3)} beside "
             f"{numbers:,} different numbers. Mend or empty such cells, or say what it is with "

@@ -61,7 +61,6 @@ class PartitionReader(Reader):
     key: str  # fingerprint of its rows
     partition: Partition | None = None
     library: str = ""
-    hint: str = ""
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -245,8 +244,7 @@ def open_stored(X: Any, y: Any, w: Any) -> Chunks:
     n_rows, n_columns = rows_and_columns(shaped(stand_ins(X).X, y, w))
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // n_columns)
     step = most if chunk > most else most - most % chunk
-    stops = [min(at + step, n_rows) for at in range(0, n_rows, step)]
-    slices = [slice(at, stop) for at, stop in zip((0, *stops), stops, strict=False)]
+    slices = [slice(at, min(at + step, n_rows)) for at in range(0, n_rows, step)]
     chunks = (Chunk(Slice(Piece(X, y, w), s), *[s.stop - s.start] * 2) for s in slices)
     label = f"a stored array of {type(X).__module__.partition('.')[0]}"
     return Chunks(tuple(chunks), label, "", n_rows, n_columns, library="")

@@ -38,12 +38,10 @@ class Bar:
         """The step, or rows read, rows per second and the time left."""
         if self.step is not None:
             return str(self.step)
-        n, seconds = self.blocks.n_rows, max(monotonic() - self.began, 1e-9)
-        rate = max(self.rows, 1) / seconds
+        n = self.blocks.n_rows
+        rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
         of = "" if n is None else f" of {n:,}"
-        left = (
-            "" if n is None or self._done else f", {(n - self.rows) / max(rate, 1e-9):,.0f} s left"
-        )
+        left = "" if n is None or self._done else f", {(n - self.rows) / rate:,.0f} s left"
         return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{left}"
 
     @property

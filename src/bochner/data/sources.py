@@ -84,22 +84,16 @@ class Source(ABC):
         """Return a fingerprint of the rows: by default a digest of all, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
+    #: The package of the engine that holds the rows, and its partitions in order; if any does.
+    library: Any = ""
+    partitions: Any = ()
+
     def part(self, start: int, stop: int) -> "Source | None":
         """Return the source of rows ``start`` to ``stop − 1`` alone, to be read elsewhere.
 
         None where those before must be read for it.
         """
         return None
-
-    @property
-    def library(self) -> str:
-        """The package of the engine that holds the rows; "" if none does."""
-        return ""
-
-    @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """Partitions of the rows in order, if an engine holds the rows; otherwise none."""
-        return ()
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":
         """Return the same rows, in these partitions."""
@@ -160,11 +154,11 @@ def require_finite(array: Any, column: Callable[[int], str], where: Where) -> No
     """Refuse missing values and infinities, naming column and row of the first."""
     values = array.data if is_sparse(array) else array
     xp = np if isinstance(values, np.ndarray) else array_namespace(values)
-    finite = xp.isfinite(values)
-    if bool(xp.all(finite)):
+    if bool(xp.all(xp.isfinite(values))):
         return
-    at = np.flatnonzero(~to_numpy(finite).ravel())[0]
-    value = to_numpy(values).ravel()[at]
+    numbers = to_numpy(values).ravel()
+    at = int(np.argmin(np.isfinite(numbers)))
+    value = numbers[at]
     if is_sparse(array):
         row = int(np.searchsorted(array.indptr, at, side="right")) - 1
         col = int(array.indices[at])
@@ -240,23 +234,20 @@ class Iterables(Source):
         for number, item in enumerate(_fresh(self.source)):
             piece = _parts(item)
             piece = checked(piece, range(start, start + piece.X.shape[0]))
-            self._require_same(piece, number)
+            if number == 0 and _first_row(piece) != self.first:
+                raise InvalidInput(
+                    "Blocks: an iterable must give the same rows in the same order each time it is "
+                    "started; got another first row. Switch shuffling off, and let a function make "
+                    "a new iterator each time it is called."
+                )
+            if (form := form_of(piece)) != self.form:
+                raise InvalidInput(
+                    "Blocks: all pieces of an iterable must have the same columns, dtypes and "
+                    f"parts; got {form} in piece {number} where piece 0 has {self.form}. Make them "
+                    "alike."
+                )
             yield piece
             start += piece.X.shape[0]
-
-    def _require_same(self, piece: Piece, number: int) -> None:
-        if number == 0 and _first_row(piece) != self.first:
-            raise InvalidInput(
-                "Blocks: an iterable must give the same rows in the same order each time it is "
-                "started; got another first row. Switch shuffling off, and let a function make a "
-                "new iterator each time it is called."
-            )
-        form = form_of(piece)
-        if form != self.form:
-            raise InvalidInput(
-                "Blocks: all pieces of an iterable must have the same columns, dtypes and parts; "
-                f"got {form} in piece {number} where piece 0 has {self.form}. Make them alike."
-            )
 
 
 def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
@@ -328,10 +319,10 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
             "Blocks: X must have two dimensions, rows and at least one column; got shape "
             f"{tuple(X.shape)}. Pass X.reshape(-1, 1) if it is one column."
         )
-    for array, name, ndims in ((y, "y", (1, 2)), (w, "sample_weight", (1,))):
-        if array is None:
-            continue
-        if is_sparse(array) or array.ndim not in ndims or array.shape[0] != X.shape[0]:
+    for array, name, most in ((y, "y", 2), (w, "sample_weight", 1)):
+        if array is not None and (
+            is_sparse(array) or not 1 <= array.ndim <= most or array.shape[0] != X.shape[0]
+        ):
             raise InvalidInput(
                 f"Blocks: {name} must be dense and have one entry per row of X ({X.shape[0]}); got "
                 f"{'a sparse array of ' if is_sparse(array) else ''}shape {tuple(array.shape)}."
@@ -341,9 +332,9 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
 
 def rows_and_columns(piece: Piece) -> tuple[int, int]:
     """Return the number of rows, one at least, and of columns."""
-    if piece.X.shape[0] == 0:
-        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
     n, d = piece.X.shape
+    if not n:
+        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
     return n, d
 
 
@@ -355,14 +346,8 @@ def stand_ins(*arrays: Any) -> Piece:
 
 def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows of these numbers in floating point: all finite, weights not negative."""
-    X, y, w = piece
-    X = as_floating(X)
-    y = y if y is None else as_floating(y)
-    w = w if w is None else as_floating(w)
-
-    def where(row: int) -> str:
-        return f"row {numbers[row]} (counted from 0)"
-
+    X, y, w = (None if array is None else as_floating(array) for array in piece)
+    where = lambda row: f"row {numbers[row]} (counted from 0)"
     require_finite(X, lambda col: f"column {col} of X", where)
     if y is not None:
         require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", where)

@@ -21,8 +21,8 @@ from bochner.data.cells import (
     numbers_of,
     texts_in,
 )
-from bochner.data.encoders import UNSEEN, Encoder, Levels, Lookup, Numbers, Times, folds
-from bochner.data.schema import Schema, did_you_mean, listed
+from bochner.data.encoders import UNSEEN, Encoder, Levels, Numbers, Times, folds
+from bochner.data.schema import Schema, did_you_mean, listed, reasons
 from bochner.data.sources import (
     DIGEST_ROWS,
     Partition,
@@ -57,7 +57,7 @@ class Reader(ABC):
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
     n_rows: int | None  # None if it is unknown before the table was read
-    hint: str  # added to the message about a column that is not found
+    hint: str = ""  # added to the message about a column that is not found
     of_text: bool = False  # whether any column can be read as text
     first: int = 0  # number of the first row, where it is a part of a table
     partition: Partition | None = None  # where an engine holds it
@@ -109,13 +109,12 @@ class Tables(Source):
     raw: bool = False
 
     def __repr__(self) -> str:
-        first = self.readers[0].label
-        more = len(self.readers) - 1
+        first, more = self.readers[0].label, len(self.readers) - 1
         return f"{first} and {more} more file{'s' * (more > 1)}" if more else first
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        if not self.raw and not self.schema.encoders:
-            require_plain(self.drafts or (), self.schema.dropped if self.drafts is not None else ())
+        if not self.raw and not self.schema.encoders and self.drafts is not None:
+            require_plain(self.drafts, self.schema.dropped)
         unseen: dict[str, _Unseen] = {}
         for frame, where, start in self._frames(rows):
             if self.raw:
@@ -124,8 +123,7 @@ class Tables(Source):
                     X[:, j] = cells_of(encoder, frame, where)
             elif self.schema.encoders:
                 fold = folds(start, frame.num_rows) if self.fold_tables else None
-                X = np.empty((frame.num_rows, self.n_columns), self.dtype)
-                at = 0
+                X, at = np.empty((frame.num_rows, self.n_columns), self.dtype), 0
                 for encoder in self.schema.encoders:
                     columns = self._column(encoder, frame, where, fold, unseen)
                     X[:, at : at + columns.shape[1]] = columns
@@ -142,12 +140,12 @@ class Tables(Source):
         Cells are as the tables have them, None where they are missing. One pass.
         """
         names = self.schema.used_columns
-        by_encoder: dict[int, tuple[Any, ...]] = {}
+        by_row: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(4096):
             for row in (row for row in rows if start <= row < start + frame.num_rows):
                 cells = (column_of(frame, name)[row - start].as_py() for name in names)
-                by_encoder[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
-        return names, [by_encoder[row] for row in rows]
+                by_row[row] = tuple(None if cell != cell else cell for cell in cells)  # noqa: PLR0124
+        return names, [by_row[row] for row in rows]
 
     def of_cells(self) -> "Tables":
         """Return the same rows as cells, NaN where they are missing: one column each."""
@@ -197,7 +195,8 @@ class Tables(Source):
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
             for frame in reader.frames(names, frozenset(text), size):
                 kept, numbers = present(frame, start, absent)
-                yield kept, row_of(reader, numbers), total
+                where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
+                yield kept, where, total
                 start += frame.num_rows
                 total += kept.num_rows
 
@@ -277,14 +276,12 @@ class Tables(Source):
         if table is not None and isinstance(encoder, Levels):
             place = fold * table.shape[1] + encoder.places(cells)
             return table.reshape(-1, table.shape[2]).take(place, axis=0)
-        words = encoder.unseen(cells) if encoder.name not in unseen else ""
-        if words:
-            new = isinstance(encoder, Levels) and bool(np.any(cells == UNSEEN))
-            row = int(np.argmax(cells == UNSEEN if new else np.isnan(cells)))
-            texts = ""
-            if new and isinstance(encoder, Levels):
-                levels_found = {*texts_in(column_of(frame, encoder.name))}
-                texts = listed(sorted(levels_found - {*encoder.levels, *encoder.declared}), 3)
+        if encoder.name not in unseen and (words := encoder.unseen(cells)):
+            new, texts = cells == UNSEEN, ""
+            if isinstance(encoder, Levels) and new.any():
+                found = {*texts_in(column_of(frame, encoder.name))}
+                texts = listed(sorted(found.difference(encoder.levels, encoder.declared)), 3)
+            row = int(np.argmax(new if texts else np.isnan(cells)))
             unseen[encoder.name] = _Unseen(words, texts, where, row)
         return encoder.encode(cells)
 
@@ -329,8 +326,7 @@ class _Unseen(NamedTuple):
 def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
     said = []
-    for words in dict.fromkeys(cell.words for cell in unseen.values()):
-        names = [name for name, cell in unseen.items() if cell.words == words]
+    for words, names in reasons((name, cell.words) for name, cell in unseen.items()).items():
         _, texts, where, row = unseen[names[0]]
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""
@@ -360,11 +356,6 @@ def total_rows(readers: tuple[Reader, ...]) -> int | None:
     return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
 
-def row_of(reader: Reader, numbers: Sequence[int] | np.ndarray) -> Where:
-    """Return the function that says where a row of a piece is, whose rows have these numbers."""
-    return lambda row: reader.place(int(numbers[row]))
-
-
 #: The numbers of no rows.
 NO_ROWS = np.empty(0, np.intp)
 
@@ -386,10 +377,7 @@ def present(frame: Any, start: int, absent: np.ndarray) -> tuple[Any, Sequence[i
 
 def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
     """Return the rows of an Arrow table in which one of these columns is null or NaN."""
-    missing = np.zeros(frame.num_rows, bool)
-    for name in names:
-        missing |= is_missing(column_of(frame, name))
-    return np.flatnonzero(missing)
+    return np.flatnonzero(np.any([is_missing(column_of(frame, name)) for name in names], axis=0))
 
 
 def warn_without_target(
@@ -401,15 +389,14 @@ def warn_without_target(
         raise InvalidInput(
             f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
         )
-    have = "1 row has" if missing == 1 else f"{missing:,} rows have"
-    left = "It is" if missing == 1 else "They are"
+    have, left = ("1 row has", "It is") if missing == 1 else (f"{missing:,} rows have", "They are")
     warn_user(
         f"{who}: {have} no target {target}, of {rows:,} rows; first {first}. {left} left out.",
         DataWarning,
     )
 
 
-_lookup = lru_cache(maxsize=64)(Lookup)
+_levels = lru_cache(maxsize=64)(Levels)
 
 
 def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
@@ -420,7 +407,7 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
             f"{where(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a CSV "
             'file, empty fields and NA are missing, "NA" in quotes is text).'
         )
-    codes = codes_of(column, _lookup(categories)).astype(np.intp)
+    codes = codes_of(column, _levels(name, categories)).astype(np.intp)
     if (unknown := np.flatnonzero(codes < 0)).size:
         values = sorted({*texts_in(column)} - {*categories})
         raise InvalidInput(

@@ -65,20 +65,15 @@ def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]
         if path.exists():
             part.chmod(path.stat().st_mode)
         part.replace(path)
-        _sync_folder(path.parent)
+        if hasattr(os, "O_DIRECTORY"):  # the new name survives a crash of the machine
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a crash of the machine (not every system can promise it)."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _unwritten(path: Path, error: OSError) -> DataFileError | None:

@@ -203,9 +203,7 @@ def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced
 
 
 def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
-    """Return p and what is left of one, or p of several classes over their sum."""
-    if p.ndim == 1:
-        return xp.stack([1.0 - p, p], axis=1)
+    """Return p over its sum, equal shares where it is zero."""
     total = xp.sum(p, axis=1, keepdims=True)
     none = total == 0.0
     return xp.where(none, 1.0 / p.shape[1], p / xp.where(none, 1.0, total))

@@ -4,7 +4,7 @@ from bochner._core.native import Chains, Programme
 from bochner.features.mercer.hermite import Mehler
 from bochner.features.mercer.products import Halves
 from bochner.models.unsupervised.kmeans import KernelCost
-from bochner.persist.known import stored_classes
+from bochner.persist.values import stored_classes
 
 #: Cached values of fits and maps, which model files leave out.
 _KEPT = (Chains, Halves, KernelCost, Mehler, Programme)

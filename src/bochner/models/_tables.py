@@ -21,8 +21,8 @@ from bochner.data.frames import (
     arrow_table,
     batches,
     is_in_memory,
-    is_lazy,
     is_pandas,
+    lazy_library,
     names_in,
     package_of,
     rows_in,
@@ -226,19 +226,19 @@ def encoded(
         rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
         check_consistent_length(rows, *(a for a in beside if a is not None))
         seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
-    columns = columns_from(drafts, seen, tables.schema.dropped)
-    if not columns.encoders and not columns.dropped:
+    encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
+    if not encoders and not dropped:
         return blocks
-    dropped = sorted(columns.dropped, key=lambda pair: tables.schema.columns.index(pair[0]))
+    dropped = sorted(dropped, key=lambda pair: tables.schema.columns.index(pair[0]))
     out = reasons(dropped)
     words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
-    if not columns.encoders:
+    if not encoders:
         raise InvalidInput(
             f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
-    source = tables.learned(columns.encoders, dropped, columns.fold_tables)
+    source = tables.learned(encoders, dropped, fold_tables)
     size = blocks.block_rows
     if size == default_rows(blocks.n_columns):  # before, each category was a column
         size = default_rows(source.n_columns)
@@ -290,7 +290,7 @@ _NAMES = {
 
 def is_held(X: Any) -> bool:
     """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
-    return bool(library_of(X)) or is_lazy(X)
+    return bool(library_of(X) or lazy_library(X))
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
@@ -343,7 +343,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(result, tuple):
                 return tuple(with_coordinates(values, X, name) for values in result)
             return with_coordinates(result, X, name)
-        if is_lazy(X):
+        if lazy_library(X):
             return _by_batch(partial(method, self), X, args, kwargs)
         if not is_held(X):
             return method(self, X, *args, **kwargs)

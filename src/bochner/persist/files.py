@@ -28,9 +28,8 @@ from bochner._core.optional import explained
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.known import name_of, own_kernels
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
-from bochner.persist.values import NamedArrays, decode, encode
+from bochner.persist.values import NamedArrays, decode, encode, name_of, own_kernels
 
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
@@ -266,7 +265,7 @@ def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[s
         raise _refusal(path, "it is a safetensors file of another program, or altered")
     text = metadata["bochner"]
     require_text(text, size)
-    header = json.loads(text, object_pairs_hook=_once)
+    header = json.loads(text)
     version = header.get("format")
     if type(version) is int and version != FORMAT:  # how others are sealed is not known
         by = f"format {_short(version)} by bochner {_short(header.get('library'))}"
@@ -279,11 +278,3 @@ def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[s
     if not is_intact or type(version) is not int:
         raise _refusal(path, _DAMAGED)
     return header
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse duplicate keys."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("a key of the header comes twice")
-    return record

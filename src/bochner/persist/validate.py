@@ -105,15 +105,6 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 Sizes = dict[str, int] | None
 
 
-def _with_free_as_numbers(value: Any, name: str) -> Any:
-    """Return a field, and a one for each number of a kernel that may be free and is."""
-    field = getattr(value, name)
-    if not isinstance(value, Kernel) or name not in value.tunable:
-        return field
-    one = lambda number: 1.0 if isinstance(number, Free) else number
-    return tuple(map(one, field)) if isinstance(field, tuple) else one(field)
-
-
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
@@ -122,8 +113,14 @@ def require_fields(value: Any) -> None:
     """
     kind: Any = type(value)
     sizes: Sizes = {} if _is_part_of_map(kind) or kind in (Moments, RowSample, KeptRows) else None
+    free = value.tunable if isinstance(value, Kernel) else ()
+    # of a number of a kernel that may be free, and is, any number would do
+    one = lambda number: 1.0 if isinstance(number, Free) else number
     for name, hint in _hints(kind):
-        if not fits(_with_free_as_numbers(value, name), hint, sizes):
+        field = getattr(value, name)
+        if name in free:
+            field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
+        if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
 
 

@@ -107,15 +107,7 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class DemoResult:
-    """All numbers of the demo.
-
-    Examples
-    --------
-    >>> from bochner.report.demo import run_demo
-    >>> result = run_demo("out", quick=True)  # doctest: +SKIP
-    >>> result.path.name, result.prediction.shape == result.truth.shape  # doctest: +SKIP
-    ('earth.html', True)
-    """
+    """All numbers of the demo."""
 
     methods: tuple[MethodResult, ...]  # all at the same width
     curves: tuple[Curve, ...]
@@ -140,12 +132,6 @@ class DemoResult:
     def error(self) -> Float[Array, "rows columns"]:
         """Prediction less truth, metres."""
         return self.prediction - self.truth
-
-    @property
-    def latitudes(self) -> Float[Array, " rows"]:
-        """Latitude of the centre of each row of cells, in degrees."""
-        rows = self.truth.shape[0]
-        return -90 + (np.arange(rows) + 0.5) * 180 / rows
 
     def rmse(self, weights: Array) -> float:
         """Return the error on held-out cells with these weights, metres; NaN without any."""
@@ -221,42 +207,9 @@ def run_demo(
 
     Latitude and longitude become points of the sphere; a tenth of the 64,800 cells, chosen at
     random, is held out; all methods share one Gaussian kernel, whose lengthscale was chosen by
-    leave-one-out error, and choose their own penalty the same way.
-
-    Parameters
-    ----------
-    out : path, default "."
-        Folder for ``earth.html`` (made if missing), or the name of an .html file.
-    quick : bool, default False
-        One cell in four and a quarter of the features.
-    seed : int, default 0
-        Of the split, the features and the samples.
-    show : callable, optional
-        Is given one line of text at a time. None: silence.
-
-    Returns
-    -------
-    DemoResult
-        The numbers on the page, and its path.
-
-    Raises
-    ------
-    DataFileError
-        The folder cannot be made or written; found out before anything is computed.
-    InvalidInput, InvalidType
-        The seed is not an integer, zero or above.
-
-    Notes
-    -----
-    One to two minutes on two idle cores, a few seconds with ``quick``. The page is
-    self-contained: it fetches nothing when opened.
-
-    Examples
-    --------
-    >>> from bochner.report.demo import run_demo
-    >>> result = run_demo("out", quick=True, show=print)  # doctest: +SKIP
-    >>> result.path.name  # doctest: +SKIP
-    'earth.html'
+    leave-one-out error, and choose their own penalty the same way. ``out`` is a folder, or the name
+    of an .html file; ``quick`` takes one cell in four and a quarter of the features. One to two
+    minutes on two idle cores, a few seconds with ``quick``.
     """
     started = time.perf_counter()
     require("The demo's page")
@@ -265,18 +218,18 @@ def run_demo(
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _with_kernel(_split(quick, seed), width, say)
     fits = _compare(study, width, say)
-    curves, (best, demo_fit) = _sweep(study, widths, fits, say)
+    curves, (model, best) = _sweep(study, widths, fits, say)
     near = _sharper(study, quick, say)
     result = DemoResult(
         methods=tuple(fit[1] for fit in fits),
         curves=curves,
-        best=study.certified(best, demo_fit, demo_fit.alpha),
+        best=study.certified(model, best, best.alpha),
         truth=study.y.reshape(study.shape).astype(np.float64),
-        prediction=best.predict(study.X).reshape(study.shape),
+        prediction=model.predict(study.X).reshape(study.shape),
         held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
-        certificate=study.certified(best, demo_fit, study.alpha).certificate,
+        certificate=study.certified(model, best, study.alpha).certificate,
         n_train=study.train.size,
         n_test=study.test.size,
         seed=seed,
@@ -486,6 +439,12 @@ def earth_page(result: DemoResult) -> str:
     alphas = [row.alpha for row in r.methods if row.epsilon is not None]
     made = set(re.findall(r"(\w+)\(", r.best.code))
     words = load_earth().description.split("\n\n")
+    rows, columns = r.truth.shape
+    latitudes = -90 + (np.arange(rows) + 0.5) * 180 / rows
+    errors = np.abs(r.error[r.held_out])
+    row, column = divmod(int(np.argmax(np.where(r.held_out, np.abs(r.error), 0))), columns)
+    latitude, longitude = latitudes[row], -180 + (column + 0.5) * 360 / columns
+    north, east = "N" if latitude > 0 else "S", "E" if longitude > 0 else "W"
     text = page(
         "demo.html.j2",
         r=r,
@@ -497,8 +456,15 @@ def earth_page(result: DemoResult) -> str:
         curves=picture(
             "Test error against the number of features", lambda ax: _draw_curves(ax, r.curves)
         ),
-        where=_where(r),
-        area=np.cos(np.deg2rad(r.latitudes))[:, None],
+        where={
+            "median": np.median(errors),
+            "inside": np.mean(errors < 250),
+            "place": f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}",
+            "predicted": f"{r.prediction[row, column]:,.0f} m".replace("-", "−"),
+            "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
+            "deviation": r.truth[r.held_out].std(),
+        },
+        area=np.cos(np.deg2rad(latitudes))[:, None],
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
         names=", ".join(sorted({*made - set(landmarks.__all__), "KernelRidge"})),
@@ -506,23 +472,6 @@ def earth_page(result: DemoResult) -> str:
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit
-
-
-def _where(r: DemoResult) -> dict[str, Any]:
-    """Return how large the errors on held-out cells are, and the largest."""
-    errors = np.abs(r.error[r.held_out])
-    worst = np.where(r.held_out, np.abs(r.error), 0)
-    row, column = np.unravel_index(int(np.argmax(worst)), worst.shape)
-    latitude, longitude = r.latitudes[row], -180 + (column + 0.5) * 360 / worst.shape[1]
-    north, east = "N" if latitude > 0 else "S", "E" if longitude > 0 else "W"
-    return {
-        "median": np.median(errors),
-        "inside": np.mean(errors < 250),
-        "place": f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}",
-        "predicted": f"{r.prediction[row, column]:,.0f} m".replace("-", "−"),
-        "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
-        "deviation": r.truth[r.held_out].std(),
-    }
 
 
 # --- Pictures ------------------------------------------------------------------------------------

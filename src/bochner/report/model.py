@@ -1,7 +1,6 @@
 """A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from os import PathLike
@@ -46,19 +45,6 @@ from bochner.report.quality import (
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import decompose
 from bochner.sums.rows import indicators
-
-
-def facts_of(model: KernelEstimator) -> dict[str, Any]:
-    """Return the facts of a fitted learner, its class and kind, and code that makes it again."""
-    process = isinstance(model, GaussianProcessRegressor)
-    return {
-        "learner": type(model).__name__,
-        "kind": kind_of(model),
-        "rows": getattr(model, "rows_seen_", None),
-        **model.fit_.facts(),
-        **({"intervals": model.calibration_.guarantee} if process else {}),
-        "code": _code(model),
-    }
 
 
 def _code(model: KernelEstimator) -> str:
@@ -293,31 +279,34 @@ def report_model(
     same = _same_rows(model, examined)
     given = model._rows_to_predict(X) if is_table(X) else blocks
     seen = seen_of(model, examined, given)
-    outcome = certificate_of(model, blocks, other=same is False)
-    certificate, words = (
-        (None, f"None: {outcome}") if isinstance(outcome, str) else (outcome, str(outcome))
-    )
+    certificate, words = certificate_of(model, blocks, other=same is False)
     quality = quality_of(model, sample, examined, left_out_of(model) if same else None)
-    importance, columns = _importance(model, sample, seed)
-    dependence = _dependence(model, sample, importance, seed)
-    path = None
-    with suppress(InvalidInput):  # the learner tried no other penalty than its own
+    importance, no_importance = _importance(model, sample, seed)
+    path, without = None, {"importance": no_importance} if no_importance else {}
+    try:
         path = PathDisplay.from_estimator(model)
-    spectrum = _spectrum(model, sample, seen.n_rows)
-    no_path = "" if path else "The learner tried no other penalty than its own."
-    without = {"path": no_path, "importance": columns}
+    except InvalidInput:
+        without["path"] = "The learner tried no other penalty than its own."
+    facts: dict[str, Any] = {
+        "learner": type(model).__name__,
+        "kind": kind_of(model),
+        "rows": getattr(model, "rows_seen_", None),
+        **model.fit_.facts(),
+    }
+    if isinstance(model, GaussianProcessRegressor):
+        facts["intervals"] = model.calibration_.guarantee
     return ModelReport(
-        fit=facts_of(model),
+        fit=facts | {"code": _code(model)},
         seen=seen,
         rows_of_fit=same,
         certificate=certificate,
         certificate_words=words,
         quality=quality,
         path=path,
-        spectrum=spectrum,
+        spectrum=_spectrum(model, sample, seen.n_rows),
         importance=importance,
-        dependence=dependence,
-        without={name: text for name, text in without.items() if text},
+        dependence=_dependence(model, sample, importance, seed),
+        without=without,
         sample_rows=len(sample.index),
         seed=seed,
         source=source,
@@ -328,18 +317,16 @@ def report_model(
 
 def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
     """Return the rows; labels as codes, their weights as they are."""
-    if kind_of(model) == "classification":
-        if isinstance(X, Blocks):
-            X = model._as_fitted(X)
-            return X if next(iter(X)).y is None else coded(model, X)
-        if y is None:
-            return model._rows_to_predict(X)
-        return unweighted(model)._class_blocks_of(X, y, w, first=False)[0]
+    labels = kind_of(model) == "classification"
     if isinstance(X, Blocks):
-        return model._read(X, first=False)[0]
-    if y is None and w is None:
+        if not labels:
+            return model._read(X, first=False)[0]
+        X = model._as_fitted(X)
+        return X if next(iter(X)).y is None else coded(model, X)
+    if y is None and (labels or w is None):
         return model._rows_to_predict(X)
-    return model._blocks_of(X, y, w, first=False)[0]
+    blocks_of = unweighted(model)._class_blocks_of if labels else model._blocks_of
+    return blocks_of(X, y, w, first=False)[0]
 
 
 def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:

@@ -1,5 +1,6 @@
 """Measures of a report: predictions of random rows, their errors, and the rows to look at."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
@@ -142,34 +143,20 @@ def seen_of(model: KernelEstimator, examined: Examined, given: Blocks) -> Seen:
     columns: tuple[str, ...] = ()
     worst, values = _ranked(model, examined)
     if worst is not None:
-        rows = _largest(examined, values)
-        table = given.as_given([row.number for row in rows])
-        if table is not None:
-            columns, cells = table
-            rows = tuple(row._replace(x=x) for row, x in zip(rows, cells, strict=True))
-        worst = worst._replace(rows=rows)
-    counts = _counts(model, examined.predicted)
-    return Seen(examined.n_rows, len(examined.index), counts, worst, columns)
-
-
-def _counts(model: KernelEstimator, predicted: Array | None) -> dict[str, int]:
-    """Return the rows by cluster, or inside and outside, the most frequent first."""
-    kind = kind_of(model)
-    if kind not in ("clusters", "outliers") or predicted is None:
-        return {}
-    names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
-    labels, counts = np.unique(predicted, return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return {names.get(int(labels[i]), str(labels[i])): int(counts[i]) for i in order}
-
-
-def _largest(examined: Examined, values: Array) -> tuple[Row, ...]:
-    rows = []
-    for j in np.argsort(-values, kind="stable")[:8]:
-        x = examined.X[[j]].toarray()[0] if is_sparse(examined.X) else examined.X[j]
-        y, f = (None if a is None else a[j] for a in (examined.y, examined.predicted))
-        rows.append(Row(int(examined.index[j]), float(values[j]), y, f, x))
-    return tuple(rows)
+        places = np.argsort(-values, kind="stable")[:8]
+        numbers, X = examined.index[places].tolist(), dense(examined.X[places])
+        columns, X = given.as_given(numbers) or ((), X)
+        y, f = (
+            [None] * len(X) if a is None else a[places] for a in (examined.y, examined.predicted)
+        )
+        lines = zip(numbers, values[places].tolist(), y, f, X, strict=True)
+        worst = worst._replace(rows=tuple(map(Row._make, lines)))
+    kind, counts = kind_of(model), Counter[str]()
+    if kind in ("clusters", "outliers"):
+        names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
+        labels = np.asarray(examined.predicted).tolist()
+        counts.update(names.get(label, str(label)) for label in labels)
+    return Seen(examined.n_rows, len(examined.index), dict(counts.most_common()), worst, columns)
 
 
 def _ranked(model: KernelEstimator, examined: Examined) -> tuple[RowList | None, Array]:
@@ -288,14 +275,17 @@ def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
     return ("target",) if t == 1 else tuple(f"target {i + 1}" for i in range(t))
 
 
-def certificate_of(model: KernelEstimator, blocks: Blocks, other: bool) -> Certificate | str:
-    """Return the certificate on the rows of the fit, or on other rows; why, if there is none."""
+def certificate_of(
+    model: KernelEstimator, blocks: Blocks, other: bool = False
+) -> tuple[Certificate | None, str]:
+    """Return the certificate on the rows of the fit, or on other rows; if none, the reason."""
     if not model._has_features:
-        return "the fit has the kernel itself, and nothing to certify."
+        return None, "none: the fit has the kernel itself, and nothing to certify."
     try:
-        return model._certificate_on(model._as_fitted(blocks), other)
+        certificate = model._certificate_on(model._as_fitted(blocks), other)
     except InvalidInput as error:
-        return str(error)
+        return None, f"none: {error}"
+    return certificate, str(certificate)
 
 
 class Residuals(NamedTuple):
