@@ -334,8 +334,8 @@ def test_demo_shows_what_the_report_found(monkeypatch):
     monkeypatch.setattr("bochner.report.demo.run_demo", found)
     out, err = cli("demo --out . --quick --seed 4")
     for words in (
-        "Nyström │ 64 │ 512.2 │ 0.9500 │ 1.50 │ 0.25",
-        "Rival │ 64 │ 900 │ 0.8000 │ 2.50 │ –",
+        "Nyström 64 512.2 0.9500 1.50 0.25",
+        "Rival 64 900 0.8000 2.50 –",
         "best Nyström, 64 features: RMSE 512.2 m, R² 0.9500",
         "ε: distance from the exact kernel at alpha = 0.1",
         "certificate in words",

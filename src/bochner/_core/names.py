@@ -69,7 +69,6 @@ OWN_ARGUMENTS: dict[tuple[str, str], str] = {
 }
 
 _FOURIER = "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())"
-_GP = "GaussianProcessRegressor"
 
 #: Kernels, methods and estimators of other libraries, with their names in bochner.
 OTHERS: dict[str, str] = {
@@ -101,7 +100,7 @@ OTHERS: dict[str, str] = {
     "SVMClassifier": "SVC",
     "PCA": "KernelPCA",
     "KMeans": "KernelKMeans for clusters, landmarks.KMeans for landmarks",
-    **dict.fromkeys(("GPR", "Kriging", "GP", "GaussianProcess"), _GP),
+    **dict.fromkeys(("GPR", "Kriging", "GP", "GaussianProcess"), "GaussianProcessRegressor"),
     "ExactGP": "GaussianProcessRegressor(method=ExactKernel())",
     "report": "report_model(model, X, y)",
     "GaussianProcessClassifier": "LogisticRegression, or SVC(probability=True)",

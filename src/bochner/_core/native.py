@@ -24,8 +24,6 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
 
-TWIN_BYTES = 16 << 20  # memory of the temporaries of a block
-
 
 def _find_compiled() -> ModuleType | None:
     """Return the compiled module, with the instruction set that ``BOCHNER_INSTRUCTIONS`` names.
@@ -190,8 +188,8 @@ def power_of_two(n: int) -> int:
 
 
 def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
-    """Slices of rows whose temporaries, `columns` wide, take a bounded amount of memory."""
-    block = max(1, TWIN_BYTES // max(1, columns * X.dtype.itemsize))
+    """Slices of rows whose temporaries, `columns` wide, take at most 16 MB."""
+    block = max(1, (16 << 20) // max(1, columns * X.dtype.itemsize))
     for start in range(0, X.shape[0], block):
         yield slice(start, start + block)
 

@@ -12,13 +12,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Default: the arguments of the process.
-    """
+    """Run the command line, by default with the arguments of the process, and exit."""
     missing = [name for name in ("click", "rich") if find_spec(name) is None]
     if missing:
         sys.stderr.write(

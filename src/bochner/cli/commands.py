@@ -126,6 +126,7 @@ def _table(command: Callable[..., Result]) -> Callable[..., Result]:
 @_seed
 def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     """Fit the relief of the Earth by several methods and write a page of maps."""
+    from bochner._core.text import columns
     from bochner.report.demo import run_demo
     from bochner.report.render import number, require
 
@@ -134,9 +135,8 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     result = run_demo(out, quick=quick, seed=seed, show=said)
     errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))
     rows = [(m.name, f"{m.n_features:,}", *errors(m)) for m in result.methods]
-    head = ("method", "features", "RMSE, m", "R²", "seconds", "ε")
-    caption = f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}"
-    terminal.table(head, rows, caption)
+    terminal.say(columns([("method", "features", "RMSE, m", "R²", "seconds", "ε"), *rows]))
+    terminal.say(f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}\n")
     best = result.best
     facts = {
         "kernel": result.kernel,

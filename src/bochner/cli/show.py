@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -66,16 +66,6 @@ class Terminal:
         """Print text for people."""
         if not self.as_json and not self.quiet:
             click.echo(text)
-
-    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> None:
-        """Print a table for people: the first column words, the others numbers."""
-        grid = Table(caption=caption, caption_justify="left")
-        for i, name in enumerate(head):
-            grid.add_column(name, justify="right" if i else "left", no_wrap=True)
-        for row in rows:
-            grid.add_row(*(Text(cell) for cell in row))
-        if not self.as_json and not self.quiet:
-            Console().print(grid)
 
     def show(self, facts: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> None:
         """Print the facts as JSON, or in words as a table of two columns, or nothing.

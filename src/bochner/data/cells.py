@@ -14,9 +14,6 @@ from bochner.errors import InvalidInput
 #: Gives the place of a row, counted from 0, as part of a sentence.
 Where = Callable[[int], str]
 
-#: Types that Arrow cannot cast to float64 with a meaning.
-_NO_NUMBERS = ("list", "struct", "map", "timestamp", "date", "time", "binary")
-
 
 def column_of(frame: Any, name: str) -> Any:
     """Return a column of an Arrow table or record batch as one array, without run-length codes."""
@@ -31,13 +28,7 @@ def column_of(frame: Any, name: str) -> Any:
 
 
 def cells_of(encoder: Encoder, frame: Any, where: Where) -> Float[np.ndarray, " n"]:
-    """Return the cells of the encoder's column: numbers, codes of levels, or seconds.
-
-    Raises
-    ------
-    InvalidInput
-        A cell is infinite, or a text where a number or time must be.
-    """
+    """Return the cells of the encoder's column: finite numbers, codes of levels, or seconds."""
     column = column_of(frame, encoder.name)
     if isinstance(encoder, Levels):
         return codes_of(column, encoder)
@@ -86,12 +77,12 @@ def as_texts(column: Any) -> Any:
 
     if "string" in str(column.type) and not hasattr(column, "dictionary"):
         return column.cast("large_string")
+    if pa.types.is_null(column.type):
+        return column.cast("large_string")
+    if hasattr(column, "dictionary") and column.dictionary.null_count:
+        column = column.dictionary_decode()
     if not hasattr(column, "dictionary"):
-        if pa.types.is_null(column.type):
-            return column.cast("large_string")
         column = column.dictionary_encode()
-    if column.dictionary.null_count:
-        column = column.dictionary_decode().dictionary_encode()
     words = column.dictionary
     if "string" in str(words.type):
         words = words.cast("large_string")
@@ -130,13 +121,7 @@ def is_all_numbers(texts: Iterable[str], comma: bool = False) -> bool:
 def numbers_of(
     name: str, column: Any, dtype: np.dtype, where: Where, comma: bool = False
 ) -> Float[np.ndarray, " n"]:
-    """Return a column of numbers, or of texts that are numbers, with NaN where cells are missing.
-
-    Raises
-    ------
-    InvalidInput
-        A text is no number, an integer is beyond float64, or the column has another type.
-    """
+    """Return a column of numbers, or of texts that are numbers; NaN where cells are missing."""
     kind = str(column.type)
     if kind == "null":
         return np.full(len(column), np.nan, dtype)
@@ -155,7 +140,7 @@ def numbers_of(
         ).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
-    if kind.startswith(_NO_NUMBERS):
+    if kind.startswith(("list", "struct", "map", "timestamp", "date", "time", "binary")):
         raise _of_another_type(name, "numbers", kind, where)
     try:
         column = column.cast("float" if dtype == np.float32 else "double")
@@ -191,13 +176,11 @@ def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = pc.local_timestamp(column)
-    if pa.types.is_time(kind):
-        column, unit = column.cast(pa.time64("ns")), 1e9
-    elif pa.types.is_duration(kind):
-        column, unit = column.cast(pa.duration("us"), safe=False), 1e6
-    else:
-        column, unit = column.cast(pa.timestamp("us"), safe=False), 1e6
-    return plain(column.cast("int64").cast("double", safe=False), np.nan) / unit
+    fine = pa.duration("us") if pa.types.is_duration(kind) else pa.timestamp("us")
+    fine, unit = (pa.time64("ns"), 1e9) if pa.types.is_time(kind) else (fine, 1e6)
+    return (
+        plain(column.cast(fine, safe=False).cast("int64").cast("double", safe=False), np.nan) / unit
+    )
 
 
 def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]:

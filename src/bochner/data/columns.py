@@ -30,9 +30,6 @@ from bochner.data.sources import Block
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
 
-#: Classes whose shares are means of a level; of more, the most frequent levels have columns.
-MOST_CLASSES = 20
-
 
 #: Reasons to leave a column out.
 NOTHING, CONSTANT, COPY, NAMES, NO_LEVEL = (
@@ -161,7 +158,7 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
     """Return targets, or indicators of classes: of the second of two, of all of more."""
     if not n_classes:
         return y.reshape(len(y), -1).astype(np.float64)
-    if n_classes > MOST_CLASSES:
+    if n_classes > 20:  # the most frequent levels have columns instead
         return None
     classes = [1] if n_classes == 2 else range(n_classes)
     return (y.reshape(-1, 1) == np.array(classes)).astype(np.float64)

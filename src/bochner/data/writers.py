@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -24,20 +25,10 @@ Chunk = Mapping[str, Any]
 def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file for writing that takes its name only once it is complete and on the disk.
 
-    ::
-
-        with atomic("model.bochner") as file:
-            file.write(...)
-
     It is written under another name in the same folder, flushed to the disk and renamed. If
     anything goes wrong, Ctrl-C included, that file is removed and an older file at ``path`` stays
     as it is. A process that is killed leaves a part, ``.NAME.*.part``. A device or pipe is written
     directly. Mode "w" writes UTF-8 with lines ended as they are given.
-
-    Raises
-    ------
-    DataFileError
-        The disk is full, the folder is missing or may not be written.
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
@@ -104,12 +95,10 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
         writer = needed("pyarrow.parquet", "Writing Parquet").ParquetWriter
     chunks = iter([columns] if isinstance(columns, Mapping) else columns)
     with atomic(path) as file:
-        table = pa.table(_arrays(next(chunks)))
-        rows, schema = table.num_rows, table.schema
-        with writer(file, schema) as out:
-            out.write_table(table)
-            for chunk in chunks:
-                table = pa.table(_arrays(chunk), schema=schema)
+        first, rows = pa.table(_arrays(next(chunks))), 0
+        tables = (pa.table(_arrays(chunk), schema=first.schema) for chunk in chunks)
+        with writer(file, first.schema) as out:
+            for table in chain([first], tables):
                 out.write_table(table)
                 rows += table.num_rows
     return rows

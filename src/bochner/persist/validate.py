@@ -40,20 +40,18 @@ from bochner.sums.moments import Moments
 
 # --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
 
-#: Memory that a file may take in addition to a multiple of its size.
-_FREE_BYTES = 1 << 25
-_TIMES_SIZE = 10
-#: Python's objects for JSON: of a list or object, and of what stands between two commas.
-_CONTAINER, _ITEM = 200, 64
-_MOST_NESTED = 600  # Lists and objects within one another. A sum of 100 kernels is 300 deep
-_LONGEST = 1 << 24  # Elements along an axis of an array that holds none
+#: Lists and objects within one another, at most. A sum of 100 kernels is 300 deep.
+_MOST_NESTED = 600
 
 
 def require_text(text: str | bytes, size: int) -> None:
-    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes."""
+    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes.
+
+    A list or object takes 200 bytes, and each item in it 64.
+    """
     marks = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
     lists, objects, commas = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
-    _require_small(4 * len(text) + _CONTAINER * (lists + objects) + _ITEM * commas, size)
+    _require_small(4 * len(text) + 200 * (lists + objects) + 64 * commas, size)
 
 
 def require_nesting(value: Any, size: int) -> None:
@@ -83,7 +81,7 @@ def _as_list(item: Any) -> list[Any]:
 
 
 def _require_small(taken: int, size: int) -> None:
-    if taken > _TIMES_SIZE * size + _FREE_BYTES:
+    if taken > 10 * size + (1 << 25):
         raise ValueError(f"{taken} bytes are too much for a file of {size}")
 
 
@@ -95,7 +93,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"array {name} must hold 0 and 1 only")
-        if array.size == 0 and max(array.shape) > _LONGEST:
+        if array.size == 0 and max(array.shape) > 1 << 24:
             raise ValueError(f"array {name} has no elements and the shape {array.shape}")
 
 
@@ -197,9 +195,6 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
 }
 
-#: Fitted arrays of learners that must be finite.
-FITTED = ("cluster_centers_", "eigenvectors_", "x_mean_", "x_weights_", "y_mean_", "y_weights_")
-
 #: The largest degree, depth or power: more would be work without an end. Larger values are allowed
 #: in arrays with one value per feature.
 _MOST_DEGREES = 10_000
@@ -260,12 +255,6 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
 
 # --- Consistency: shapes agree and predict runs --------------------------------------------------
 
-#: What these rows may take on their way through a model, beside a multiple of the file's size.
-_ROW_BYTES, _ROW_TIMES = 1 << 26, 10
-#: Numbers of rows that a model is tried on: parts that fit one of them alone do not fit.
-_ROWS = (2, 3)
-_ARRAYS = 4  # Arrays of 8 bytes as wide as the features that a row may need at once
-
 
 def require_learner(model: Any) -> None:
     """Refuse a fit of the wrong type or whose parts do not fit together."""
@@ -274,7 +263,8 @@ def require_learner(model: Any) -> None:
         return
     if not isinstance(fit, FitSummary) or not fits(fit.inputs.classes, np.ndarray | None, None):
         raise TypeError("fit_ must be a fit")
-    for name in FITTED:
+    parts = ("x_mean_", "x_weights_", "y_mean_", "y_weights_")
+    for name in ("cluster_centers_", "eigenvectors_", *parts):
         if not is_finite(getattr(model, name, 0.0)):
             raise ValueError(f"{name} must be finite")
     _require_alike(model)
@@ -282,19 +272,19 @@ def require_learner(model: Any) -> None:
 
 def _require_alike(state: Any) -> None:
     """Refuse parts that disagree about columns, features, targets or classes."""
-    schema, phi = getattr(state, "schema_", None), getattr(state, "map_", None)
-    raw = state.n_features_in_
+    part = lambda name: getattr(state, name, None)
+    raw, schema = state.n_features_in_, part("schema_")
     columns = raw if schema is None else len(schema.feature_names)
     pairs = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
-    if phi is not None:
+    if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
-    if (moments := getattr(state, "moments_", None)) is not None:
+    if (moments := part("moments_")) is not None:
         pairs.append((moments.n_features, state.map_.n_features))
-    if (sample := getattr(state, "sample_", None)) is not None:
+    if (sample := part("sample_")) is not None:
         pairs.append((sample.X.shape[1], columns))
-    if (names := getattr(state, "feature_names_in_", None)) is not None:
+    if (names := part("feature_names_in_")) is not None:
         pairs.append((names.shape, (raw,)))
-    if (classes := getattr(state, "classes_", None)) is not None:
+    if (classes := part("classes_")) is not None:
         pairs.append((classes.shape, (len(set(classes.tolist())),)))
     for value, expected in pairs:
         if value != expected:
@@ -320,9 +310,9 @@ def require_working(model: Any, size: int) -> None:
     if phi is not None and min(phi.n_inputs, phi.n_features) < 0:
         raise ValueError("a map must have columns and features")
     for width in (columns, 0 if phi is None else phi.n_inputs + phi.n_features):
-        if 8 * max(_ROWS) * _ARRAYS * width > _ROW_TIMES * size + _ROW_BYTES:
+        if 3 * 4 * 8 * width > 10 * size + (1 << 26):  # three rows of four such arrays
             raise ValueError(f"{width} columns are too many for a file of {size} bytes")
-    for n in _ROWS:
+    for n in (2, 3):  # parts that fit one number of rows alone do not fit
         zeros = np.zeros((n, columns))
         for call in calls:
             with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):

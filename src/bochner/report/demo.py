@@ -8,7 +8,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -150,7 +150,7 @@ class Study:
     train: Array
     test: Array
     seed: int
-    kernel: Gaussian = field(default_factory=Gaussian)
+    kernel: Gaussian
 
     @property
     def alpha(self) -> float:
@@ -216,10 +216,15 @@ def run_demo(
     path, seed = _writable_page(out), integer(seed, "run_demo", "seed")
     say: Say = show or (lambda _: None)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
-    study = _with_kernel(_split(quick, seed), width, say)
+    study = _study(quick, seed, width, say)
     fits = _compare(study, width, say)
     curves, (model, best) = _sweep(study, widths, fits, say)
-    near = _sharper(study, quick, say)
+    say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
+    near, began = [], time.perf_counter()
+    for name, code, detail, predicted in _near(study, quick):
+        near.append(study.judged(name, code, 0, predicted, began, detail))
+        say(f"  {name:28}{near[-1].rmse:5.0f} m{near[-1].seconds:9.1f} s   {detail}")
+        began = time.perf_counter()
     result = DemoResult(
         methods=tuple(fit[1] for fit in fits),
         curves=curves,
@@ -236,7 +241,7 @@ def run_demo(
         quick=quick,
         seconds=time.perf_counter() - started,
         path=path,
-        near=near,
+        near=tuple(near),
     )
     with atomic(path, "w") as file:
         file.write(earth_page(result))
@@ -260,8 +265,11 @@ def _writable_page(out: str | PathLike[str]) -> Path:
     return path.resolve()
 
 
-def _split(quick: bool, seed: int) -> Study:
-    """Return the cells, a tenth of them held out; quick keeps every second row and column."""
+def _study(quick: bool, seed: int, width: int, say: Say) -> Study:
+    """Return the cells, a tenth of them held out, and the kernel, chosen once on training rows.
+
+    Quick keeps every second row and column of cells.
+    """
     earth, step = load_earth(), 2 if quick else 1
     rows = len(np.unique(np.asarray(earth.latitude)))
     cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]
@@ -269,46 +277,34 @@ def _split(quick: bool, seed: int) -> Study:
     tenth, kept = cells.size // 10, cells.ravel()
     train, test = np.sort(order[tenth:]), np.sort(order[:tenth])
     degrees = np.stack([np.asarray(earth.latitude), np.asarray(earth.longitude)], axis=1)
-    places = degrees[kept].astype(np.float64)
-    return Study(earth.X[kept], earth.y[kept], places, cells.shape, train, test, seed)
-
-
-def _with_kernel(study: Study, width: int, say: Say) -> Study:
-    """Choose the lengthscale once, on training rows, for all methods."""
-    say(
-        f"The Earth's relief: {study.y.size:,} cells, {study.train.size:,} to learn from, "
-        f"{study.test.size:,} held out"
-    )
-    model = KernelRidge(
-        "gaussian", method=Fourier(Orthogonal()), n_features=width // 2, random_state=study.seed
-    )
-    model.fit(study.X[study.train], study.y[study.train])
+    X, y, places = earth.X[kept], earth.y[kept], degrees[kept].astype(np.float64)
+    counts = f"{y.size:,} cells, {train.size:,} to learn from, {test.size:,} held out"
+    say(f"The Earth's relief: {counts}")
+    how: dict[str, Any] = {"method": Fourier(Orthogonal()), "random_state": seed}
+    model = KernelRidge("gaussian", n_features=width // 2, **how).fit(X[train], y[train])
     # One lengthscale for all directions (a sphere has no axes), to two digits.
     lengthscale = np.exp(np.mean(np.log(model.kernel_.get_params()["lengthscale"])))
     kernel = Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
-    return replace(study, kernel=kernel)
+    return Study(X, y, places, cells.shape, train, test, seed, kernel)
 
 
 # --- Methods at one width, and their errors against the width ------------------------------------
 
 
 def _compare(study: Study, width: int, say: Say) -> list[Fit]:
-    """Fit every method at one width, then certify them all at one alpha."""
+    """Fit every method at one width, and certify each at the same alpha."""
     line = lambda r: say(f"  {r.name:24}{r.rmse:9.0f} m{r.r_squared:8.3f}{r.seconds:9.1f}")
     say(f"\nMethods at {width:,} features")
     say(f"  {'':24}{'test RMSE':>11}{'R²':>8}{'seconds':>9}")
     fits: list[Fit] = []
     for name, method in METHODS:
-        fits.append(study.fitted(name, method, width))
-        line(fits[-1][1])
-    rival = _rival(study, width, fits[0][1].alpha)
-    line(rival)
-    say(f"\nCertificates of all at alpha = {study.alpha:.3g}")
-    for i, (model, result) in enumerate(fits):
-        fits[i] = model, study.certified(model, result, study.alpha)
-        say(f"  {result.name:24} ε = {fits[i][1].epsilon:.3g}")
-    return [*fits, (None, rival)]
+        model, result = study.fitted(name, method, width)
+        fits.append((model, study.certified(model, result, study.alpha)))
+        line(result)
+    fits.append((None, _rival(study, width, fits[0][1].alpha)))
+    line(fits[-1][1])
+    return fits
 
 
 def _rival(study: Study, width: int, alpha: float) -> MethodResult:
@@ -329,17 +325,17 @@ def _sweep(
     study: Study, widths: tuple[int, ...], fits: list[Fit], say: Say
 ) -> tuple[tuple[Curve, ...], Fit]:
     """Fit three methods at every width; return their curves and the fit of least LOO error."""
-    known = {(result.name, result.n_features): (model, result) for model, result in fits}
+    known = {(fit[1].name, fit[1].n_features): fit for fit in fits}
     curves, best = [], fits[0]
     for name, method in CURVES:
         say(f"\n{name}: test RMSE against features")
-        line = []
+        errors = []
         for width in widths:
             fit = known.get((name, width)) or study.fitted(name, method, width)
-            best = min(best, fit, key=lambda f: f[1].loo)
-            line.append(fit[1].rmse)
-            say(f"  {width:6,} {'█' * max(1, round(line[-1] / 50)):40} {line[-1]:6.0f} m")
-        curves.append(Curve(name, widths, tuple(line)))
+            best, error = min(best, fit, key=lambda f: f[1].loo), fit[1].rmse
+            errors.append(error)
+            say(f"  {width:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
+        curves.append(Curve(name, widths, tuple(errors)))
     return tuple(curves), best
 
 
@@ -349,17 +345,6 @@ def _sweep(
 # less time. Relief is rougher than both, and its cells have no noise: they are kriged from the
 # nearest cells. The error of kriging is learned from the relief around each cell, because coasts,
 # trenches and ridges have structure beyond the covariance of two cells.
-
-
-def _sharper(study: Study, quick: bool, say: Say) -> tuple[MethodResult, ...]:
-    say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
-    results, started = [], time.perf_counter()
-    for name, code, detail, predicted in _near(study, quick):
-        row = study.judged(name, code, 0, predicted, started, detail)
-        results.append(row)
-        say(f"  {row.name:28}{row.rmse:5.0f} m{row.seconds:9.1f} s   {row.detail}")
-        started = time.perf_counter()
-    return tuple(results)
 
 
 def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Array, " t"]]]:

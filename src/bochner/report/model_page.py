@@ -235,6 +235,7 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
             return str(r.fit["classes"][int(value)] if coded else value)
         return ", ".join(number(float(v), 4) for v in np.atleast_1d(value))
 
+    is_number = lambda v: v is None or (isinstance(v, Real) and not isinstance(v, bool))
     y, f = first.observed is not None, first.predicted is not None
     rows = [
         [
@@ -242,7 +243,7 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
             number(row.value, 3),
             *([written(row.observed, coded=True)] if y else []),
             *([written(row.predicted)] if f else []),
-            *(_cell(v) for v in row.x[:COLUMNS]),
+            *(number(v, 4) if is_number(v) else str(v) for v in row.x[:COLUMNS]),
         ]
         for row in one.rows
     ]
@@ -254,10 +255,3 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }
-
-
-def _cell(value: Any) -> str:
-    """Return a cell of a table as text; – where it is missing."""
-    if value is None or (isinstance(value, Real) and not isinstance(value, bool)):
-        return number(value, 4)
-    return str(value)

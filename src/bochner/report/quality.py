@@ -227,14 +227,13 @@ def label_errors(
     curve; for several classes, the mean over one-against-rest curves of the classes that occur.
     """
     yield "accuracy", float(accuracy_score(labels, outputs["label"], sample_weight=w))
-    yield "majority", max(float(w[labels == c].sum() / w.sum()) for c in classes)
+    shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
+    yield "majority", max(shares)
     f, p = _by_class(outputs["decision"]), outputs.get("probability")
     if p is not None:
-        yield (
-            "log_loss",
-            float(log_loss(labels, p.astype(np.float64), sample_weight=w, labels=classes)),
-        )
-    both = [k for k, c in enumerate(classes) if 0 < w[labels == c].sum() < w.sum()]
+        p = p.astype(np.float64)
+        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
+    both = [k for k, share in enumerate(shares) if 0 < share < 1]
     if both:
         areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
         yield "auc", float(np.mean(areas))
