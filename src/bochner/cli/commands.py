@@ -290,7 +290,7 @@ def fit(
         "model": model,
         "rows": blocks.n_rows,
         **fitted.fit_.facts(),
-        "held_out": held_out and vars(held_out),
+        "held_out": held_out,
         "held_out_words": held_out_words,
         "certificate": certificate and certificate.to_dict(),
         "certificate_words": words,

@@ -39,6 +39,9 @@ MOST_CATEGORIES = 1000
 # 4 MB of float64: large enough to hide the cost per piece, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
 
+#: Cells of one column that did not occur in training: description, examples, place and first row.
+Unseen = tuple[str, str, Where, int]
+
 
 class Column(NamedTuple):
     """A raw column: ``kind`` is "numbers", "text", "nothing" (all missing) or another word."""
@@ -115,7 +118,7 @@ class Tables(Source):
     def pieces(self, rows: int) -> Iterator[Piece]:
         if not self.raw and not self.schema.encoders and self.drafts is not None:
             require_plain(self.drafts, self.schema.dropped)
-        unseen: dict[str, _Unseen] = {}
+        unseen: dict[str, Unseen] = {}
         for frame, where, start in self._frames(rows):
             if self.raw:
                 X = np.empty((frame.num_rows, self.n_columns))
@@ -269,7 +272,7 @@ class Tables(Source):
         frame: Any,
         where: Where,
         fold: np.ndarray | None,
-        unseen: dict[str, "_Unseen"],
+        unseen: dict[str, Unseen],
     ) -> np.ndarray:
         cells = cells_of(encoder, frame, where)
         table = self.fold_tables.get(encoder.name)
@@ -282,7 +285,7 @@ class Tables(Source):
                 found = {*texts_in(column_of(frame, encoder.name))}
                 texts = listed(sorted(found.difference(encoder.levels, encoder.declared)), 3)
             row = int(np.argmax(new if texts else np.isnan(cells)))
-            unseen[encoder.name] = _Unseen(words, texts, where, row)
+            unseen[encoder.name] = words, texts, where, row
         return encoder.encode(cells)
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
@@ -314,19 +317,10 @@ def is_text(encoder: Encoder, reader: Reader) -> bool:
     return isinstance(encoder, Levels) or (isinstance(encoder, Numbers) and encoder.comma)
 
 
-class _Unseen(NamedTuple):
-    """Cells of one column that did not occur in training: description, examples, first row."""
-
-    words: str
-    texts: str
-    where: Where
-    row: int
-
-
-def _warn_unseen(who: str, unseen: dict[str, _Unseen]) -> None:
+def _warn_unseen(who: str, unseen: dict[str, Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
     said = []
-    for words, names in reasons((name, cell.words) for name, cell in unseen.items()).items():
+    for words, names in reasons((name, cell[0]) for name, cell in unseen.items()).items():
         _, texts, where, row = unseen[names[0]]
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""

@@ -5,7 +5,6 @@ encoded by mean targets use the targets of other rows, as in every fit.
 """
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,25 +32,12 @@ from bochner.report.quality import (
 ROWS, TO_ONE = 8192, 5
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Errors of a learner on rows that its fit has not seen."""
-
-    errors: dict[str, dict[str, float]]  # by target, then by measure, see `MEASURES`
-    n_train: int  # rows of the fit
-    n_test: int  # rows that were held out
-    n_rows: int  # rows of the whole fit
-
-    def __str__(self) -> str:
-        whose = f"held out: {self.n_test:,} rows, of a fit to {self.n_train:,} others"
-        return f"{errors_in_words(self.errors)} ({whose})"
-
-
 def judge_held_out(
     model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS
-) -> tuple[HeldOut | None, str]:
-    """Return the errors of a learner like this on rows held out of its fit; if none, why.
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the errors of a learner like this on rows held out of its fit, and their words.
 
+    Errors are by target, then by measure, beside the numbers of rows. Without any, None and why.
     Every fifth of the random rows is held out, of labels every fifth of each. The other fit has the
     same parameters, with penalties in proportion to its rows.
     """
@@ -74,7 +60,9 @@ def judge_held_out(
         return None, f"none: a fit to {len(train)} rows is refused: {error}"
     w = None if sample.w is None else to_numpy(sample.w)[test]
     errors = _errors(other, sample.X[test], None if y is None else y[test], w, model)
-    return HeldOut(errors, len(train), len(test), n), ""
+    facts = {"errors": errors, "n_train": len(train), "n_test": len(test), "n_rows": n}
+    whose = f"held out: {len(test):,} rows, of a fit to {len(train):,} others"
+    return facts, f"{errors_in_words(errors)} ({whose})"
 
 
 def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
