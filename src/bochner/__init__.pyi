@@ -65,10 +65,10 @@ from bochner.models.gaussian_process.observed import Derivatives as Derivatives
 from bochner.models.gaussian_process.regressor import (
     GaussianProcessRegressor as GaussianProcessRegressor,
 )
-from bochner.models.inspection.contributions import ContributionDisplay as ContributionDisplay
-from bochner.models.inspection.contributions import contributions as contributions
-from bochner.models.inspection.importance import ImportanceDisplay as ImportanceDisplay
-from bochner.models.inspection.importance import column_importance as column_importance
+from bochner.models.inspection import ContributionDisplay as ContributionDisplay
+from bochner.models.inspection import ImportanceDisplay as ImportanceDisplay
+from bochner.models.inspection import column_importance as column_importance
+from bochner.models.inspection import contributions as contributions
 from bochner.models.kriging import NormalScores as NormalScores
 from bochner.models.kriging import TrendedProcess as TrendedProcess
 from bochner.models.kriging import cell_averages as cell_averages

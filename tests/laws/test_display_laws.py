@@ -16,8 +16,6 @@ from sklearn.inspection import partial_dependence
 import bochner as bo
 from bochner import (
     CalibrationDisplay,
-    ContributionDisplay,
-    ImportanceDisplay,
     PathDisplay,
     SpectrumDisplay,
     column_importance,
@@ -279,7 +277,7 @@ def test_table_is_ranked_and_counts_the_rest():
 
 
 def test_plot_has_a_bar_for_each_column():
-    found = ImportanceDisplay.from_estimator(steep(), ROWS, by="exchange")
+    found = column_importance(steep(), ROWS)
     ax = Figure().subplots()
     assert found.plot(ax).ax_ is ax
     assert [bar.get_width() for bar in ax.patches] == sorted(found.importance[:, 0])
@@ -365,7 +363,7 @@ def test_classes_have_contributions_each():
 
 
 def test_table_and_plot_show_the_largest():
-    found = ContributionDisplay.from_estimator(smooth(), FEW[:2], FEW)
+    found = contributions(smooth(), FEW[:2], FEW)
     lines = found.table(1).splitlines()
     first = found.columns[np.argmax(np.abs(found.contributions[1, :, 0]))]
     assert lines[0].startswith("mean of the background")

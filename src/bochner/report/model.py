@@ -25,7 +25,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
 from bochner.models.displays import PathDisplay, SpectrumDisplay
 from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.inspection.importance import ImportanceDisplay, Inspected, column_importance
+from bochner.models.inspection import ImportanceDisplay, Inspected, column_importance
 from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.model_page import model_page
 from bochner.report.quality import (

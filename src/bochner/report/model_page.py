@@ -10,7 +10,7 @@ from bochner._core.shapes import Array
 from bochner._core.text import facts_in_words, rounded, written
 from bochner.certificates.certificate import errors_table
 from bochner.models.displays import CALIBRATIONS, CalibrationDisplay, PathDisplay, SpectrumDisplay
-from bochner.models.inspection.importance import ImportanceDisplay
+from bochner.models.inspection import ImportanceDisplay
 from bochner.report.quality import MEASURES, Residuals
 from bochner.report.render import number, page, picture, require
 

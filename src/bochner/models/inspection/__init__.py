@@ -1,1 +1,0 @@
-"""Explanations of predictions: importance of columns, partial dependence, Shapley values."""
