@@ -232,7 +232,7 @@ def test_a_second_ctrl_c_waits_for_nothing(folder):
     where = bo.engines.Local(folder, every=1e9)
     with pytest.raises(KeyboardInterrupt):
         ridge().fit_blocks(bo.Blocks.from_arrays(X, Y).watch(interrupted), where=where)
-    assert not (folder / "now.safetensors").exists()
+    assert not (folder / "now.npz").exists()
 
 
 # ---- a full disk
@@ -321,7 +321,7 @@ def test_a_file_that_was_written_again_is_refused(where, tmp_path):
 
 
 def damage(folder, _):
-    record = folder / "now.safetensors"
+    record = folder / "now.npz"
     record.write_bytes(record.read_bytes()[:-100])
 
 

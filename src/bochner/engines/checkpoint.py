@@ -1,26 +1,31 @@
 """Checkpoints: a folder with the sums of a fit so far, and a description of the fit."""
 
 import json
-import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from joblib.hashing import NumpyHasher
 
 from bochner import __version__
 from bochner._core.optional import explained
 from bochner.data.writers import atomic
 from bochner.errors import DataFileError, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
+from bochner.selection.chosen import Chosen
 from bochner.solvers.ridge.eigen import Triangle
 from bochner.sums.moments import Accumulator
 
 #: The file that says what is fitted, and the one of a pass that is not over.
-FIRST, NOW = "fit.json", "now.safetensors"
+FIRST, NOW = "fit.json", "now.npz"
+
+#: The name of a record's JSON beside its arrays.
+RECORD = "record"
 
 #: Files that a process was killed over while it wrote them.
 UNFINISHED = ".*.part"
@@ -28,12 +33,6 @@ UNFINISHED = ".*.part"
 #: Mutable sums, by their names in files.
 OPEN = {"moments": Accumulator, "triangle": Triangle}
 _NAMES = {cls: name for name, cls in OPEN.items()}
-
-_TYPES = {
-    "bool": "BOOL", "int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64",
-    "uint8": "U8", "uint16": "U16", "uint32": "U32", "uint64": "U64",
-    "float16": "F16", "float32": "F32", "float64": "F64",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class Checkpoint:
                 "Leave checkpoint out."
             ) from error
         with atomic(self.folder / name) as file:
-            _write_tensors(file, header, arrays.by_name)
+            np.savez(file, allow_pickle=False, **{RECORD: header}, **arrays.by_name)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return a record, None where there is none."""
@@ -97,15 +96,14 @@ class Checkpoint:
             f"Local: the checkpoint '{path}' must be whole; it is damaged "
             f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin again."
         )
-        with explained(damaged, SafetensorError, OSError, ValueError, KeyError, TypeError):
-            with safe_open(path, "numpy") as file:
-                header = json.loads(file.metadata()["record"])
-                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            return unpacked(decode(header, arrays))
+        with explained(damaged, BadZipFile, OSError, ValueError, KeyError, TypeError):
+            with path.open("rb") as file, np.load(file) as stored:
+                arrays = dict(stored)
+            return unpacked(decode(json.loads(str(arrays.pop(RECORD))), arrays))
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for name in ("pass-*.safetensors", NOW, UNFINISHED, FIRST):
+        for name in ("pass-*.npz", NOW, UNFINISHED, FIRST):
             for path in self.folder.glob(name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -148,16 +146,27 @@ def unpacked(value: Any) -> Any:
     return total
 
 
-def _write_tensors(file: Any, record: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays in the format of safetensors, without a copy."""
-    header: dict[str, Any] = {"__metadata__": {"record": record}}
-    end = 0
-    for name, array in arrays.items():
-        begin, end = end, end + array.nbytes
-        form = {"dtype": _TYPES[array.dtype.name], "shape": list(array.shape)}
-        header[name] = {**form, "data_offsets": [begin, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(struct.pack("<Q", len(text)) + text)
-    for array in arrays.values():
-        file.write(np.ascontiguousarray(array).data)
+# --- Which sum a record is of ---------------------------------------------------------------------
+
+
+class _Digest(NumpyHasher):
+    """Hash of a value: its arrays, numbers, text and functions, however deep."""
+
+    def save(self, obj: Any) -> None:
+        if isinstance(obj, Chosen):  # of choices those of the features, for searches are timed
+            obj = obj.map, obj.kernel, obj.precision, obj.seed
+        elif isinstance(obj, FunctionType):
+            cells = [cell.cell_contents for cell in obj.__closure__ or ()]
+            obj = obj.__qualname__, obj.__code__, cells, obj.__defaults__
+        elif isinstance(obj, CodeType):
+            obj = obj.co_code, [part for part in obj.co_consts if not isinstance(part, CodeType)]
+        elif is_dataclass(obj) and not isinstance(obj, type):  # without what it has cached
+            values = [getattr(obj, field.name) for field in fields(obj)]
+            obj = f"{type(obj).__module__}.{type(obj).__qualname__}", values
+        super().save(obj)
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of the summand of a pass, so that a recorded pass is known again."""
+    digest: str = _Digest("md5").hash(value)
+    return digest

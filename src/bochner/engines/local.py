@@ -18,9 +18,8 @@ from typing import Any
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
 from bochner.data.blocks import Blocks, has_weight
-from bochner.engines.checkpoint import NOW, Checkpoint, foreign
+from bochner.engines.checkpoint import NOW, Checkpoint, digest_of, foreign
 from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
-from bochner.engines.digest import digest_of
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput
 from bochner.sums.executor import LOCAL, Executor, InProcess
 from bochner.sums.tree import RunningSum, Summand
@@ -189,7 +188,7 @@ class RecordedPasses:
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         number, self._number = self._number, self._number + 1
         known = {"digest": digest_of((summand, blocks.block_rows))}
-        name = f"pass-{number:05}.safetensors"
+        name = f"pass-{number:05}.npz"
         done, began = self._read(name, known["digest"], number), time.monotonic()
         if done is None:
             begun = self._read(NOW, known["digest"], number, of=number)
