@@ -14,7 +14,7 @@ import bochner as bo
 from benchmarks.bench import Options, Row, bench, goal, used
 from benchmarks.rivals import missing
 from bochner.errors import InvalidInput
-from bochner.features.fourier.frequencies import grid_of
+from bochner.features.fourier.grid import grid_of
 from bochner.kernels import Cauchy, Gaussian, Kernel, Laplace, Matern, RationalQuadratic
 
 Array = np.ndarray

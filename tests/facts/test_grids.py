@@ -12,7 +12,7 @@ import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
 from bochner.errors import MissingDependency
-from bochner.features.fourier.frequencies import equispaced_map
+from bochner.features.fourier.grid import equispaced_map
 from bochner.kernels import (
     Cauchy,
     Columns,

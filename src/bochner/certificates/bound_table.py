@@ -25,6 +25,7 @@ from bochner.certificates.bounds import (
 from bochner.certificates.pointwise import eigen
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.features.composed import is_stationary
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.method import Method, Request
@@ -33,7 +34,6 @@ from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import draw_map
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import TensorSketch
-from bochner.features.widths import is_stationary
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine

@@ -34,13 +34,13 @@ from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
 from bochner.certificates.pointwise import values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import TensorSketch
 from bochner.features.sketch.powers import log_coefficients, powers
-from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Constant, Kernel, Scaled

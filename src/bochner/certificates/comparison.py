@@ -17,8 +17,7 @@ from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
-from bochner.features.fourier.frequencies import MOST_COLUMNS
-from bochner.features.fourier.grid import FourierGrid
+from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.features.method import Method, Request

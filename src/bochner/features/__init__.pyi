@@ -12,10 +12,10 @@ from bochner.features.fourier.placements import Grid as Grid
 from bochner.features.fourier.placements import Orthogonal as Orthogonal
 from bochner.features.fourier.placements import Structured as Structured
 from bochner.features.map import FeatureMap as FeatureMap
-from bochner.features.mercer.harmonic import MercerHarmonic as MercerHarmonic
 from bochner.features.mercer.hermite import HermiteMercer as HermiteMercer
 from bochner.features.mercer.products import Explicit as Explicit
 from bochner.features.mercer.products import LaplacianEigenfunctions as LaplacianEigenfunctions
+from bochner.features.mercer.radial import MercerHarmonic as MercerHarmonic
 from bochner.features.mercer.sphere import SphericalHarmonics as SphericalHarmonics
 from bochner.features.method import Method as Method
 from bochner.features.nystrom.nystrom import Nystrom as Nystrom

@@ -11,10 +11,10 @@ from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.composed import is_stationary
 from bochner.features.map import Draw, FeatureMap, times, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
-from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import Columns
 from bochner.kernels.kernel import Kernel, leaves_of
 from bochner.kernels.radial import isotropic

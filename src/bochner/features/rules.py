@@ -23,17 +23,20 @@ from bochner._core.names import WORDS, meant_method
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed, projections, widths
+from bochner.features import composed, projections
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier, histogram
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
-from bochner.features.fourier.frequencies import MOST_COLUMNS, draw_grid
-from bochner.features.fourier.grid import FourierGrid
+from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite, products
-from bochner.features.mercer.harmonic import MercerHarmonic, draw_harmonics
-from bochner.features.mercer.radial import ROTATION_INVARIANT, is_rotation_invariant
+from bochner.features.mercer.radial import (
+    ROTATION_INVARIANT,
+    MercerHarmonic,
+    draw_harmonics,
+    is_rotation_invariant,
+)
 from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
@@ -96,7 +99,7 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
     if isinstance(kernel, Stationary):
         return True
     on_nodes = isinstance(getattr(method, "placement", None), Grid)
-    composite = isinstance(kernel, Product | Power | Exp) and widths.is_stationary(kernel)
+    composite = isinstance(kernel, Product | Power | Exp) and composed.is_stationary(kernel)
     return composite and not on_nodes
 
 
@@ -247,7 +250,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return rule.draw(method, kernel, ask)
     if isinstance(method, projections.Projected):
         raise refusal(method, kernel, ask.n_inputs)
-    width = widths.exact_width(kernel, ask.n_inputs)
+    width = composed.exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
         exact = compose(kernel, method, ask)
         if exact is not None:
@@ -308,15 +311,15 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
         case Sum():
             return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
-            terms = {f"term{n}": term for n, term in enumerate(widths.series(kernel, method, ask))}
-            return _added(kernel, terms, method, ask)
+            series = composed.series(kernel, method, ask)
+            return _added(kernel, {f"term{n}": k for n, k in enumerate(series)}, method, ask)
         case Product() | Power():
             return _multiplied(kernel, method, ask)
     return None
 
 
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:
-    sizes = widths.shares(tuple(terms.values()), kernel, method, ask)
+    sizes = composed.shares(tuple(terms.values()), kernel, method, ask)
     parts = zip(terms.items(), sizes, strict=True)
     return composed.Concatenate(
         kernel, tuple(draw_map(method, part, ask.part(name, D)) for (name, part), D in parts)
@@ -331,7 +334,7 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
     """
     if isinstance(kernel, Power) and kernel.exponent == 1:
         return draw_map(method, kernel.kernel, ask)
-    if terms := widths.expansion(kernel, ask):
+    if terms := composed.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
     if isinstance(kernel, Product):
         factors: dict[str, Kernel] = {"left": kernel.left, "right": kernel.right}
@@ -347,17 +350,17 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
             return (first,) * len(sizes)  # nothing random in it that could be taken twice
         return (first, *maps)
 
-    narrow = widths.factor_widths(kernels, kernel, method, ask)
+    narrow = composed.factor_widths(kernels, kernel, method, ask)
     if narrow is not None:
         return _tensor(kernel, drawn(narrow))
-    exact = [widths.exact_width(factor, ask.n_inputs) for factor in kernels]
-    rest = widths.whole_width(ask.n_features, kernel, method)
+    exact = [composed.exact_width(factor, ask.n_inputs) for factor in kernels]
+    rest = composed.whole_width(ask.n_features, kernel, method)
     maps = drawn(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
         with suppress(InvalidInput):  # too few features for the exact parts of a factor
-            narrow_maps = drawn(widths.even_factor_widths(kernels, method, ask))
+            narrow_maps = drawn(composed.even_factor_widths(kernels, method, ask))
             if prod(phi.n_features for phi in narrow_maps) <= ask.n_features:
                 return _tensor(kernel, narrow_maps)
     return _sketch(kernel, maps, ask)

@@ -87,6 +87,8 @@ RENAMED: dict[str, str] = {
     "features.fourier.leverage:LeverageFourierMap": _WAVES,
     "features.fourier.maps:FourierMap": _WAVES,
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
+    "features.mercer.harmonic:MercerHarmonic": "features.mercer.radial:MercerHarmonic",
+    "features.mercer.harmonic:MercerHarmonicMap": "features.mercer.radial:MercerHarmonicMap",
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
     "features.sketch.tensorsketch:TensorSketch": "features.sketch.polysketch:TensorSketch",

@@ -22,8 +22,13 @@ from bochner._core.nufft import is_installed
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.fourier.frequencies import MOST_COLUMNS, equispaced_map, grid_of
-from bochner.features.fourier.grid import FourierGrid, WaveMap
+from bochner.features.fourier.grid import (
+    MOST_COLUMNS,
+    FourierGrid,
+    WaveMap,
+    equispaced_map,
+    grid_of,
+)
 from bochner.features.mercer.axes import box_of_rows
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Constant, Kernel

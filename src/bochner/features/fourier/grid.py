@@ -1,7 +1,7 @@
 """Equispaced Fourier features: waves on a grid of frequencies, in one to three columns.
 
 Greengard, Rachh and Barnett (2022) take k(x − y) = ∫ p(ω) cos ω·(x − y) dω by the trapezoidal rule
-with frequencies h∘j, |j_a| ≤ m_a, which :mod:`bochner.features.fourier.frequencies` finds.
+with frequencies h∘j, |j_a| ≤ m_a, found from kernel, box and tolerance.
 
 Rows outside the box by more than a margin r count as r away, where the kernel with all rows of the
 box is below a hundredth: there a fit is its prior mean. In a sum with periodic terms, such rows
@@ -9,19 +9,22 @@ are moved by whole periods to just beyond the margin, where periodic terms have 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from bochner._core.arrays import dense, moved, precision
-from bochner._core.checks import check_fields, optional, share
+from bochner._core.checks import LITTLE, check_fields, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
-from bochner.errors import InvalidInput
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double, in_precision
+from bochner.features.mercer.axes import box_of_rows, given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
-from bochner.features.method import Method
+from bochner.features.method import Method, Request
+from bochner.kernels import equispaced, periods
 from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel
@@ -197,3 +200,372 @@ class EquispacedMap(FeatureMap):
 #: Methods whose features no fit that sums waves makes, any number of them; and their maps.
 WaveMethod = FourierGrid | SphericalHarmonics
 WaveMap = EquispacedMap | SphericalMap
+
+
+# --- Frequencies, from kernel, box and tolerance ------------------------------------------------
+#
+# Barnett, Greengard and Rachh (2023) bound two errors of frequencies h∘j, |j_a| ≤ m_a:
+#
+# * **images**: the sum over all j is the kernel plus its images at multiples of the period 2π/h;
+#   the nearest is 2π/h − |x − y| away. The period is the box of the rows and twice a margin r, at
+#   whose double the kernel has come down to a share of the tolerance;
+#   Kernels of long tails would take a period of many boxes. They come down to zero beyond the box
+#   instead, by a smooth taper whose waves are few; weights that this makes negative are left out;
+# * **truncation**: no pair lacks more than the pair x = y, which lacks k(0) − Σ_j v_j, all weights
+#   being positive. It is not bounded but added up, along one axis after the other.
+#
+# Harmonics of periodic kernels are met where 2π/h is a multiple of their periods. Along an axis
+# where a kernel is purely periodic, its period is taken for any box.
+
+
+LOOSEST = 0.5  # The coarsest tolerance for a given width
+MOST_COLUMNS = 3
+#: Most waves along the only axis, and along one of several, that are looked at, and most in all:
+#: beyond, no computer has room.
+MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
+#: Signal-to-noise ratio W k(x, x)/alpha up to which predictions keep the tolerance: above it the
+#: truncation dominates their error.
+WORTH = 1e5
+#: A kernel whose period is more than TAPERED_FROM boxes is tapered if that takes fewer waves: over
+#: the first of TAPERS (in boxes, from the end of the box) that leaves positive weights.
+TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
+#: Weights below zero of a tapered kernel, as a share of the tolerance, at most: among this many of
+#: the lowest waves, which are where they occur.
+NEGATIVE, MOST_WEIGHED = 0.05, 1 << 16
+#: Distances in units of the box, for where the kernel has come down.
+DISTANCES = np.logspace(-8, 8, 3201)
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """Spacing h and extent m of a grid, and a bound of what images of the kernel add to it."""
+
+    spacing: Float[Array, " d"]
+    extent: tuple[int, ...]
+    images: float
+    tapered: bool = False
+
+    @property
+    def waves(self) -> int:
+        """How many there are, D."""
+        return math.prod(2 * m + 1 for m in self.extent)
+
+    def __str__(self) -> str:
+        """Return how many there are along each axis."""
+        return " x ".join(f"{2 * m + 1:,}" for m in self.extent)
+
+
+def grid_of(
+    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+) -> Frequencies:
+    """Return frequencies of the kernel with images, or tapered where that takes fewer.
+
+    Refuse a kernel without spectral density and periods, many columns, and a box without size.
+    """
+    if len(lower) > MOST_COLUMNS:
+        raise UnsupportedKernel(
+            f"FourierGrid serves one to three columns; got {len(lower)}. Fourier() and Nystrom() "
+            "serve any number, as does NearestNeighbours() for a Gaussian process; "
+            "Columns(kernel, (0, 1)) looks at some."
+        )
+    equispaced.equispaced_weights(kernel, np.ones(len(lower)), (0,) * len(lower))
+    for a, (least, largest) in enumerate(zip(lower, upper, strict=True)):
+        if not largest > least:
+            raise InvalidInput(
+                f"FourierGrid: the box must have a size along each column; got column {a} (counted "
+                f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
+            )
+    lengths = upper - lower
+    spacing, images = spacing_of(kernel, lengths, tolerance)
+    far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
+    short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
+    # A period this many times the period of the taper takes more waves for every kernel.
+    if short is not None and np.any(short.spacing > 8.0 * spacing):
+        return short
+    grid = with_images(kernel, spacing, images, tolerance)
+    return grid if short is None or short.waves >= grid.waves else short
+
+
+def spacing_of(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float
+) -> tuple[Float[Array, " d"], float]:
+    """Return h and a bound of images, of a margin that keeps them away."""
+    d = len(lengths)
+    parts, period, images = equispaced.spectral_parts(kernel), np.empty(d), 0.0
+    for a, length in enumerate(lengths):
+        margins = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
+        period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
+        moved = 0.0
+        if terms := periods.seasons(kernel, a, d):
+            least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
+            period[a], moved = _periodic(terms, a, length, least, tolerance / (8 * d))
+        images += max((size for _, size in margins), default=0.0) + moved / 2
+    return 2 * math.pi / period, 2 * images
+
+
+def _periodic(
+    terms: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
+) -> tuple[float, float]:
+    """Return a multiple of periods, and its error: one more where rows far outside have a place."""
+    common, error = periods.common_period(terms, length, tolerance, a)
+    steady = any(season.steady for season in terms)
+    return common * (math.ceil(least / common) + steady), error
+
+
+def with_images(
+    kernel: Kernel, spacing: Float[Array, " d"], images: float, tolerance: float
+) -> Frequencies:
+    """Return frequencies of the kernel and its images."""
+    d, period = len(spacing), 2 * math.pi / spacing
+    kernel = periods.on_frequencies(kernel, spacing)
+
+    def sampled(a: int, t: Array) -> Array:
+        along, images = _along(kernel, a, d), 0 if periods.is_cyclic(kernel, a, d) else 2
+        many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
+        return np.sum(many, axis=0)
+
+    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
+    return Frequencies(spacing, tuple(extent), images)
+
+
+def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
+    """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
+    d, before = len(lengths), None
+    if any(
+        periods.seasons(kernel, a, d) and (d > 1 or periods.is_cyclic(kernel, a, d))
+        for a in range(d)
+    ):
+        return None
+    for first in range(len(TAPERS)):
+        grid = _tapered_by(kernel, lengths, tolerance, TAPERS[first:])
+        if grid is None or d == 1:
+            return grid
+        if before is not None and np.array_equal(grid.spacing, before.spacing):
+            continue
+        before = grid
+        share = min(1.0, (MOST_WEIGHED / grid.waves) ** (1 / d))
+        lowest = tuple(math.ceil(share * m) for m in grid.extent)
+        weights = equispaced.tapered_weights(kernel, grid.spacing, lowest, lengths)
+        if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
+            return grid
+    return None
+
+
+def _tapered_by(
+    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float, widths: tuple[float, ...]
+) -> Frequencies | None:
+    """Return frequencies of the first width along each axis whose weights are positive enough."""
+    d, moved = len(lengths), 0.0
+    # In three columns half of it takes few more waves, and functions that are no draws of the
+    # process are predicted within the tolerance too.
+    share = 0.5 if d > 2 else 1.0
+    spacing, extent = np.empty(d), []
+    steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
+    rest = kernel if falling is None else falling
+    terms = () if steady is None else periods.seasons(steady, 0, d)
+
+    def sampled(a: int, t: Array) -> Array:
+        values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
+        if steady is None:
+            return values
+        return values + _along(periods.on_frequencies(steady, spacing), a, d)(t)
+
+    for a, length in enumerate(lengths):
+        for width in widths:
+            period = (3 + 2 * width) * length
+            if terms:
+                period, moved = _periodic(terms, a, length, period, tolerance / 8)
+            spacing[a] = 2 * math.pi / period
+            m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
+            if not negative:
+                break
+        else:
+            return None
+        extent.append(m)
+    return Frequencies(spacing, tuple(extent), d * equispaced.LEAKS + moved, tapered=True)
+
+
+def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
+    """Return k as a function of the difference along an axis."""
+    unit = np.zeros((1, d))
+    unit[0, a] = 1.0
+    return lambda t: kernel(t[:, None] * unit, 0 * unit)[:, 0]
+
+
+def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
+    """Return r, from where k is below a hundredth, and what images weigh: at most the level."""
+    t = length * DISTANCES
+    values = along(t)
+    limit, value_at_zero = values[-1], along(np.zeros(1))[0]
+    values = np.abs(values - limit)  # a constant part has no images
+    beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
+    above = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
+    at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]
+    r, order = max(at[0] / 2, at[1]), np.arange(1, 201)
+    while True:
+        nearest = order * (length + 2 * r) - length
+        places = np.minimum(np.searchsorted(t, nearest), len(t) - 1)
+        images = 2 * float(beyond[places].sum()) / value_at_zero
+        if images <= level or r >= t[-1]:
+            return r, images
+        r *= 1.1
+
+
+def _extent(
+    kernel: Kernel,
+    spacing: Float[Array, " d"],
+    a: int,
+    sampled: Callable[[int, Array], Array],
+    tolerance: float,
+) -> tuple[int, bool]:
+    """Return m along an axis, and whether weights below zero are more than rounding.
+
+    Waves beyond weigh little, and predictions miss little by them. Weights are read off samples by
+    FFT. With N = W k(0)/α and weights v that add up to 1, predictions of a draw of the process lack
+    Σ N v²/(N v + 1) in the mean square of waves that are left out.
+    """
+    d = len(spacing)
+    period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
+    variance = float(kernel.diag(np.zeros((1, d)))[0])
+    has_axes = d > 1 and equispaced.has_axes(kernel)
+    lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
+    # As many samples as separate all harmonics of periods along the axis.
+    enough_from = periods.seasons(kernel, a, d)
+    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in enough_from)
+    samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
+    while samples <= 4 * most:
+        half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance
+        signed = np.fft.rfft(np.concatenate([half, half[-2:0:-1]])).real / samples
+        weights = np.maximum(signed, 0.0)
+        largest = weights * variance  # of the waves of each j_a: a bound
+        if has_axes:
+            extent = tuple((len(weights) - 1) * (a == b) for b in range(d))
+            on_axis = equispaced.equispaced_weights(kernel, spacing, extent).ravel()
+            largest = np.minimum(on_axis[len(on_axis) // 2 :], largest)
+        worth = WORTH * largest / variance
+        missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # else rounding
+        enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
+        extents = np.flatnonzero(enough)
+        if len(extents) and 4 * extents[0] <= samples // 2:
+            m = int(extents[0])
+            below = np.maximum(-signed[: m + 1], 0.0)
+            wrong = 4 * below.sum() > lacking or 2 * WORTH * (below**2).sum() > missing
+            return m, bool(wrong)
+        samples *= 4
+    return most, False
+
+
+def _beyond(weights: Array) -> Array:
+    """Return what the waves of larger j_a than each add up to, −j_a among them."""
+    return 2 * np.cumsum(weights[::-1])[::-1][1:]
+
+
+# --- Maps -----------------------------------------------------------------------------------------
+
+
+def equispaced_map(
+    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+) -> EquispacedMap:
+    """Return the map of a kernel on a box: all waves that the tolerance takes."""
+    grid = grid_of(kernel, lower, upper, tolerance)
+    _require_room(kernel, lower, upper, tolerance, grid)
+    return _mapped(kernel, lower, upper, grid)
+
+
+def map_between(
+    kernel: Kernel,
+    ends: tuple[Kernel, Kernel],
+    lower: Float[Array, " d"],
+    upper: Float[Array, " d"],
+    tolerance: float,
+) -> EquispacedMap:
+    """Return the map of a kernel with the waves that a shorter and a longer one take."""
+    short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
+    if short.tapered != long.tapered:
+        lengths = upper - lower
+        short, long = (
+            with_images(end, *spacing_of(end, lengths, tolerance), tolerance) for end in ends
+        )
+    spacing = np.minimum(short.spacing, long.spacing)
+    reached = [
+        np.maximum(np.ceil(grid.spacing * grid.extent / spacing), grid.extent)
+        for grid in (short, long)
+    ]
+    extent = tuple(int(m) for m in np.maximum(*reached))
+    both = Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
+    _require_room(kernel, lower, upper, tolerance, both)
+    return _mapped(kernel, lower, upper, both)
+
+
+def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
+    """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
+    if method.box is not None:
+        lower, upper = given_box("FourierGrid", method.box, ask.n_inputs)
+    else:
+        lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
+    grid, width = grid_of(kernel, lower, upper, method.tolerance), ask.n_features
+    if grid.waves > width:
+        fine, coarse = math.log(method.tolerance), math.log(LOOSEST)
+        for _ in range(12):
+            middle = (fine + coarse) / 2
+            fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
+            fine, coarse = (fine, middle) if fits else (middle, coarse)
+        grid = grid_of(kernel, lower, upper, math.exp(coarse))
+    while grid.waves > width:  # too few for any tolerance
+        longest = int(np.argmax(grid.extent))
+        grid = replace(grid, extent=tuple(m - (a == longest) for a, m in enumerate(grid.extent)))
+    return _mapped(kernel, lower, upper, grid)
+
+
+def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
+    images = grid.images
+    variance = float(kernel.diag(np.zeros((1, len(lower))))[0])
+    if grid.tapered:
+        flat = equispaced.tapered_weights(kernel, grid.spacing, grid.extent, upper - lower).ravel()
+        images += float(np.maximum(-flat, 0.0).sum()) / variance
+        flat = np.maximum(flat, 0.0)
+    else:
+        flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
+    lacks = 1 - float(flat.sum()) / variance
+    if lacks < -2 * images - 1e-3:
+        raise UnsupportedKernel(
+            f"FourierGrid requires a kernel whose spectral density is finite; got {kernel!r}, "
+            f"whose waves add up to {1 - lacks:.3g} of k(x, x). Take Nystrom()."
+        )
+    return EquispacedMap(
+        kernel,
+        (lower + upper) / 2,
+        grid.spacing,
+        (upper - lower) / 2,
+        np.array(grid.extent, dtype=np.int64),
+        flat[len(flat) // 2 :].copy(),
+        max(lacks + images, 0.0) + images,
+        grid.tapered,
+    )
+
+
+def _require_room(
+    kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: Frequencies
+) -> None:
+    """Refuse more waves than memory holds, and say what a larger tolerance takes."""
+    most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
+    too_many = grid.waves > MOST_WAVES or max(grid.extent) >= most
+    # Of an implicit fit: sums, their FFT, and ten vectors.
+    size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
+    if not too_many and size <= LITTLE:
+        return
+    what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
+    less = f"No tolerance up to {LOOSEST:g} takes under a million waves. "
+    while 10 * tolerance <= LOOSEST:
+        tolerance *= 10
+        coarse = grid_of(kernel, lower, upper, tolerance)
+        if coarse.waves < 10**6:
+            less = f"tolerance={tolerance:.1g} takes {coarse}. "
+            break
+    remedy = (
+        f"{less}Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian "
+        "process NearestNeighbours(), which has no grid."
+    )
+    if too_many:
+        raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
+    require_room(size, what, remedy)

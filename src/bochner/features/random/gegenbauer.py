@@ -22,7 +22,7 @@ from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features.composed import ScaledMap
+from bochner.features.composed import ScaledMap, is_stationary
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.radial import (
@@ -39,7 +39,6 @@ from bochner.features.mercer.radial import (
     spectrum,
 )
 from bochner.features.method import Method, Request
-from bochner.features.widths import is_stationary
 from bochner.kernels.kernel import Kernel, Scaled, leaves_of
 from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence

@@ -26,8 +26,7 @@ from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features.fourier.frequencies import map_between
-from bochner.features.fourier.grid import FourierGrid
+from bochner.features.fourier.grid import FourierGrid, map_between
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.exact import KernelPosterior, kernel_rows, solved_exactly

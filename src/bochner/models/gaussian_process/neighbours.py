@@ -28,8 +28,8 @@ from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
+from bochner.features.composed import is_stationary
 from bochner.features.method import Method
-from bochner.features.widths import is_stationary
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.numbers import has_free

@@ -17,8 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.fourier.frequencies import equispaced_map
-from bochner.features.fourier.grid import FourierGrid, WaveMap, WaveMethod
+from bochner.features.fourier.grid import FourierGrid, WaveMap, WaveMethod, equispaced_map
 from bochner.features.mercer.axes import given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.kernels.kernel import Kernel

@@ -18,8 +18,8 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.mercer.harmonic import MercerHarmonic
 from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.method import Method
 from bochner.features.nystrom.landmarks import KMeans
 from bochner.features.nystrom.nystrom import Nystrom
