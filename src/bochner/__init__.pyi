@@ -14,7 +14,6 @@ from bochner.certificates.checks import check_features as check_features
 from bochner.certificates.checks import check_kernel as check_kernel
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
-from bochner.certificates.pointwise import approximation_residual as approximation_residual
 from bochner.certificates.risks import CostCertificate as CostCertificate
 from bochner.certificates.risks import certify_costs as certify_costs
 from bochner.certificates.risks import risk as risk

@@ -255,7 +255,6 @@ def test_compare_tries_every_method_of_the_library_once():
     assert len(set(methods)) == len(methods)
     left_out = {"Auto", "Compressed", "Projected", "Explicit", "Method", "LaplacianEigenfunctions"}
     left_out |= {"ExactKernel", "LocalKernel", "NearestNeighbours"}  # no features
-    left_out |= {"SphericalHarmonics"}  # of the globe alone
     public = {n for n in bo.__all__ if isinstance(getattr(bo, n), type)}
     known = {n for n in public if issubclass(getattr(bo, n), bo.Method)}
     assert {type(method).__name__ for method in methods} == known - left_out

@@ -15,10 +15,8 @@ from bochner.certificates.checks import check_features as check_features
 from bochner.certificates.checks import check_kernel as check_kernel
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
-from bochner.certificates.pointwise import ApproximationResidual as ApproximationResidual
-from bochner.certificates.pointwise import approximation_residual as approximation_residual
-from bochner.certificates.pointwise import effective_dimension as effective_dimension
-from bochner.certificates.pointwise import leverage_scores as leverage_scores
+from bochner.certificates.leverage import effective_dimension as effective_dimension
+from bochner.certificates.leverage import leverage_scores as leverage_scores
 from bochner.certificates.risks import CostCertificate as CostCertificate
 from bochner.certificates.risks import Risk as Risk
 from bochner.certificates.risks import certify_costs as certify_costs

@@ -22,7 +22,7 @@ from bochner.certificates.bounds import (
     fourier_bound,
     zonal_bound,
 )
-from bochner.certificates.pointwise import eigen
+from bochner.certificates.leverage import eigen
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.composed import is_stationary

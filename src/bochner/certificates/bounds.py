@@ -32,7 +32,7 @@ from scipy.special import gammaln, logsumexp
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pointwise import values_of
+from bochner.certificates.leverage import values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID

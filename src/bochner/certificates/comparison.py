@@ -16,21 +16,18 @@ from bochner._core.text import axes_for
 from bochner._core.threads import one_thread
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.auto import paired_error, relative_error, width_of
-from bochner.features.fourier.fourier import Fourier, LeverageFourier
-from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid
+from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
-from bochner.features.mercer.sphere import SphericalHarmonics
+from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Uniform
 from bochner.features.nystrom.nystrom import Nystrom
-from bochner.features.random.gegenbauer import Gegenbauer
-from bochner.features.random.positive import Positive
-from bochner.features.rules import as_method, contenders, draw_map
-from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.polysketch import PolySketch, TensorSketch
+from bochner.features.projections import Compressed, Projected
+from bochner.features.rules import RULES, as_method, contenders, draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import is_on_sphere
 
+#: Methods of other methods, of finite kernels and of functions of a box: they are not compared.
+PARTIAL = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
 HEAD = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
 
 
@@ -182,7 +179,7 @@ def compare(
     order = stream(seed, "compare").permutation(X.shape[0])
     m = max(2, min(n_sample, X.shape[0] // 4))
     kept, others = (X[np.sort(part)] for part in (order[:m], order[m:]))
-    options = all_methods(X.shape[1], kernel) if methods is None else list(map(as_method, methods))
+    options = all_methods(X.shape[1]) if methods is None else list(map(as_method, methods))
     ask = Request(X.shape[1], width, seed, X=others)
     K = to_numpy(kernel(kept, kept))
     rows = [_row(option, kernel, ask, kept, K) for option in options]
@@ -192,18 +189,13 @@ def compare(
     return Comparison(kernel, width, kept.shape[0], tuple(ranked))
 
 
-def all_methods(d: int, kernel: Kernel | None = None) -> tuple[Method, ...]:
-    """Return the contenders and the methods of the literature they are compared with.
-
-    Harmonics of the globe only beside a kernel of the globe.
-    """
-    sketches = (Maclaurin(), TensorSketch(), PolySketch())
-    random = (Fourier(IID()), LeverageFourier(), Gegenbauer())
-    published = (*random, *sketches, Positive(), Nystrom(Uniform()))
-    grid = (FourierGrid(),) if d <= MOST_COLUMNS else ()
-    globe = (SphericalHarmonics(),) if kernel is not None and is_on_sphere(kernel) else ()
+def all_methods(d: int) -> tuple[Method, ...]:
+    """Return the contenders and the methods of the literature they are compared with."""
     best = contenders(d)
-    return (*best, *grid, *globe, *(method for method in published if method not in best))
+    kinds = dict.fromkeys(rule.method for rule in RULES)
+    others = [kind() for kind in kinds if kind not in PARTIAL]
+    published = (Fourier(IID()), *others, Nystrom(Uniform()))
+    return (*best, *(method for method in published if method not in best))
 
 
 def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:
