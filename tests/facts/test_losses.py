@@ -9,7 +9,6 @@ from scipy.special import softmax
 from tolerance import assert_close
 
 from bochner import Huber, JointLoss
-from bochner.models._rows import FeatureBlock
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import (
     Absolute,
@@ -28,7 +27,13 @@ from bochner.solvers.convex.losses import (
     hubers,
 )
 from bochner.solvers.convex.penalty_path import held_out_path
-from bochner.solvers.convex.problem import Problem, best_constant, best_length, optimum
+from bochner.solvers.convex.problem import (
+    FeatureBlock,
+    Problem,
+    best_constant,
+    best_length,
+    optimum,
+)
 from bochner.solvers.sgd import as_loss
 from bochner.sums.tree import summed
 

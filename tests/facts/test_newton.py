@@ -16,7 +16,7 @@ from bochner.solvers.convex.losses import (
     SquaredHinge,
 )
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
-from bochner.solvers.convex.problem import Problem, TargetsOf, hessian_factor, optimum
+from bochner.solvers.convex.problem import TARGETS, Problem, hessian_factor, optimum
 from bochner.sums.tree import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
@@ -59,7 +59,7 @@ def source(Z, y, w=None, size=97, dtype="float64", cached=True):
 
 
 def minimise(features, loss, alpha, targets=None, fit_intercept=True, start=None, **ask):
-    y, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
+    y, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     y = y[:, None] if targets is None else targets(y).astype(np.int8)
     problem = Problem(features, y, w[:, None], loss, alpha, fit_intercept)
     ask = {"tol": 1e-4, "max_iter": 100, "algorithm": newton.fastest(problem)} | ask

@@ -15,7 +15,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Laplace, Linear, Matern, Polynomial
-from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
+from bochner.solvers.convex.problem import FeatureBlock
+from bochner.solvers.lloyd import assign, run_lloyd
 
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
@@ -165,7 +166,7 @@ def exact_cost(K, labels, w=None):
 
 def test_no_pass_raises_the_cost_and_the_end_is_a_fixed_point():
     Z = np.random.default_rng(0).standard_normal((300, 4))
-    block = WeightedFeatures(Z)
+    block = FeatureBlock(Z)
     first = assign(block, Z[:5])
     costs = [run_lloyd(block, first, m, 0.0).inertia for m in range(1, 9)]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(costs))

@@ -142,7 +142,7 @@ def unpacked(value: Any) -> Any:
     if value.keys() != {"open", "held"}:
         return {key: unpacked(part) for key, part in value.items()}
     total: Any = object.__new__(OPEN[value["open"]])
-    getattr(total, "__setstate__", vars(total).update)(unpacked(value["held"]))
+    vars(total).update(unpacked(value["held"]))
     return total
 
 

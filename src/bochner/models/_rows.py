@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -18,32 +18,9 @@ from bochner.errors import InvalidInput
 from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
-from bochner.solvers.convex.problem import TargetsOf
+from bochner.solvers.convex.problem import TARGETS, FeatureBlock
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import SumOf, narrowed, summed
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureBlock:
-    """Consecutive rows, which also serve solvers as all rows: X unless they are kept in memory."""
-
-    Z: Array
-    y: Array | None = None
-    w: Array | None = None
-    start: int = 0
-    X: Any = None
-
-    cached: ClassVar[bool] = True
-
-    @property
-    def n_features(self) -> int:
-        return self.Z.shape[1]
-
-    def __iter__(self) -> Iterator["FeatureBlock"]:
-        yield self
-
-    def sum(self, summand: Any) -> Any:
-        return summand.add(summand.zero(), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +106,7 @@ class Features:
         """Return the sum over all rows: of features that are kept, or where the fit is made."""
         if self._kept is not None or self._fits(self.n_rows or 0):
             return summed(summand, self, self._blocks.block_rows)
-        over = summand if isinstance(summand, TargetsOf) else SumOnFeatures(self._map, summand)
+        over = summand if summand is TARGETS else SumOnFeatures(self._map, summand)
         return self._where.sum(over, self._blocks)
 
     def _fits(self, rows: int) -> bool:

@@ -5,23 +5,13 @@ means. No pass raises Σ wᵢ |zᵢ − c(i)|². Lloyd (1982); steps by blocks: 
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
-
-
-class WeightedFeatures(NamedTuple):
-    """Rows in memory, Z (n, D), and their weights, w (n,) or None."""
-
-    Z: Array
-    w: Array | None = None
-
-    def sum(self, summand: Any) -> Any:
-        return summand.add(summand.zero(), self)
 
 
 @dataclass(frozen=True, eq=False)

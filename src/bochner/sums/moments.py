@@ -282,7 +282,8 @@ class Accumulator:
         self._z0 = np.asarray(Z, dtype).mean(axis=0, dtype=np.float64).astype(dtype)
         self._first, self._gram = np.zeros((columns, D)), np.zeros((D, D), order="F")
         self._buffer = np.empty((0, D), dtype)  # of blocks, used again and again
-        self._pending = np.zeros((D, D), dtype, order="F")
+        single = self.precision == "float32"
+        self._pending = np.zeros((D, D), dtype, order="F") if single else None
         self._pending_rows = 0
 
     def _add(self, Z: Array, right: Array, w: Array | None) -> None:
@@ -294,15 +295,15 @@ class Accumulator:
         self._first += product(np.ascontiguousarray(right.T, dtype), Z)
         if w is not None:
             Z *= np.sqrt(w).astype(dtype)[:, None]
-        single = self.precision == "float32"
-        add_gram(self._pending if single else self._gram, Z)
+        add_gram(self._gram if self._pending is None else self._pending, Z)
         self._pending_rows += len(Z)
-        if single and self._pending_rows >= FLUSH_ROWS:
+        if self._pending_rows >= FLUSH_ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        self._gram += self._pending
-        self._pending[...] = 0
+        if self._pending is not None:
+            self._gram += self._pending
+            self._pending[...] = 0
         self._pending_rows = 0
 
     def _take(self, other: Any, right: Array, moved: Array) -> None:
@@ -311,32 +312,20 @@ class Accumulator:
         ``right`` are its sums of w and of w y about this one's ȳ0, ``moved`` their shift.
         """
         dz, first = np.subtract(other._z0, self._z0, dtype=np.float64), other._first
-        if self.precision == "float32":
-            self._flush()
+        self._flush()
         self._gram += other._gram
-        if self.precision == "float32" and other._pending_rows:
+        if other._pending is not None:
             self._gram += other._pending
         add_outer_sum(self._gram, first[0] + right[0] / 2 * dz, dz)
         self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what another process needs: not the memory that blocks are centred in."""
-        state = vars(self).copy()
-        if "_buffer" in state:
-            state["_buffer"] = self._buffer[:0].copy()
-            if self.precision == "float64" or not self._pending_rows:
-                state["_pending"] = None
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        if state.get("_pending", 0) is None:
-            self._pending = np.zeros(self._gram.shape, self._z0.dtype, order="F")
+        return vars(self) | ({"_buffer": self._buffer[:0].copy()} if self.rows else {})
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
         """Return z0 and both sums in NumPy's float64; of the Gram at least the upper triangle."""
-        if self.precision == "float32":
-            self._flush()
+        self._flush()
         return self._z0.astype(np.float64), self._first, self._gram
 
 

@@ -10,7 +10,7 @@ Nguyen (2015).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar
 
 from bochner._core.arrays import added
 
@@ -52,18 +52,9 @@ class SumOf:
         return added(a, b)
 
 
-@runtime_checkable
-class HoldsRows(Protocol):
-    """A summand that holds a number for each row of all blocks."""
-
-    def within(self, rows: slice) -> "HoldsRows":
-        """Return the same for these rows only."""
-        ...
-
-
 def narrowed(summand: Any, rows: slice) -> Any:
-    """Return the summand for these rows only, if it holds numbers per row."""
-    return summand.within(rows) if isinstance(summand, HoldsRows) else summand
+    """Return the summand for these rows only, if it holds numbers per row, and has ``within``."""
+    return summand.within(rows) if hasattr(summand, "within") else summand
 
 
 def blocks_per_part(block_rows: int) -> int:

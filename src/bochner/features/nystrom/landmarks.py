@@ -19,8 +19,9 @@ from bochner.errors import InvalidInput
 from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Compilable
+from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
-from bochner.solvers.lloyd import WeightedFeatures, assign, run_lloyd
+from bochner.solvers.lloyd import assign, run_lloyd
 
 #: Landmarks (D, d), and Tr(K − ZZᵀ)/Tr K over the rows they were chosen from, if it is known.
 Chosen = tuple[Float[Array, "D d"], float | None]
@@ -194,7 +195,7 @@ def _from_random_rows(
     largest = float(np.abs(Z).max()) or 1.0
     Z /= X.dtype.type(largest)
     start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
-    rows = WeightedFeatures(Z)
+    rows = FeatureBlock(Z)
     return run_lloyd(rows, assign(rows, start), iterations, 0.0).means * largest + mean
 
 

@@ -32,7 +32,7 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._labels import class_sizes
-from bochner.models._rows import N_FOLDS, FeatureBlock, Features, fold_numbers, row_marks
+from bochner.models._rows import N_FOLDS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import (
     LAST,
     ConvexFit,
@@ -66,9 +66,10 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
 )
 from bochner.solvers.convex.problem import (
+    TARGETS,
+    FeatureBlock,
     Problem,
     State,
-    TargetsOf,
     best_constant,
     optimum,
     walk,
@@ -260,7 +261,7 @@ def fit_classifier(
             alpha = path.alpha
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
-    codes, w = map(np.concatenate, zip(*features.sum(TargetsOf()), strict=True))
+    codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     on_rows = OnRows(features, ClassSample(None, codes, w), spec)
     options = spec.tol, spec.max_iter
     solution = optimum(on_rows.problem(alpha), on_rows.minimised(alpha, start, None, *options))

@@ -27,7 +27,7 @@ from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.box import BoxProblem
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import from_multipliers, minimise, valued
-from bochner.solvers.convex.problem import Problem, State, TargetsOf, optimum, quantile_shift
+from bochner.solvers.convex.problem import TARGETS, Problem, State, optimum, quantile_shift
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 
@@ -167,7 +167,7 @@ def fit_one_class(
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
     chosen = choose_map(spec.features, blocks, where=where)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
-    w = np.concatenate([w for _, w in features.sum(TargetsOf())])[:, None]
+    w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     state = minimise(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)

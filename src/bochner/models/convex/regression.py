@@ -25,7 +25,6 @@ from bochner.errors import InvalidInput
 from bochner.kernels.algebra import kernel_matrix
 from bochner.models._rows import (
     N_FOLDS,
-    FeatureBlock,
     Features,
     folds_of,
     no_landmarks,
@@ -73,10 +72,11 @@ from bochner.solvers.convex.penalty_path import (
     largest_penalty,
 )
 from bochner.solvers.convex.problem import (
+    TARGETS,
     TINY,
+    FeatureBlock,
     Problem,
     State,
-    TargetsOf,
     best_constant,
     hessian_factor,
     optimum,
@@ -129,7 +129,7 @@ def one_or_each(numbers: Any) -> Any:
 def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
     """Return the rows in units; targets of losses without a degree keep their unit."""
     required_targets(who, blocks.target_shape)
-    y, w = map(np.concatenate, zip(*where.sum(TargetsOf(), blocks), strict=True))
+    y, w = map(np.concatenate, zip(*where.sum(TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
     there, v = y[w[:, 0] > 0], w[w > 0, None]
     y = np.where(w > 0, y, there[0])

@@ -48,7 +48,7 @@ from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.problem import TargetsOf
+from bochner.solvers.convex.problem import TARGETS
 from bochner.solvers.sgd import SLOWEST, Descent, Schedule, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.rows import indicators, nonempty, sampled
@@ -247,7 +247,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     require_order(spec.who, why, where, remedy)
     block = next(iter(blocks))
     required_targets(spec.who, block.y)
-    w = np.concatenate([w for _, w in where.sum(TargetsOf(), blocks)])
+    w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
     if not n:
         raise _no_weight(spec)

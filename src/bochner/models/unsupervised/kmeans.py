@@ -35,11 +35,11 @@ from bochner.models.unsupervised.base import (
     diagonal_of,
 )
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import (
     CentroidsOf,
     Clusters,
     StepsOf,
-    WeightedFeatures,
     assign,
     distances,
     run_lloyd,
@@ -241,7 +241,7 @@ def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k 
     if (distinct := len(np.unique(means.labels_))) < k:
         _warn_few(k, distinct)
     centres = means.cluster_centers_.astype(np.float64)
-    points = WeightedFeatures(to_numpy(chosen.features(rows.X)), rows.w)
+    points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
     return run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
 
 

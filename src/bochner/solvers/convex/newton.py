@@ -34,6 +34,7 @@ from bochner.solvers.convex.optimum import (
 )
 from bochner.solvers.convex.problem import (
     TINY,
+    FeatureBlock,
     Problem,
     State,
     best_constant,
@@ -43,7 +44,6 @@ from bochner.solvers.convex.problem import (
     taken_rows,
 )
 from bochner.solvers.convex.systems import (
-    CopiedRows,
     HessianProducts,
     KeptHessians,
     LossAtRows,
@@ -229,7 +229,7 @@ def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
     enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, FEWEST)
     if not enough or not np.any(problem.w[taken]):
         return constant(problem, 0.0)
-    rows = CopiedRows(taken_rows(problem.rows, taken))
+    rows = FeatureBlock(taken_rows(problem.rows, taken))
     few = replace(problem, rows=rows, y=problem.y[taken], w=EVERY * problem.w[taken])
     at = minimise(few, tol=max(COARSE, tol), max_iter=max_iter, algorithm=Cholesky())
     return replace(at, multipliers=None, steps=())

@@ -10,7 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -25,10 +25,12 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
 from bochner.solvers.factorisations import raised
+from bochner.sums.tree import SumOf
 
 TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}  # Relative rounding of the objective
 LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5  # Shares of the diagonal added to an indefinite Hessian
+ROWS_AT_A_TIME = 2048  # Rows in memory whose features are multiplied at once
 ROWS_AT_ONCE = 1 << 15  # Rows that are worked on at once where no features are needed
 TURNS, SECANTS = 64, 12  # Slopes between two lengths, at most; the first of them by secants
 
@@ -52,6 +54,35 @@ class SolverRows(Protocol):
     def n_features(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
     def sum(self, summand: Any) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBlock:
+    """Consecutive rows, which also serve solvers as all rows: X unless they are kept in memory."""
+
+    Z: Array
+    y: Array | None = None
+    w: Array | None = None
+    start: int = 0
+    X: Any = None
+
+    cached: ClassVar[bool] = True
+
+    @property
+    def n_features(self) -> int:
+        return self.Z.shape[1]
+
+    def __iter__(self) -> Iterator["FeatureBlock"]:
+        for i in range(0, len(self.Z), ROWS_AT_A_TIME):
+            numbers = self.Z, self.y, self.w
+            Z, y, w = (None if a is None else a[i : i + ROWS_AT_A_TIME] for a in numbers)
+            yield FeatureBlock(Z, y, w, self.start + i)
+
+    def sum(self, summand: Any) -> Any:
+        total = summand.zero()
+        for block in self:
+            total = summand.add(total, block)
+        return total
 
 
 def places(block: Any, first: int = 0) -> slice:
@@ -143,23 +174,13 @@ def active_features(
     return A
 
 
-class TargetsOf:
-    """y and weights of each block, in order; features are not looked at.
+def _targets(block: Any) -> list[tuple[Any, Array]]:
+    y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
+    rows = block.X if isinstance(block, Block) else block.Z
+    return [(y, np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64))]
 
-    None where there is no y.
-    """
 
-    def zero(self) -> list[tuple[Any, Array]]:
-        return []
-
-    def add(self, total: list[tuple[Any, Array]], block: Any) -> list[tuple[Any, Array]]:
-        y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-        rows = block.X if isinstance(block, Block) else block.Z
-        w = np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64)
-        return [*total, (y, w)]
-
-    def merge(self, a: list[tuple[Any, Array]], b: list[tuple[Any, Array]]) -> list:
-        return a + b
+TARGETS = SumOf(_targets)  # y, None where there is none, and weights of each block, in order
 
 
 # --- the problem ---------------------------------------------------------------------------------

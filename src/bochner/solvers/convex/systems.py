@@ -9,10 +9,9 @@ rows with curvature. With a active rows in memory, fewer than half of the featur
 preconditioner is exact: a system of a rows, in O(a² D + a³) instead of O(a D² + D³).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -23,6 +22,7 @@ from bochner.solvers.cg import conjugate_gradients, inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.problem import (
     TINY,
+    FeatureBlock,
     OverRows,
     Problem,
     SolverRows,
@@ -42,7 +42,6 @@ from bochner.solvers.factorisations import raised_factor
 #: this where the features are not kept in memory anyway.
 COPIED_SHARE, COPIED_BYTES = 0.5, 256 << 20
 
-ROWS_AT_A_TIME = 2048  # Rows of a copy that are multiplied at once
 ROWS_PER_FEATURE = 2  # Rows of a sample for the preconditioner, as a multiple of D
 
 #: Share of the gradient that the first steps' solutions may leave, and the last's: the step is then
@@ -232,31 +231,6 @@ def factored(H: Float[Array, "p p"], problem: Problem) -> Float[Array, "p p"]:
 # --- products with Hessians ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class CopiedRows:
-    """Features that were copied out, as rows to solve with, and as a block of them."""
-
-    Z: Float[Array, "m D"]
-    start: int = 0
-    y: ClassVar[None] = None
-    w: ClassVar[None] = None
-    cached: ClassVar[bool] = True
-
-    @property
-    def n_features(self) -> int:
-        return self.Z.shape[1]
-
-    def sum(self, summand: Any) -> Any:
-        total = summand.zero()
-        for block in self:
-            total = summand.add(total, block)
-        return total
-
-    def __iter__(self) -> Iterator["CopiedRows"]:
-        for start in range(0, len(self.Z), ROWS_AT_A_TIME):
-            yield CopiedRows(self.Z[start : start + ROWS_AT_A_TIME], start)
-
-
 def _hessian_product(
     Z: Float[Array, "b D"],
     state: Float[Array, "b u"],
@@ -294,7 +268,7 @@ class Hessian:
         first = next(iter(rows)).Z
         size = int(active.sum()) * first.shape[1] * first.itemsize
         if 0 < share <= COPIED_SHARE and (rows.cached or size <= COPIED_BYTES):
-            rows = CopiedRows(taken_rows(rows, active))
+            rows = FeatureBlock(taken_rows(rows, active))
             state, w = state[active], w[active]
         floor = FLOOR * float(problem.w.sum()) / width if problem.fit_intercept else 0.0
         return Hessian(rows, state, w, share, problem.loss, problem.alpha, floor)
@@ -314,26 +288,6 @@ class Hessian:
 
 
 # --- preconditioners -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Preconditioners:
-    """One approximate inverse for all columns of a problem, or one for each."""
-
-    parts: tuple["Preconditioner", ...]
-
-    def __call__(self, V: Float[Array, "u p"], columns: Array | None = None) -> Float[Array, "u p"]:
-        """Multiply the rows of V, which belong to these columns; default: one to each."""
-        if len(self.parts) == 1:
-            return self.parts[0](V)
-        parts = self.parts if columns is None else [self.parts[c] for c in columns]
-        return np.concatenate([part(v[None]) for part, v in zip(parts, V, strict=True)])
-
-    def at(self, columns: Array) -> "Preconditioners":
-        """Return the preconditioners of these columns."""
-        if len(self.parts) == 1:
-            return self
-        return Preconditioners(tuple(self.parts[c] for c in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +316,7 @@ class Preconditioner:
         return (V - inside.T @ self.rows) / self.alpha
 
 
-def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
+def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
     """Return preconditioners from rows drawn in proportion to their curvatures, in O(D³).
 
     Rows are drawn at equal steps of the running sum of curvatures, which steers as well as chance
@@ -375,7 +329,7 @@ def from_rows(hessian: Hessian, apart: bool) -> Preconditioners:
     taken = np.any(shares > 0, axis=0)
     Z = taken_rows(rows, taken)
     each = zip(shares[:, taken], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
-    return Preconditioners(tuple(_of_rows(Z, *numbers, hessian.floor) for numbers in each))
+    return [_of_rows(Z, *numbers, hessian.floor) for numbers in each]
 
 
 def _of_rows(
@@ -417,7 +371,7 @@ class HessianProducts:
 
     def __init__(self, apart: bool) -> None:
         self._anew = self._apart = apart
-        self._preconditioners: Preconditioners | None = None
+        self._preconditioners: list[Preconditioner] | None = None
 
     def __call__(
         self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
@@ -429,8 +383,18 @@ class HessianProducts:
         hessian = Hessian.of(problem, local.curvature, width)
         if self._preconditioners is None:
             self._preconditioners, self._made_for = from_rows(hessian, self._apart), columns
-        inverse = self._preconditioners.at(np.searchsorted(self._made_for, columns))
-        rest = 0.5 * inner(gradient, inverse(gradient), joint) / local.size
+        parts = self._preconditioners
+        if len(parts) > 1:
+            numbers: Array = np.searchsorted(self._made_for, columns)
+            parts = [parts[c] for c in numbers]
+
+        def inverse(V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
+            if len(parts) == 1:
+                return parts[0](V)
+            return np.concatenate([parts[c](v[None]) for c, v in zip(columns, V, strict=True)])
+
+        nearly = inverse(gradient, np.arange(len(gradient)))
+        rest = 0.5 * inner(gradient, nearly, joint) / local.size
         rest = np.maximum(rest, TINY)
         shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / rest))
         shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
