@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from bochner import Huber
+from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import (
     Hinge,
@@ -16,7 +17,7 @@ from bochner.solvers.convex.losses import (
     SquaredHinge,
 )
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
-from bochner.solvers.convex.problem import TARGETS, Problem, hessian_factor, optimum
+from bochner.solvers.convex.problem import Problem, hessian_factor, optimum
 from bochner.sums.tree import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.

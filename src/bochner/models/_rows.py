@@ -18,9 +18,18 @@ from bochner.errors import InvalidInput
 from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
-from bochner.solvers.convex.problem import TARGETS, FeatureBlock
+from bochner.solvers.convex.problem import FeatureBlock
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import SumOf, narrowed, summed
+
+
+def _targets(block: Any) -> list[tuple[Any, Array]]:
+    y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
+    rows = block.X if isinstance(block, Block) else block.Z
+    return [(y, np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64))]
+
+
+TARGETS = SumOf(_targets)  # y, None where there is none, and weights of each block, in order
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._calibration import Calibration, calibrate
 from bochner.models._labels import class_sizes
-from bochner.models._rows import N_FOLDS, Features, fold_numbers, row_marks
+from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import (
     LAST,
     ConvexFit,
@@ -66,7 +66,6 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
 )
 from bochner.solvers.convex.problem import (
-    TARGETS,
     FeatureBlock,
     Problem,
     State,

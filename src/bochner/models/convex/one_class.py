@@ -16,7 +16,7 @@ from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, WithoutTarget
 from bochner.models._parameters import estimator
-from bochner.models._rows import Features, row_marks
+from bochner.models._rows import TARGETS, Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, warned
 from bochner.models.representations.methods import exact_choice
@@ -27,7 +27,7 @@ from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.box import BoxProblem
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import from_multipliers, minimise, valued
-from bochner.solvers.convex.problem import TARGETS, Problem, State, optimum, quantile_shift
+from bochner.solvers.convex.problem import Problem, State, optimum, quantile_shift
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 

@@ -25,6 +25,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.algebra import kernel_matrix
 from bochner.models._rows import (
     N_FOLDS,
+    TARGETS,
     Features,
     folds_of,
     no_landmarks,
@@ -72,7 +73,6 @@ from bochner.solvers.convex.penalty_path import (
     largest_penalty,
 )
 from bochner.solvers.convex.problem import (
-    TARGETS,
     TINY,
     FeatureBlock,
     Problem,

@@ -33,6 +33,7 @@ from bochner.kernels.numbers import is_given
 from bochner.models._calibration import decided
 from bochner.models._html import FitSummary
 from bochner.models._kernel_sum import KernelSum
+from bochner.models._rows import TARGETS
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.methods import ExactKernel
 from bochner.models.sgd.strategies import (
@@ -48,7 +49,6 @@ from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.problem import TARGETS
 from bochner.solvers.sgd import SLOWEST, Descent, Schedule, Walk, as_loss
 from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.rows import indicators, nonempty, sampled

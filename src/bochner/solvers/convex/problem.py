@@ -17,15 +17,13 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dgemv, sgemv
 from scipy.optimize import minimize
 
-from bochner._core.arrays import added, to_numpy
+from bochner._core.arrays import added
 from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
-from bochner.data.sources import Block
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step, history_of
 from bochner.solvers.factorisations import raised
-from bochner.sums.tree import SumOf
 
 TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}  # Relative rounding of the objective
@@ -172,15 +170,6 @@ def active_features(
     A[:, :-1] = Z[kept]
     A *= np.sqrt(c[kept])[:, None]
     return A
-
-
-def _targets(block: Any) -> list[tuple[Any, Array]]:
-    y, w = (None if a is None else to_numpy(a) for a in (block.y, block.w))
-    rows = block.X if isinstance(block, Block) else block.Z
-    return [(y, np.ones(rows.shape[0]) if w is None else np.asarray(w, np.float64))]
-
-
-TARGETS = SumOf(_targets)  # y, None where there is none, and weights of each block, in order
 
 
 # --- the problem ---------------------------------------------------------------------------------
