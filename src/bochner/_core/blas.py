@@ -121,13 +121,6 @@ def square_part(K: Float[Array, "n n"], index: Array) -> Float[Array, "m m"]:
     return part
 
 
-def subtract_product(
-    C: Float[Array, "n m"], A: Float[Array, "n k"], B: Float[Array, "m k"]
-) -> None:
-    """Subtract A Bᵀ from C, in place; B and C are Fortran-contiguous, and not copied."""
-    lapack.add_product(C, np.asfortranarray(A), B, -1.0, transposed=(False, True))
-
-
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
     """Add factor · Zᵀ Z to the upper triangle of G, in place.
 
@@ -196,16 +189,6 @@ def invert_triangle(U: Float[Array, "n n"]) -> None:
     invert_triangle(right)
     lapack.multiply_by_triangle(-1.0, left, corner)
     lapack.multiply_by_triangle(1.0, right, corner, right=True)
-
-
-def scaled_gram(M: Float[Array, "n n"], q: Float[Array, " n"]) -> Float[Array, "n n"]:
-    """Return the upper triangle of M diag(q) M, M symmetric, q ≥ 0, and zeros below it.
-
-    Half the work of a product.
-    """
-    gram = np.zeros(M.shape, M.dtype, order="F")
-    add_gram(gram, (M * np.sqrt(q)).T)
-    return gram
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:

@@ -132,7 +132,7 @@ class Blocks:
             rows of its partitions counted first; columns of text are looked at in this process.
         target : str or sequence of str, optional
             The column of y (n,), or the columns of y (n, t). Rows in which one is missing are left
-            out, with a warning; rows that an engine holds must have none.
+            out, with a warning.
         weight : str, optional
             The column of sample weights.
         schema : Schema, optional

@@ -126,7 +126,6 @@ def _roles(
                 f"Blocks: {reader.label} must have at least one feature column beside target and "
                 f"weight; got none{reader.hint}."
             )
-        return replace(roles, columns=tuple(known))
     if columns is not None and (isinstance(columns, str) or not len(columns)):
         raise InvalidInput(
             "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
@@ -165,8 +164,7 @@ def _require_names(reader: Reader, schema: Schema) -> None:
     roles = [("a column {}", name) for name in schema.used_columns]
     roles += [("a target column {}", name) for name in schema.target_names or ()]
     roles += [("a weight column {}", schema.weight)] if schema.weight is not None else []
-    absent = [(role, name) for role, name in roles if name not in known]
-    if absent:
+    if absent := [(role, name) for role, name in roles if name not in known]:
         raise missing_column(absent, reader)
 
 
@@ -175,9 +173,8 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
     first = {column.name for column in readers[0].columns}
     for reader in readers[1:]:
         names = {column.name for column in reader.columns}
-        if names != first:
-            lacks, adds = sorted(first - names), sorted(names - first)
-            said = [f"lacks {listed(lacks)}"] * bool(lacks) + [f"adds {listed(adds)}"] * bool(adds)
+        differ = (("lacks", sorted(first - names)), ("adds", sorted(names - first)))
+        if said := [f"{verb} {listed(columns)}" for verb, columns in differ if columns]:
             raise InvalidInput(
                 "Blocks: all files of a data set must have the same columns; "
                 f"{reader.label} {' and '.join(said)} compared with {readers[0].label}. "
@@ -206,7 +203,7 @@ def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.nda
         return (NO_ROWS,) * len(readers)
     for reader in readers:
         _require_names(reader, schema)
-    partitions = [reader.partition for reader in readers if reader.partition is not None]
+    partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
     if partitions:
         absent = partitions[0].each(partitions, partial(rows_without_target, names))
     else:
@@ -391,16 +388,14 @@ def _adapted(
         schema = replace(schema, target=None, classes=())
     if weight is not None or schema.weight not in known:
         schema = replace(schema, weight=weight)
-    encoders: dict[str | None, Encoder] = {e.name: e for e in schema.plain}
-    roles = {*(schema.target_names or ()), schema.weight}
+    encoders: dict[str, Encoder] = {e.name: e for e in schema.plain}
     for reader in readers:
         _require_names(reader, schema)
         for column in () if reader.of_text else reader.columns:
             encoder = encoders.get(column.name)
             times = isinstance(encoder, Times)
             may = "text", "dates or times" if times else "numbers"
-            used = encoder is not None or column.name in roles
-            if used and column.kind not in ("nothing", *may):
+            if column.name in schema.read_names and column.kind not in ("nothing", *may):
                 is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
                 words = may if times else may[:1] if is_text else may[1:]
                 who = f"{column.name!r} of {reader.label}"

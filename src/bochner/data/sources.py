@@ -63,11 +63,6 @@ class Partition(ABC):
     def fetch(self) -> Any:
         """Return the rows, in this process: a table, or a tuple (X, y, w) of arrays."""
 
-    @classmethod
-    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        """Return ``call`` of the rows of each partition, computed by the workers that hold them."""
-        return [call(partition.fetch()) for partition in partitions]
-
 
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""

@@ -12,7 +12,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from bochner._core.blas import cholesky, eigvalsh, factor, subtract_product
+from bochner._core.blas import cholesky, eigvalsh, factor
+from bochner._core.lapack import add_product
 from bochner._core.shapes import Array, Float, Int
 
 AT_ONCE = 2048  # Up to this size a decomposition runs in the main thread, in one to two seconds
@@ -182,7 +183,8 @@ def randomly_pivoted_cholesky(
         chosen, L = chosen[: rank - done], L[: rank - done, : rank - done]
         left = np.ascontiguousarray(columns(chosen), dtype).T
         if done:
-            subtract_product(left, factor[chosen, :done], factor[:, :done])
+            A = np.asfortranarray(factor[chosen, :done])
+            add_product(left, A, factor[:, :done], -1.0, transposed=(False, True))
         solve = {"lower": True, "overwrite_b": True, "check_finite": False}
         new = solve_triangular(L.astype(dtype), left, **solve).T  # (K[:, S] − F F_Sᵀ) L⁻ᵀ
         factor[:, done : done + len(chosen)] = new

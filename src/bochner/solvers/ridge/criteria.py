@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bochner._core.blas import mirror, scaled_gram
+from bochner._core.blas import add_gram, mirror
 from bochner._core.lapack import add_outer, add_outer_sum
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import KernelRows, both_sides
@@ -84,7 +84,8 @@ def kernel_leave_one_out(
     by_u = 2 * alpha * shares * (rows.root / s)[:, None] * e
     by_diagonal = -2 * alpha * squares / (s * above)
     inverse = dual.inverse
-    outer = scaled_gram(inverse, -by_diagonal)
+    outer = np.zeros(inverse.shape, inverse.dtype, order="F")
+    add_gram(outer, (inverse * np.sqrt(-by_diagonal)).T)
     for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
         add_outer_sum(outer, left, -0.5 * right)
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
