@@ -224,20 +224,17 @@ def _available(swap: bool = False) -> int:
     said = _meminfo()
     if "MemAvailable" in said:
         return said["MemAvailable"] + swap * said.get("SwapFree", 0)
-    return _physical() // (1 if swap else 2)
+    try:
+        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        physical = 8 << 30  # assumed where the system does not tell
+    return physical // (1 if swap else 2)
 
 
 def _meminfo() -> dict[str, int]:
     """Return what Linux says, in bytes."""
     pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
     return {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
-
-
-def _physical() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return 8 << 30  # assumed where the system does not tell
 
 
 def _left_in_container() -> int:

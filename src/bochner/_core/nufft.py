@@ -8,9 +8,6 @@ import numpy as np
 from bochner._core.optional import needed
 from bochner._core.shapes import Array, Float
 
-#: Relative errors that finufft is asked for: the finest that float64 has, and the coarsest.
-FINEST, COARSEST = 1e-14, 1e-4
-
 
 def sums_of_waves(
     angles: Float[Array, "n d"], values: Array, extent: tuple[int, ...], error: float
@@ -25,9 +22,7 @@ def sums_of_waves(
     shape = tuple(2 * m + 1 for m in extent)
     if not len(angles):
         return np.zeros((len(values), *shape), dtype=np.complex128)
-    transform = getattr(_finufft(), f"nufft{angles.shape[1]}d1")
-    sums = transform(*_columns(angles), values, shape, eps=_error(error), isign=-1)
-    return sums.reshape(len(values), *shape)
+    return _transform(1, angles, values, error, shape).reshape(len(values), *shape)
 
 
 def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
@@ -39,23 +34,21 @@ def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
     coef = np.ascontiguousarray(coef, dtype=np.complex128)
     if not len(angles):
         return np.zeros((len(coef), 0), dtype=np.complex128)
-    transform = getattr(_finufft(), f"nufft{angles.shape[1]}d2")
-    values = transform(*_columns(angles), coef, eps=_error(error), isign=1)
-    return values.reshape(len(coef), len(angles))
+    return _transform(2, angles, coef, error).reshape(len(coef), len(angles))
 
 
-def _columns(angles: Float[Array, "n d"]) -> list[Array]:
-    return [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
-
-
-def _error(error: float) -> float:
-    return min(max(error, FINEST), COARSEST)
+def _transform(
+    kind: int, angles: Float[Array, "n d"], values: Array, error: float, *shape: Any
+) -> Array:
+    """Return what finufft gives of values: of kind 1 at waves, of kind 2 at points."""
+    finufft = needed("finufft", "A fit by sums of waves", "'bochner[grid]'")
+    transform = getattr(finufft, f"nufft{angles.shape[1]}d{kind}")
+    columns = [np.ascontiguousarray(column, dtype=np.float64) for column in angles.T]
+    # relative errors that finufft may be asked for: the finest that float64 has, and the coarsest
+    eps = min(max(error, 1e-14), 1e-4)
+    return transform(*columns, values, *shape, eps=eps, isign=2 * kind - 3)
 
 
 def is_installed() -> bool:
     """Whether finufft is installed."""
     return find_spec("finufft") is not None
-
-
-def _finufft() -> Any:
-    return needed("finufft", "A fit by sums of waves", "'bochner[grid]'")

@@ -72,7 +72,8 @@ def run(arguments: list[str]) -> int:
             error.show()
         return MISUSED
     except (click.Abort, KeyboardInterrupt, _Killed) as stopped:
-        tell(f"Stopped; {_left(stopped)}")
+        cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
+        tell(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
         return KILLED if isinstance(stopped, _Killed) else STOPPED
     except BrokenPipeError:
         # The reader of our output is gone (as `| head`): Python must not flush to it.
@@ -94,12 +95,6 @@ def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
     """Print the one object that a program which asked for JSON reads."""
     with suppress(OSError, ValueError):
         click.echo(json.dumps({"error": sentence, "kind": kind, "exit_code": code}))
-
-
-def _left(stopped: BaseException) -> str:
-    """Return what a stopped command left behind; click makes a Ctrl-C exception the cause."""
-    cause = stopped.__cause__ or stopped
-    return next(iter(getattr(cause, "__notes__", ())), "nothing was written.")
 
 
 def _sentence(error: Exception) -> str:

@@ -198,8 +198,3 @@ class Inputs:
     def n_columns(self) -> int:
         """Columns of numbers, once text columns have become some each."""
         return self.n_features_in if self.schema is None else len(self.schema.feature_names)
-
-    @property
-    def is_encoded(self) -> bool:
-        """Whether columns of a table were learned."""
-        return self.schema is not None and bool(self.schema.encoders)

@@ -349,18 +349,16 @@ class OnnxNamespace:
 
     def matmul(self, a: Any, b: Any) -> Traced:
         a, b = self._alike(a, b)
-        name = self._product(a, b)
+        turned = [int(one.name in self.graph.turned) for one in (a, b)]
+        if any(turned) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
+            names = [self.graph.turned.get(one.name, one.name) for one in (a, b)]
+            name = self.graph.node("Gemm", *names, transA=turned[0], transB=turned[1])
+        else:
+            name = self.graph.node("MatMul", a.name, b.name)
         if b.ndim == 1:
             return Traced(self.graph, name, a.shape[:-1], a.dtype)
         most = _broadcast(a.shape[:-2], b.shape[:-2])
         return Traced(self.graph, name, (*most, a.shape[-2], b.shape[-1]), a.dtype)
-
-    def _product(self, a: Traced, b: Traced) -> str:
-        """Return the product; of a transpose by Gemm, since onnxruntime to 1.22 fails otherwise."""
-        (left, of_left), (right, of_right) = map(self.graph.unturned, (a.name, b.name))
-        if of_left + of_right and a.ndim == b.ndim == 2:
-            return self.graph.node("Gemm", left, right, transA=of_left, transB=of_right)
-        return self.graph.node("MatMul", a.name, b.name)
 
     sum, max, min = map(_reduction, ("ReduceSum", "ReduceMax", "ReduceMin"))
 

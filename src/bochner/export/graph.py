@@ -35,7 +35,7 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         self._inputs: dict[str, Any] = {}
-        self._turned: dict[str, str] = {}
+        self.turned: dict[str, str] = {}  # transposes of matrices, and these
 
     @property
     def first(self) -> str:
@@ -55,12 +55,8 @@ class Graph:
         given = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
         self._nodes.append(self._onnx.helper.make_node(op, list(inputs), given, **attributes))
         if op == "Transpose" and attributes["perm"] == [1, 0]:
-            self._turned[name] = inputs[0]
+            self.turned[name] = inputs[0]
         return name
-
-    def unturned(self, name: str) -> tuple[str, int]:
-        """Return (A, 1) if the value is the transpose of a matrix A, otherwise (``name``, 0)."""
-        return (self._turned[name], 1) if name in self._turned else (name, 0)
 
     def named(self, name: str, source: str) -> None:
         """Give a value the name of an output."""

@@ -350,7 +350,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
             refuse_no_numbers(who, y)
         X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
         kind, schema = kind_of(X, who), None if known is None else known.schema
-        learned = known is not None and known.is_encoded and known.names is None  # of arrays
+        learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
         if not learned and (kind == "text" if first else schema is not None and is_table(X)):
             return self._table_blocks(X, y, sample_weight, known, n_classes)
         if schema is not None and not learned and (schema.categories or schema.encoders):

@@ -65,19 +65,16 @@ def require_nesting(value: Any, size: int) -> None:
             raise ValueError("JSON is nested too deeply")
         inner: list[Any] = []
         for item in level:
-            if isinstance(item, dict):
+            if isinstance(item, list):
+                inner += item
+            elif isinstance(item, dict):
                 inner += item.values()
-                *_, texts = _as_list(item.get("text")) or [None]
-                lengths = [len(text) for text in _as_list(texts) if isinstance(text, str)]
-                padded += 4 * len(_as_list(texts)) * max(lengths, default=0)
-            else:
-                inner += _as_list(item)
+                match item.get("text"):
+                    case [*_, [*texts]]:
+                        lengths = [len(text) for text in texts if isinstance(text, str)]
+                        padded += 4 * len(texts) * max(lengths, default=0)
         _require_small(padded, size)
         level, depth = inner, depth + 1
-
-
-def _as_list(item: Any) -> list[Any]:
-    return item if isinstance(item, list) else []
 
 
 def _require_small(taken: int, size: int) -> None:
@@ -228,8 +225,7 @@ def is_finite(value: Any) -> bool:
 def _has_nan(part: Any) -> bool:
     if isinstance(part, tuple):
         return any(map(_has_nan, part))
-    number = isinstance(part, float | np.ndarray)
-    return bool(number and np.isnan(np.asarray(part)).any())
+    return isinstance(part, float | np.ndarray) and bool(np.isnan(part).any())
 
 
 def _parts(value: Any) -> Iterator[Any]:
