@@ -110,23 +110,22 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
-    """Yield the leaves of a tree, each with an indicator column of its rows."""
+    """Return the leaves of a tree, each with an indicator column of its rows."""
     xp, kernel, tree = OnnxNamespace(X.graph), rows.chosen.kernel, rows.tree
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel
-    waiting: list[tuple[int, Any]] = [(0, 1.0)] if len(tree.cuts) else []
-    if not waiting:
-        yield 0, 1.0
-    while waiting:
-        number, inside = waiting.pop()
+
+    def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
+        if number < 0:  # a leaf
+            yield -1 - number, inside
+            return
         K = kernel.evaluate(X, xp.asarray(tree.rows[number]))
         p = K @ tree.weights[number][:, None]
         second = xp.where(p >= float(tree.cuts[number]), 1.0, 0.0)
         for child, condition in zip(tree.children[number], (1.0 - second, second), strict=True):
-            if child < 0:
-                yield -1 - int(child), condition * inside
-            else:
-                waiting.append((int(child), condition * inside))
+            yield from below(int(child), condition * inside)
+
+    return below(0 if len(tree.cuts) else -1, 1.0)
 
 
 @outputs.register
@@ -203,7 +202,9 @@ def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced
 
 
 def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
-    """Return p over its sum, equal shares where it is zero."""
+    """Return p and what is left of one, or p of several classes over their sum."""
+    if p.ndim == 1:
+        return xp.stack([1.0 - p, p], axis=1)
     total = xp.sum(p, axis=1, keepdims=True)
     none = total == 0.0
     return xp.where(none, 1.0 / p.shape[1], p / xp.where(none, 1.0, total))
