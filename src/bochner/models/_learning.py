@@ -149,14 +149,6 @@ class _Learned:
     z: Float[Array, "m k"]
     z_of_rest: Float[Array, "s k"]
 
-    @staticmethod
-    def of(
-        judges: LeftOutRows, rest: LeftOutRows, j: int, by_columns: bool, without: Array
-    ) -> "_Learned":
-        inputs = ErrorInputs.of(judges.X, judges.predicted[:, j], by_columns)
-        z, z_of_rest = (inputs(rows.X, rows.predicted[:, j]) for rows in (judges, rest))
-        return _Learned(judges, rest, j, inputs, without, z, z_of_rest)
-
     @property
     def e(self) -> Float[Array, " m"]:
         return self.judges.errors[:, self.j]
@@ -193,7 +185,9 @@ def _closest(
     costs = []
     wide, without = is_sparse(few.X) or few.X.shape[1] > 128, few.without(few, j)
     for by_columns in (False,) if wide else (True, False):
-        rows = _Learned.of(few, rest, j, by_columns, without)
+        inputs = ErrorInputs.of(few.X, few.predicted[:, j], by_columns)
+        z = [inputs(each.X, each.predicted[:, j]) for each in (few, rest)]
+        rows = _Learned(few, rest, j, inputs, without, *z)
         scale, log_s, lost = _scale(rows, seed)
         costs.append((lost * (1 - LEAST_GAIN * by_columns), rows, scale, log_s))
     return min(costs, key=lambda each: each[0])[1:]

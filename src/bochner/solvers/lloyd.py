@@ -76,31 +76,16 @@ class CentroidsOf:
         return Clusters(self.centres, sums, sizes, power, inertia, np.concatenate(labels))
 
 
-@dataclass(frozen=True, eq=False)
-class StepsOf:
-    """The summand of mini-batches: each centre is the mean of the rows assigned to it."""
-
-    centres: Float[Array, "k D"]  # where it begins
-    seen: Float[Array, " k"]  # Σ w of the rows that led there
-
-    def zero(self) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
-        """Return the initial centres, and the weight of the rows behind each centre."""
-        return self.centres, self.seen
-
-    def add(self, total: tuple[Array, Array], block: Any) -> tuple[Array, Array]:
-        centres, seen = total
-        nearest, _ = _nearest(block.Z, centres)
-        w = _weights(block)
-        sizes = np.bincount(nearest, w, minlength=len(centres))
-        seen = seen + sizes
-        moves = _sums(block.Z, w, nearest, len(centres)) - sizes[:, None] * centres
-        return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
-
-    def merge(self, a: tuple[Array, Array], b: tuple[Array, Array]) -> tuple[Array, Array]:
-        seen = a[1] + b[1] - self.seen
-        sums = a[0] * a[1][:, None] + b[0] * b[1][:, None] - self.centres * self.seen[:, None]
-        means = sums / np.where(seen > 0, seen, 1.0)[:, None]
-        return np.where(seen[:, None] > 0, means, self.centres), seen
+def stepped(
+    centres: Float[Array, "k D"], seen: Float[Array, " k"], block: Any
+) -> tuple[Float[Array, "k D"], Float[Array, " k"]]:
+    """Return centres moved to the means of the rows assigned to them so far, and their weight."""
+    nearest, _ = _nearest(block.Z, centres)
+    w = _weights(block)
+    sizes = np.bincount(nearest, w, minlength=len(centres))
+    seen = seen + sizes
+    moves = _sums(block.Z, w, nearest, len(centres)) - sizes[:, None] * centres
+    return centres + moves / np.where(seen > 0, seen, 1.0)[:, None], seen
 
 
 # --- Lloyd's algorithm ---------------------------------------------------------------------------

@@ -139,19 +139,19 @@ class SgdEstimator(SgdParameters, Differentiable):
     @property
     def coef_(self) -> Any:
         """β, a row for each output, (t, D) or (K, D); of a single target (D,)."""
-        return self._by_output(self._stepped_on(rows=False).walk.result[0].T)
+        return self._by_target(self._stepped_on(rows=False).walk.result[0].T)
 
     @property
     def dual_coef_(self) -> Any:
         """Coefficients of ``support_vectors_``, (t, m) or (K, m); of a single target (m,)."""
-        return self._by_output(self._stepped_on(rows=True).walk.result[0].T)
+        return self._by_target(self._stepped_on(rows=True).walk.result[0].T)
 
     @property
     def intercept_(self) -> Any:
         """Intercept of each output; of a single target a number."""
-        return self._by_output(self._fitted.walk.result[1])
+        return self._by_target(self._fitted.walk.result[1])
 
-    def _by_output(self, values: Any) -> Any:
+    def _by_target(self, values: Any) -> Any:
         return values
 
     strategy_ = learned("strategy", "The strategy taken.")
@@ -396,6 +396,3 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Step once on each of these rows; see :meth:`KernelSGDClassifier.partial_fit`."""
         return self._add_rows(X, y, sample_weight)
-
-    def _by_output(self, values: Any) -> Any:
-        return self._by_target(values)

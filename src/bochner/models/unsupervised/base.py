@@ -27,7 +27,7 @@ from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._html import FitSummary
-from bochner.models._parameters import by_jobs, estimator
+from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -95,6 +95,17 @@ def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
 
 
 # --- Estimators ----------------------------------------------------------------------------------
+
+
+@shared
+class FeatureParameters:
+    """Parameters of learners without targets."""
+
+    method: Method | str = "auto"
+    n_features: int = 512
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):

@@ -8,7 +8,6 @@ from sklearn.utils import Tags
 
 from bochner._core.arrays import array_namespace, as_matrix, from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
 from bochner._core.text import written
@@ -16,14 +15,13 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part, required_targets
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
 from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import KernelTransformer, choose_quickly
+from bochner.models.unsupervised.base import FeatureParameters, KernelTransformer, choose_quickly
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
@@ -193,7 +191,7 @@ def _partners(blocks: Blocks) -> int:
 
 
 @estimator
-class KernelCCA(KernelTransformer):
+class KernelCCA(FeatureParameters, KernelTransformer):
     """Directions in two feature spaces along which rows and their partners correlate most.
 
     Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1, where C are the
@@ -262,12 +260,7 @@ class KernelCCA(KernelTransformer):
     kernel: Kernel | str = "gaussian"
     kernel_y: Kernel | str | None = None
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int = 512
     alpha: float | str = "cv"
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _spec(self) -> CcaSpec:
         count = integer(self.n_components, "KernelCCA", "n_components", 1)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.html import HtmlResult
-from bochner._core.random import Seed, stream
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.pencil import row_sums, sample
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._html import FitSummary
@@ -29,6 +28,7 @@ from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.base import (
+    FeatureParameters,
     KernelTransformer,
     alone,
     choose_alone,
@@ -39,10 +39,10 @@ from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import (
     CentroidsOf,
     Clusters,
-    StepsOf,
     assign,
     distances,
     run_lloyd,
+    stepped,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, nonempty, sampled
@@ -204,13 +204,16 @@ def begun(
 
 
 def followed(
-    spec: KMeansSpec, inputs: Inputs, chosen: Chosen, steps: StepsOf, blocks: Blocks
+    spec: KMeansSpec, inputs: Inputs, chosen: Chosen, centres: Array, seen: Array, blocks: Blocks
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision)
-    sums: Any = Together((steps, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
-    (centres, seen), diagonal, kept = reduce(sums.add, features, sums.zero())
-    clusters = assign(features, centres)
+    sums: Any = Together((diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
+    total = sums.zero()
+    for block in features:
+        centres, seen = stepped(centres, seen, block)
+        total = sums.add(total, block)
+    (diagonal, kept), clusters = total, assign(features, centres)
     return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))
 
 
@@ -253,7 +256,7 @@ def _warn_few(k: int, distinct: int) -> None:
 
 
 @estimator
-class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
+class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransformer):
     """k-means in the feature space of a kernel.
 
     Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, φ(x)·φ(y) ≈ k(x, y): that is kernel k-means
@@ -323,14 +326,9 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
     n_clusters: int = 8
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int = 512
     n_init: int = 3
     max_iter: int = 300
     tol: float = 1e-5
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _spec(self) -> KMeansSpec:
         who = "KernelKMeans"
@@ -361,12 +359,12 @@ class KernelKMeans(ClusterMixin, WithoutTarget, KernelTransformer):
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
         spec, blocks = self._spec(), alone(blocks)
         chosen, _, centres = begun(spec, blocks)
-        return followed(spec, inputs, chosen, StepsOf(centres, np.zeros(len(centres))), blocks)
+        return followed(spec, inputs, chosen, centres, np.zeros(len(centres)), blocks)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        fit = self.fit_
-        steps = StepsOf(fit.clusters.centres, fit.seen)
-        return followed(self._spec(), fit.inputs, fit.chosen, steps, alone(blocks))
+        fit, spec = self.fit_, self._spec()
+        at = fit.clusters.centres, fit.seen
+        return followed(spec, fit.inputs, fit.chosen, *at, alone(blocks))
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""

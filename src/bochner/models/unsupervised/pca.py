@@ -13,13 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._html import FitSummary
@@ -28,6 +26,7 @@ from bochner.models._tables import by_partition
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.ridge.fit import RidgeFit, fit_features
 from bochner.models.unsupervised.base import (
+    FeatureParameters,
     KernelTransformer,
     alone,
     choose_alone,
@@ -191,7 +190,7 @@ def _goes_back(model: "KernelPCA") -> bool:
 
 
 @estimator
-class KernelPCA(WithoutTarget, KernelTransformer):
+class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     """Principal components in the feature space of a kernel, in one pass over the rows.
 
     Eigenvectors v of Σ wᵢ (zᵢ − z̄)(zᵢ − z̄)ᵀ, z = φ(x), φ(x)·φ(y) ≈ k(x, y). These are the
@@ -267,14 +266,9 @@ class KernelPCA(WithoutTarget, KernelTransformer):
     n_components: int | None = None
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    method: Method | str = "auto"
-    n_features: int = 512
     fit_inverse_transform: bool = False
     inverse_kernel: Kernel | str = "gaussian"
     alpha: float | str = "loo"
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _spec(self) -> PcaSpec:
         features, count, alpha = self._width_spec(), self.n_components, as_alpha(self.alpha)
