@@ -56,7 +56,7 @@ def test_errors_are_those_of_fits_without_each_row(make):
     for i in range(0, 25, 6):
         kept = np.arange(25) != i
         without = make().fit(X[kept], y[kept], sample_weight=w[kept]).predict(X[i : i + 1])[0]
-        np.testing.assert_allclose(found["errors"][i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found.errors[i, 0], y[i] - without, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(found.predicted[i, 0], without, rtol=1e-7, atol=1e-9)
     model = exact(method="nystrom", n_features=10).fit(X, y)
     marks = {tuple(row) for row in model.map_.landmarks}
@@ -267,7 +267,7 @@ def test_convex_regressors_know_rows_left_out(name):
     if name in NEAR:
         assert np.sqrt(np.mean(off**2)) <= NEAR[name] * np.sqrt(np.mean(changed**2))
     size, true, fitted = (
-        np.quantile(np.abs(e), 0.8) for e in (found["errors"][:, middle], y - refitted, y - shown)
+        np.quantile(np.abs(e), 0.8) for e in (found.errors[:, middle], y - refitted, y - shown)
     )
     assert abs(size - true) < 0.25 * true
     assert size > fitted
@@ -281,7 +281,7 @@ def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
         found = clone(CONVEX[name]).fit(X, two, sample_weight=w)._left_out()
         alone = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
         assert found.errors.shape == (60, 2)
-        np.testing.assert_allclose(found["errors"][:, 0], alone.errors[:, 0], atol=1e-2)
+        np.testing.assert_allclose(found.errors[:, 0], alone.errors[:, 0], atol=1e-2)
 
 
 # ---- held out: Errors on rows held out: of a fit that has not seen them, in the measures of scikit-learn
