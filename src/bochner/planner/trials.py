@@ -387,7 +387,7 @@ def _steps(
 
 def _moment_bytes(D: int, n: int, precision: Precision) -> float:
     """Return the bytes of the eigendecomposition, or of the leave-one-out errors of a block."""
-    each = 24.0 if precision == "float32" else 32.0  # of a feature of a row
+    each = 24.0 if precision == "float32" else 36.0  # of a feature of a row
     return max(40.0 * D**2, 24 * D**2 + each * min(n, block_rows(D)) * D)
 
 
