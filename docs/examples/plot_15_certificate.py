@@ -37,5 +37,4 @@ print(width)
 
 # %%
 # The certificate as text.
-phi = bo.draw(kernel, "nystrom", n_features="auto", tolerance=0.1, alpha=alpha, X=X, random_state=0)
-print(bo.certify(phi, X, alpha=alpha))
+print(bo.certify(width.map, X, alpha=alpha))

@@ -49,6 +49,7 @@ from bochner.features import Sign as Sign
 from bochner.features import SphericalHarmonics as SphericalHarmonics
 from bochner.features import Structured as Structured
 from bochner.features import TensorSketch as TensorSketch
+from bochner.features import draw as draw
 from bochner.models.convex.classifiers import SVC as SVC
 from bochner.models.convex.classifiers import LogisticRegression as LogisticRegression
 from bochner.models.convex.one_class import OneClassSVM as OneClassSVM
@@ -97,9 +98,7 @@ from bochner.planner.plans import Plan as Plan
 from bochner.planner.plans import plan as plan
 from bochner.report.model import ModelReport as ModelReport
 from bochner.report.model import report_model as report_model
-from bochner.selection.choose import draw as draw
 from bochner.selection.record import Tuning as Tuning
-from bochner.selection.spec import Tolerance as Tolerance
 from bochner.selection.width import required_features as required_features
 from bochner.solvers.convex.losses import Huber as Huber
 from bochner.solvers.convex.own_losses import CustomLoss as CustomLoss

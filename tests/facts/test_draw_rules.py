@@ -1,7 +1,6 @@
 """What draw gives for each kernel and method, what it refuses, and widths that are enough."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from gallery import rows
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import Tolerance, required_features
+from bochner import required_features
 from bochner.errors import FeatureWarning
 from bochner.features import draw
 from bochner.features.auto import Choice
@@ -169,9 +168,9 @@ def small_sample(monkeypatch):
     monkeypatch.setattr("bochner.selection.width.SAMPLE", N // 3)
 
 
-def enough(method, wanted, seed):
+def enough(method, epsilon, seed):
     """Features that are enough for the rows of a seed, and ε of all these rows."""
-    X, ask = normal_rows(seed), {"alpha": ALPHA, "wanted": wanted, "random_state": seed}
+    X, ask = normal_rows(seed), {"alpha": ALPHA, "epsilon": epsilon, "random_state": seed}
     found = required_features(KERNEL, method, X, **ask)
     return found, true_epsilon(found.map, X)
 
@@ -184,7 +183,7 @@ def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
 
     Half the width would not have done in as many seeds: nothing is wasted.
     """
-    found, errors = zip(*(enough(method, Tolerance(TOLERANCE), s) for s in range(20)), strict=True)
+    found, errors = zip(*(enough(method, TOLERANCE, s) for s in range(20)), strict=True)
     assert all(f.limit is None for f in found)
     assert np.sum(np.array(errors) > TOLERANCE) <= 3
     halved = []
@@ -197,8 +196,8 @@ def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
 
 def test_what_stops_the_search_is_named(monkeypatch):
     def asked(epsilon):
-        X, wanted = normal_rows(0, 300), Tolerance(epsilon)
-        return required_features(KERNEL, "orthogonal", X, alpha=3.0, wanted=wanted, random_state=0)
+        given = {"alpha": 3.0, "epsilon": epsilon, "random_state": 0}
+        return required_features(KERNEL, "orthogonal", normal_rows(0, 300), **given)
 
     found = asked(1e-6)
     assert (found.limit, found.n_features) == ("rows", 300)
@@ -213,7 +212,7 @@ def test_truncation_is_told_from_noise():
     """Of degree 1 twice the features leave ε as it is; of degree 20 the tolerance is met."""
     X = normal_rows(0, 600)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    asked = {"alpha": 0.6, "wanted": Tolerance(0.5), "random_state": 0}
+    asked = {"alpha": 0.6, "epsilon": 0.5, "random_state": 0}
     cut = required_features(KERNEL, bo.Gegenbauer(degree=1), X, **asked)
     assert cut.limit == "truncation"
     assert cut.n_features < 600
@@ -222,7 +221,7 @@ def test_truncation_is_told_from_noise():
     whole = required_features(KERNEL, bo.Gegenbauer(degree=20), X, **asked)
     assert whole.limit is None
     assert whole.epsilon < 0.5
-    noise = required_features(KERNEL, "iid", X, alpha=0.01, wanted=Tolerance(0.1), random_state=0)
+    noise = required_features(KERNEL, "iid", X, alpha=0.01, epsilon=0.1, random_state=0)
     assert noise.limit == "rows"
 
 
@@ -230,7 +229,7 @@ def test_an_open_method_ends_with_the_kernel_itself():
     """301 rows, an odd number, of which no smaller map holds enough."""
     X = normal_rows(6, 301)
     kernel = Gaussian(0.2)
-    found = required_features(kernel, "auto", X, alpha=1e-6, wanted=Tolerance(1e-3), random_state=0)
+    found = required_features(kernel, "auto", X, alpha=1e-6, epsilon=1e-3, random_state=0)
     assert found.limit is None
     assert found.n_features == 301
     assert "Nystrom()" in str(found)
@@ -248,12 +247,10 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
     assert found.n_features <= 1.2 * landmarks.n_features
 
 
-def test_draw_is_enough_at_a_penalty():
+def test_the_map_is_enough_at_a_penalty():
     X = normal_rows(1, 400)
-    phi = bo.draw(KERNEL, "auto", n_features="auto", tolerance=0.2, alpha=4.0, X=X, random_state=0)
-    assert true_epsilon(phi, X, 4.0) <= 0.2
-    asked = bo.draw(KERNEL, "auto", n_features=Tolerance(0.2), alpha=4.0, X=X, random_state=0)
-    assert np.array_equal(asked(X), phi(X))
+    asked = {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
+    assert true_epsilon(required_features(KERNEL, "auto", X, **asked).map, X, 4.0) <= 0.2
 
 
 def test_a_tolerance_that_is_not_reached_is_a_warning():
@@ -261,13 +258,8 @@ def test_a_tolerance_that_is_not_reached_is_a_warning():
     X = normal_rows(1, 200)
     kernel, asked = Matern(0.5), {"n_features": "auto", "random_state": 0}
     with pytest.warns(FeatureWarning, match=r'n_features="auto": .*ε ≈ .*, above 0.1 at alpha'):
-        phi = bo.draw(kernel, "iid", alpha=0.01, X=X, **asked)
-    assert true_epsilon(phi, X, 0.01, kernel) > 0.1
-    with pytest.warns(FeatureWarning, match=r"above 0.1 at alpha = 0.01"):
-        bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        bo.draw(kernel, "iid", tolerance=0.9, alpha=50.0, X=X, **asked)
+        model = bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
+    assert true_epsilon(model.map_, X, 0.01, kernel) > 0.1
 
 
 def test_a_fit_takes_as_many_features_as_its_penalty_needs():
@@ -277,5 +269,5 @@ def test_a_fit_takes_as_many_features_as_its_penalty_needs():
     assert model.map_.n_features < 700
     assert "within 0.1 at alpha" in model.choice_.reason
     assert model.certificate_.epsilon <= 0.1
-    loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=Tolerance(0.9), random_state=0)
+    loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=0.9, random_state=0)
     assert loose.fit(X, y).map_.n_features < model.map_.n_features

@@ -74,7 +74,8 @@ def test_memory_is_what_arrays_take(method, precision, D):
     plan = bo.plan(X, y, Gaussian(1.0), methods=[method], widths=[D], random_state=0)
     with peak() as taken:
         model.fit(X, y)
-    fit = plan.with_choice(n_features=D, solver=f"moments {precision}").choice
+    (fit,) = plan.fits
+    assert fit.solver == f"moments {precision}"
     assert (0.8 if D <= 512 else 0.7) < taken[0] / fit.bytes < 1.1
 
 
@@ -92,22 +93,11 @@ def test_without_seconds_time_must_be_worth_it():
     assert "would lower it by 10 % and take 8 s" in reason
 
 
-def test_the_choice_can_be_changed(found):
-    other = found.with_choice("fourier", 64)
-    assert other.choice.method == Fourier()
-    assert other.reason == "64 features of Fourier(), summed up in float64: as asked."
-    assert found.with_choice(n_features=16).choice.n_features == 16
-    least = min(fit.seconds for fit in found.fits)
-    fast = found.with_choice(budget=1.01 * least)
-    assert fast.choice.seconds <= 1.01 * least
-    assert fast.budget == Budget(1.01 * least)
-    with pytest.raises(InvalidInput, match="no fit is predicted to take at most"):
-        found.with_choice(budget=1e-9)
-
-
-def test_the_estimator_is_that_of_the_choice(found):
+def test_the_estimator_is_that_of_a_fit(found):
     X, y = rows()
-    model = found.with_choice("nystrom", 64).estimator()
+    assert found.estimator().method == found.choice.method
+    (fit,) = (fit for fit in found.fits if (fit.method, fit.n_features) == (Nystrom(), 64))
+    model = found.estimator(fit)
     assert (model.method, model.n_features, model.precision) == (Nystrom(), 64, "float64")
     assert model.fit(X, y).map_.n_features == 64
 
@@ -140,20 +130,6 @@ def test_usual_widths_end_at_all_rows():
 def test_plan_refuses_what_it_cannot_plan(options, sentence):
     with pytest.raises((InvalidInput, InvalidType), match=sentence):
         planned(**options)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (dict(solver="lbfgs"), "lbfgs is not in the plan, which has"),
-        (dict(solver="local"), "local is not in the plan, which has"),
-        (dict(method="iid"), "is not in the plan, which has"),
-        (dict(n_features=0), "0 is not in the plan, which has"),
-    ],
-)
-def test_a_choice_that_is_not_in_the_plan_is_refused(found, options, sentence):
-    with pytest.raises(InvalidInput, match=sentence):
-        found.with_choice(**options)
 
 
 # ---- what takes more memory than there is, is refused in one sentence, and nothing else is

@@ -411,10 +411,9 @@ CASES = [
             (lambda f=phi: f(Y), r"two dimensions.*got shape \(60,\)"),
         )
     ),
-    (lambda: bo.draw(Gaussian(), n_features="auto", alpha=1.0), InvalidInput, "X and alpha; got"),
-    (lambda: bo.draw(Gaussian(), n_features="auto", X=X), InvalidInput, "X and alpha; got no"),
-    (lambda: blind(Gaussian(), "auto", "many"), InvalidInput, 'positive integer, "auto" or'),
-    (lambda: bo.Tolerance(1.5), InvalidInput, "epsilon must be above 0 and below 1; got 1.5"),
+    (lambda: bo.draw(Gaussian(), n_features="auto", X=X), InvalidInput, "a positive integer; got"),
+    (lambda: blind(Gaussian(), "auto", "many"), InvalidInput, "a positive integer; got 'many'"),
+    (lambda: model(n_features=1.5).fit(X, Y), InvalidInput, "a number below one .* got 1.5"),
     # maps that cannot be drawn
     (lambda: drawn(Matern(), bo.PolySketch()), UnsupportedKernel, "PolySketch requires .* Nystrom"),
     (lambda: blind(DotExponential(), bo.Maclaurin()), InvalidInput, "no rows. Pass X=..."),
@@ -777,7 +776,7 @@ def parts(value):
 
 
 MADE = (GreenFunction(PLATE), OnSphere(), HARMONICS, bo.FourierGrid(), bo.NearestNeighbours())
-MADE += (bo.LocalKernel(), bo.ExactKernel(), bo.Tolerance(), *gallery.KERNELS, *gallery.LANDMARKS)
+MADE += (bo.LocalKernel(), bo.ExactKernel(), *gallery.KERNELS, *gallery.LANDMARKS)
 MADE += (*gallery.METHODS, *(pair for case in maps.CASES for pair in case[1:]))
 CLASSES = {type(part): part for part in parts(MADE) if not isinstance(part, bo.Auto)}
 #: Values that no parameter takes whose value now has this type.
@@ -789,7 +788,7 @@ WRONG = {
     tuple: ((), ("x",)),
 }
 #: Parameters that take other values, or are refused by what they are made into.
-OTHERS = {"Polynomials": ("lower", "upper"), "Tolerance": ("excess",)}
+OTHERS = {"Polynomials": ("lower", "upper")}
 OTHERS |= {"Monotone": ("points", "values"), "ExactKernel": ("preconditioner",)}
 
 

@@ -167,8 +167,8 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     """Its memory, and its error, against the fit itself; features are no better than it."""
     X, y = rows(n)
     plan = bo.plan(X, y, Gaussian(1.0), widths=[32, 64], random_state=0)
-    exact = plan.with_choice(solver="exact")
-    fit, model = exact.choice, exact.estimator()
+    (fit,) = (fit for fit in plan.fits if fit.solver == "exact")
+    model = plan.estimator(fit)
     assert (fit.method, fit.n_features) == (bo.ExactKernel(), n)
     assert fit.name == "the exact kernel, by a Cholesky factor of its matrix"
     assert model.method == bo.ExactKernel()
@@ -193,7 +193,7 @@ def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
     X = rng.uniform(0, 1, (1500, 6))
     y = np.sin(4 * X[:, 0]) + 0.5 * rng.standard_normal(1500)
     plan = bo.plan(X[:900], y[:900], Exponential(scale), widths=[16], random_state=0)
-    exact = plan.with_choice(solver="exact")
-    model = exact.estimator().fit(X[:900], y[:900])
+    (exact,) = (fit for fit in plan.fits if fit.solver == "exact")
+    model = plan.estimator(exact).fit(X[:900], y[:900])
     error = np.mean((model.predict(X[900:]) - y[900:]) ** 2) ** 0.5
-    assert exact.choice.error == pytest.approx(error, rel=0.1)
+    assert exact.error == pytest.approx(error, rel=0.1)

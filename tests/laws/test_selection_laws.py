@@ -203,14 +203,12 @@ def test_the_metric_finds_the_direction_that_matters(learned, turned):
     assert values[-1] > 20 * values[-2]
     assert np.isclose(np.trace(learned.matrix), 6.0)
     X, y = turned
-    errors = [r.error for r in learned.compared]
-    best = learned.compared[int(np.argmin(errors))]
-    assert learned.kernel == best.kernel
-    assert best.gain > best.deviation  # surely better than the start
-    assert min(errors) <= learned.error < 0.3 * errors[0]
+    (start,) = (c for c in learned.compared if c.name == "start")
+    assert learned.kernel == learned.chosen.kernel
+    assert learned.chosen.error <= learned.error < 0.3 * start.error
     models = [
         bo.KernelRidge(k, n_features=128, random_state=0).fit(X[:450], y[:450])
-        for k in (learned.compared[0].kernel, learned.kernel)
+        for k in (start.kernel, learned.kernel)
     ]
     before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in models)
     assert after < 0.3 * before

@@ -449,19 +449,54 @@ def draw(
     n_inputs: int | None = None,
     random_state: Seed = None,
 ) -> FeatureMap:
-    """Draw a feature map of a given width; :func:`bochner.draw` also finds the width.
+    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
+    method : Method or str, default "auto"
+        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
+        ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
+        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid",
+        "leverage".
+    n_features : int, default 1024
+        D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
+        have fewer. :func:`bochner.required_features` finds the D of a tolerance.
+    X : (n, d), optional
+        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
+        their number of columns only.
+    n_inputs : int, optional
+        d, where there is no X.
+    random_state : int, Generator, RandomState or None
+        The same seed gives the same map everywhere.
+
+    Returns
+    -------
+    FeatureMap
+        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
+
+    Raises
+    ------
+    UnsupportedKernel
+        If the method cannot serve the kernel; the message names those that can.
+    InvalidInput
+        If an argument is invalid.
 
     See Also
     --------
-    bochner.draw : The same, and finds the width too.
+    bochner.required_features : Find the number of features, and the map.
 
     Examples
     --------
-    >>> import bochner as bo
-    >>> from bochner.features import draw
+    >>> import numpy as np
+    >>> from bochner import draw
     >>> from bochner.kernels import Gaussian
-    >>> draw(Gaussian(), bo.Fourier(), n_features=64, n_inputs=3, random_state=0)
-    FourierMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=64)
+    >>> X = np.random.default_rng(0).standard_normal((100, 3))
+    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
+    >>> Z = phi(X)
+    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
+    True
     """
     if not isinstance(kernel, Kernel):
         raise InvalidInput(

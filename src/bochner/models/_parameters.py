@@ -10,7 +10,6 @@ from typing import Any, TypeVar, dataclass_transform
 from bochner._core.random import Seed
 from bochner._core.threads import jobs
 from bochner.features.method import Method
-from bochner.selection.spec import Tolerance
 
 #: Entries of docstrings by their placeholder, e.g. ``%(method)s``.
 TEXTS = {
@@ -53,16 +52,16 @@ method : Method, str or None, default None
     ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made; see
     :func:`bochner.draw`.""",
     "n_features or exact": """\
-n_features : int, "auto", Tolerance or None, default None
-    D; None: 1024, where features are made.""",
+n_features : int, float, "auto" or None, default None
+    D, or the largest ε; "auto" is 0.1; None: 1024, where features are made.""",
     "quick method": """\
 method : Method or str, default "auto"
     How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
     four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
     Nyström features on centres found in little time.""",
     "n_features": """\
-n_features : int, "auto" or Tolerance, default 1024
-    D.""",
+n_features : int, float or "auto", default 1024
+    D, or the largest ε of :func:`bochner.required_features`; "auto" is 0.1.""",
     "metric of tables": """\
 metric : None or "learned", default None
     "learned": columns are scaled and turned first, by the average outer product of the
@@ -164,7 +163,7 @@ class KernelParameters:
 
     effort: str = "medium"
     method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
+    n_features: int | float | str | None = None
     metric: str | None = None
     columns: str = "auto"
     precision: str = "auto"

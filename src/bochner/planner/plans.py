@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -134,11 +134,8 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
             f"take {shown_time(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
             f"{shown_time(taken.seconds)} and {bytes_in_words(taken.bytes)}"
         )
-    return taken, _sentence(f"{taken.name}: {why}.")
-
-
-def _sentence(words: str) -> str:
-    return words[0].upper() + words[1:]
+    words = f"{taken.name}: {why}."
+    return taken, words[0].upper() + words[1:]
 
 
 def shown_time(seconds: float) -> str:
@@ -200,9 +197,15 @@ class Plan(HtmlResult):
     seconds: float
     threads: int
 
-    def estimator(self) -> KernelRidge:
-        """Return the estimator of the choice, ready to fit; it has the kernel of the plan."""
-        fit = self.choice
+    def estimator(self, fit: PlannedFit | None = None) -> KernelRidge:
+        """Return the estimator of one of the fits, ready to fit, with the kernel of the plan.
+
+        Parameters
+        ----------
+        fit : PlannedFit, optional
+            Default: the choice.
+        """
+        fit = fit or self.choice
         return KernelRidge(
             self.kernel,
             method=fit.method,
@@ -210,47 +213,6 @@ class Plan(HtmlResult):
             precision="float64" if fit.solver == "moments float64" else "auto",
             random_state=self.seed,
         )
-
-    def with_choice(
-        self,
-        method: Method | str | None = None,
-        n_features: int | None = None,
-        solver: str | None = None,
-        budget: float | Mapping[str, float] | Budget | None = None,
-    ) -> Self:
-        """Return the plan with the best fit of this method, width and solver within a budget.
-
-        Parameters
-        ----------
-        method : Method or str, optional
-        n_features : int, optional
-            A width of the plan.
-        solver : str, optional
-            Solver of a :class:`PlannedFit`.
-        budget : float, mapping or Budget, optional
-            As in :func:`plan`; default: no limit, and the least error.
-
-        Raises
-        ------
-        InvalidInput
-            If the plan has no such fit, or none is within the budget.
-        """
-        how = None if method is None else as_method(method)
-        asked = {"method": how, "n_features": n_features, "solver": solver}
-        wanted = {name: value for name, value in asked.items() if value is not None}
-        fits = [f for f in self.fits if all(getattr(f, n) == v for n, v in wanted.items())]
-        if not fits:
-            known = sorted({f"{f.method} with {f.n_features:,} by {f.solver}" for f in self.fits})
-            raise InvalidInput(
-                f"plan: {', '.join(map(str, wanted.values()))} is not in the plan, which has "
-                f"{'; '.join(known)}. Plan again with methods=[...] or widths=[...]."
-            )
-        if budget is not None:
-            allowed = as_budget(budget)
-            choice, reason = best_of(fits, allowed)
-            return replace(self, budget=allowed, choice=choice, reason=reason)
-        choice = min(fits, key=lambda fit: fit.error)
-        return replace(self, choice=choice, reason=_sentence(f"{choice.name}: as asked."))
 
     def facts(self) -> dict[str, Any]:
         """Return all numbers, for programs."""
@@ -354,8 +316,7 @@ def plan(
     Returns
     -------
     Plan
-        ``str(plan)`` is a table, ``plan.estimator()`` is ready to fit, and
-        ``plan.with_choice(...)`` returns a plan with another choice.
+        ``str(plan)`` is a table, and ``plan.estimator()`` is ready to fit.
 
     Raises
     ------

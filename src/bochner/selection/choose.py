@@ -9,17 +9,13 @@ import numpy as np
 
 from bochner._core.arrays import dense, is_sparse
 from bochner._core.checks import require_squares
-from bochner._core.random import Seed
-from bochner._core.shapes import Array, Float
-from bochner._core.threads import one_thread
+from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, Targets
-from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.rules import choose as choose_method
-from bochner.features.rules import draw as draw_width
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
@@ -32,15 +28,9 @@ from bochner.selection.numbers import by_left_out
 from bochner.selection.race import choose_among, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales
-from bochner.selection.spec import (
-    WITHOUT_TARGET,
-    Tolerance,
-    accepts_sparse,
-    as_effort,
-    as_tolerance,
-)
+from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.waves import waves_for
-from bochner.selection.width import Width, penalty_for, required_features
+from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import nonempty, sampled, total_weight
 
@@ -244,7 +234,7 @@ def choice_of(
     by_targets: bool,
 ) -> Choice:
     """Draw the map, after the choice of method and width if they are open."""
-    if isinstance(spec.width, Tolerance):
+    if isinstance(spec.width, float):
         return _wide_enough(spec, spec.width, kernel, nonempty(rows), n_rows, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
     if isinstance(spec.method, Auto):
@@ -262,7 +252,7 @@ def choice_of(
 
 def _wide_enough(
     spec: FeatureSpec,
-    wanted: Tolerance,
+    epsilon: float,
     kernel: Kernel,
     rows: RowSample,
     n_rows: int | None,
@@ -277,96 +267,8 @@ def _wide_enough(
     else:
         alpha = WITHOUT_TARGET * n * float(kernel.diag(rows.X).mean())
     width = required_features(
-        kernel, spec.method, rows.X, alpha=alpha, wanted=wanted, n_rows=n, random_state=spec.seed
+        kernel, spec.method, rows.X, alpha=alpha, epsilon=epsilon, n_rows=n, random_state=spec.seed
     )
-    _warn_if_above(width)
-    return Choice(width.map, width.method, (), str(width))
-
-
-def _warn_if_above(width: Width) -> None:
-    """Warn if no width that was tried is within the tolerance."""
     if not width.met:
-        warnings.warn(f'n_features="auto": {width}', FeatureWarning, stacklevel=3)
-
-
-# --- bo.draw: a feature map of a given width, or of the width that a tolerance requires ----------
-
-
-@one_thread()
-def draw(
-    kernel: Kernel,
-    method: Method | str = "auto",
-    *,
-    n_features: int | str | Tolerance = 1024,
-    X: Float[Array, "n d"] | None = None,
-    n_inputs: int | None = None,
-    random_state: Seed = None,
-    tolerance: float = 0.1,
-    alpha: float | None = None,
-) -> FeatureMap:
-    """Draw a feature map φ with φ(x)·φ(y) ≈ k(x, y).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Any kernel of :mod:`bochner.kernels`, or sums and products of them.
-    method : Method or str, default "auto"
-        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
-        ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
-        "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid",
-        "leverage".
-    n_features : int or "auto" or Tolerance, default 1024
-        D. "auto": as many as bring the (ε, alpha)-spectral distance on the rows X down to
-        ``tolerance``; see :func:`bochner.required_features`. A ``FeatureWarning`` names the ε
-        reached where that is more. Maps whose kernel needs fewer (Linear,
-        Constant, a Nyström map that has explained all) have fewer.
-    X : (n, d), optional
-        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
-        their number of columns only.
-    n_inputs : int, optional
-        d, where there is no X.
-    random_state : int, Generator, RandomState or None
-        The same seed gives the same map everywhere.
-    tolerance : float, default 0.1
-        With ``n_features="auto"``: the largest ε wanted.
-    alpha : float, optional
-        With ``n_features="auto"``: the ridge penalty of the fit, required then.
-
-    Returns
-    -------
-    FeatureMap
-        ``phi(X)`` gives Z, (n, D), with Z @ Z.T ≈ kernel(X, X).
-
-    Raises
-    ------
-    UnsupportedKernel
-        If the method cannot serve the kernel; the message names those that can.
-    InvalidInput
-        If an argument is invalid.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bochner import draw
-    >>> from bochner.kernels import Gaussian
-    >>> X = np.random.default_rng(0).standard_normal((100, 3))
-    >>> phi = draw(Gaussian(lengthscale=2.0), "nystrom", n_features=64, X=X, random_state=0)
-    >>> Z = phi(X)
-    >>> float(abs(Z @ Z.T - phi.kernel(X, X)).max()) < 0.1
-    True
-    """
-    if not isinstance(n_features, str | Tolerance):
-        return draw_width(
-            kernel, method, n_features=n_features, X=X, n_inputs=n_inputs, random_state=random_state
-        )
-    wanted = as_tolerance(n_features, tolerance)
-    if X is None or alpha is None:
-        raise InvalidInput(
-            'draw: n_features="auto" measures ε on rows at a penalty, so it requires X and alpha; '
-            f"got {'no X' if X is None else 'no alpha'}."
-        )
-    width = required_features(
-        kernel, method, X, alpha=alpha, wanted=wanted, random_state=random_state
-    )
-    _warn_if_above(width)
-    return width.map
+        warnings.warn(f'n_features="auto": {width}', FeatureWarning, stacklevel=2)
+    return Choice(width.map, width.method, (), str(width))

@@ -23,7 +23,7 @@ from bochner.features.nystrom.nystrom import COARSE, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.spec import SEARCHED, WIDTH, Tolerance, as_effort, as_kernel, as_width
+from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel, as_width
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf, Precision
 
@@ -35,7 +35,7 @@ class FeatureSpec:
     who: str
     kernel: Kernel | str
     method: Method
-    width: int | Tolerance
+    width: int | float  # A number below one is the largest ε
     learns_metric: bool
     precision: str
     seed: int
@@ -87,7 +87,7 @@ class FeatureSpec:
     @property
     def width_to_search(self) -> int:
         """Width at which kernels are compared."""
-        if isinstance(self.width, Tolerance) or self.width > WIDE:
+        if isinstance(self.width, float) or self.width > WIDE:
             return SEARCHED
         return self.width
 
@@ -95,7 +95,7 @@ class FeatureSpec:
     def is_open(self) -> bool:
         """Whether a choice depends on the penalty."""
         searched = isinstance(self.kernel, str) or has_free(self.kernel)
-        return searched or isinstance(self.width, Tolerance) or isinstance(self.method, Auto)
+        return searched or isinstance(self.width, float) or isinstance(self.method, Auto)
 
     @property
     def needs_rows(self) -> bool:

@@ -12,7 +12,6 @@ predict the same rows: two are compared by the mean of the differences of their 
 """
 
 import operator
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -34,7 +33,6 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import (
-    first_least,
     nested_errors,
     reduction,
     relative_losses,
@@ -43,7 +41,7 @@ from bochner.selection.held_out import (
 )
 from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, shortened
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
-from bochner.selection.record import HELD_OUT, MEASURES, KernelComparison, Tuning
+from bochner.selection.record import MEASURES, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
 from bochner.selection.spec import EFFORTS, Effort
 from bochner.solvers.ridge.criteria import LOO, Criterion
@@ -77,14 +75,7 @@ class Judged:
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
     evidence: float  # Minus twice the log evidence, summed over targets
     rows: int = 0  # Rows of the fit
-    seconds: float = np.nan  # Time to tune and judge it
     made: Any = None  # The candidate as it was tuned
-
-    def compared(self, measure: str, gain: float, required: float, taken: bool) -> KernelComparison:
-        """Return the record."""
-        c = self.candidate
-        numbers = self.error, gain, required, taken, measure, c.name, self.rows, self.seconds
-        return KernelComparison(c.numbers, c.kernel, *numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,46 +122,38 @@ class Race:
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, and the record."""
-        first, few = self._few, self._all_of(self._starts(), self._few)
+        first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
             best = _ranked(radial)[0].candidate
             few += self._all_of([partial(self._turned, best)], first)
         rung = Rung(self.train.lowest(self.effort.more))
-        judged = self._judged(self._finalists(few), rung)
+        judged = self.judge(self._finalists(few), rung)
         judged += self._with_more_rows(judged, few, rung)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
         if len(last) >= 1.5 * len(rung.rows):
             rung, out = Rung(last), judged + few
-            final = self._judged(self._finalists(judged), rung)
-        return self._compared([*final, *self._sums(final, rung)], out, rung.rows)
+            final = self.judge(self._finalists(judged), rung)
+        return self.compared([*final, *self._sums(final, rung)], out, rung.rows.w)
 
     # --- stages ----------------------------------------------------------------------------------
 
     @property
-    def _few(self) -> Rung:
+    def few(self) -> Rung:
         return Rung(self.train.lowest(self.effort.rows), chooses=True)
-
-    def tried(self, candidate: TunedKernel) -> Judged:
-        """Return the errors of a fit to few rows, with the penalty of leave-one-out errors."""
-        return self._erring(candidate, self._few)
 
     def _all_of(self, makes: Sequence[Make], rung: Rung) -> list[Judged]:
         """Tune candidates side by side, and judge each."""
 
         def each(number: int, make: Make) -> list[Judged]:
-            began, found = time.perf_counter(), []
-            for made in make():
-                if not self.serves(made.kernel):
-                    continue
-                judged, now = self._erring(made, rung), time.perf_counter()
-                found.append(replace(judged, seconds=now - began, made=made))
-                text = f"{made.name}, held-out error {judged.error:.4g}"
+            found = []
+            for made in filter(lambda made: self.serves(made.kernel), make()):
+                found.append(replace(self._erring(made, rung), made=made))
+                text = f"{made.name}, held-out error {found[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
-                began = time.perf_counter()
             return found
 
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
@@ -199,35 +182,28 @@ class Race:
         The exponential kernel that is about as good with few rows is tuned too; then rougher
         kernels take the scales of the first.
         """
-        best = self._best_to_tune(judged, few)
-        if best is None:
+        able = [each for each in few if self._takes_more_rows(each.candidate)]
+        later = [each for each in judged if self._takes_more_rows(each.candidate)]
+        stage, tuned = (judged, later) if later else (few, able)
+        if not tuned or not self._near(best := _ranked(tuned)[0], _ranked(stage)[0]):
             return []
-        both = (best, *self._rough(best, few))
+        both = (best, *self._rough(best, able))
         makes = [partial(self._more_rows, each.candidate) for each in both]
         first, *rough = self._all_of(makes, rung)
         return [first, *self._all_of(self._rougher(first.made), rung), *rough]
 
-    def _best_to_tune(self, *stages: list[Judged]) -> Judged | None:
-        for stage in stages:
-            able = [each for each in stage if self._takes_more_rows(each.candidate)]
-            if able:
-                best = _ranked(able)[0]
-                return best if self._near(best, _ranked(stage)[0]) else None
-        return None
-
-    def _rough(self, best: Judged, few: list[Judged]) -> list[Judged]:
+    def _rough(self, best: Judged, able: list[Judged]) -> list[Judged]:
         """Return the exponential kernel whose error with few rows is near the least.
 
         Short lengthscales need many rows.
         """
-        able = [each for each in few if self._takes_more_rows(each.candidate)]
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
         least = _ranked(rough)[0]
         return [least] if least.error < 1.04 * _ranked(able)[0].error else []
 
-    def _judged(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
+    def judge(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
         """Fit candidates to more rows."""
         return self._all_of([partial(iter, [each]) for each in candidates], rung)
 
@@ -253,7 +229,7 @@ class Race:
         Weights are equal, unless penalties of classes differ by a factor above 4: K = Σ K_i/α_i has
         the penalty α_i for each kernel K_i.
         """
-        began, candidates = time.perf_counter(), [each.candidate for each in parts]
+        candidates = [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
@@ -266,8 +242,7 @@ class Race:
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
         each = zip(*(self._matrices(part.kernel, rung) for part in candidates), strict=True)
         K, across = (_weighted_mean(list(matrices), shares) for matrices in each)
-        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
-        return replace(judged, seconds=time.perf_counter() - began)
+        return self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -515,27 +490,26 @@ class Race:
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
-    def _compared(self, judged: list[Judged], before: list[Judged], rows: RowSample) -> Tuning:
+    def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
         """Return the first candidate in the order of preference that no other is surely below."""
         order = sorted(judged, key=self._preference)
         best, gains = order[0], [(np.nan, np.nan)]
         for each in order[1:]:
             gains.append(reduction(each, best, WORTH, self._chance))
             best = each if self._below(each, best) else best
-        seconds, known = dict[str, float](), dict[str, KernelComparison]()
+        known, measure = dict[str, KernelComparison](), MEASURES[self.of_classes]
         gains += [(np.nan, np.nan)] * len(before)
         for each, (gain, required) in zip((*order, *before), gains, strict=True):
-            name = each.candidate.name
-            seconds[name] = seconds.get(name, 0.0) + each.seconds
-            comparison = each.compared(MEASURES[self.of_classes], gain, required, each is best)
-            known.setdefault(name, comparison)
+            of = each.candidate
+            numbers = each.error, gain, required, each is best, measure, of.name, each.rows
+            known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *numbers))
         squared = nested_errors([j.squared for j in order])
         return Tuning(
             best.candidate.kernel,
-            best.candidate.alpha / float(rows.w.sum()),
+            best.candidate.alpha / float(w.sum()),
             float(squared.sum() / self.test.w.sum()),
             "loo",
-            compared=tuple(replace(c, seconds=seconds[c.name]) for c in known.values()),
+            compared=tuple(known.values()),
         )
 
 
@@ -570,10 +544,9 @@ def choose_among(
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     """Learn a metric from a sample of rows, in four rounds of fit and average outer product.
 
-    It starts from the lengthscales of a kernel of the Euclidean distance. The kernel is the one of
-    the round with the least error on held-out rows, or of the start, unless the reduction of the
-    error is larger than chance. More than 256 columns are scaled and not turned. A round: six
-    evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
+    It starts from the lengthscales of a kernel of the Euclidean distance; this kernel and those of
+    the rounds are candidates of a race. More than 256 columns are scaled and not turned. A round:
+    six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
     """
     if is_sparse(sample.X):
         raise InvalidInput(
@@ -592,21 +565,9 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     search = race.search(LOO)
     start = race.ended("start", search.one(kernel)[1], 1)
     turned = turned_metrics(start.kernel, start.alpha, search, rounds=4)
-    judged = [race.tried(each) for each in (start, *turned)]
-    gains = [(np.nan, np.nan), *(reduction(each, judged[0], WORTH, CHANCE) for each in judged[1:])]
-    best = first_least([each.error for each in judged])
-    best = best if best and gains[best][0] > gains[best][1] else 0
-    error = judged[0].error
-    if best:  # for each fold of the best round by the other folds
-        squared = nested_errors([each.squared for each in judged])
-        error = float(squared.sum() / race.test.w.sum())
-    compared = tuple(
-        each.compared(HELD_OUT, *gain, i == best)
-        for i, (each, gain) in enumerate(zip(judged, gains, strict=True))
-    )
-    kernel = compared[best].kernel
-    matrix = metric_of(kernel, search.rows.spread)
-    return Tuning(kernel, error=error, compared=compared, matrix=matrix)
+    judged = race.judge([start, *turned], race.few)
+    tuning = race.compared(judged, [], search.rows.w)
+    return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))
 
 
 def _ranked(judged: list[Judged]) -> list[Judged]:

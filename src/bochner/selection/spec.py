@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bochner._core.checks import integer, one_of, share
+from bochner._core.checks import integer, one_of
 from bochner._core.names import WORDS, meant_kernel
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
@@ -59,57 +59,16 @@ def accepts_sparse(kernel: Kernel | str) -> bool:
     return not any(isinstance(part, CoordinateWise) for part in (value, *parts))
 
 
-@dataclass(frozen=True)
-class Tolerance:
-    """``n_features=Tolerance(...)``: as many features as bring ε down to a tolerance.
-
-    Parameters
-    ----------
-    epsilon : float, default 0.1
-        Largest (ε, alpha)-spectral distance, in (0, 1): the guarantee for the risk of the fit is
-        the one of the exact kernel up to a factor 1/(1 − ε).
-
-    See Also
-    --------
-    required_features : Find the width without a fit.
-
-    Notes
-    -----
-    ``n_features="auto"`` is ``Tolerance()``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
-    >>> X = np.random.default_rng(0).standard_normal((200, 2))
-    >>> model = bo.KernelRidge(Gaussian(2.0), n_features=bo.Tolerance(0.2), random_state=0)
-    >>> model.fit(X, X[:, 0]).map_.n_features < 200
-    True
-    """
-
-    epsilon: float = 0.1
-
-    def __post_init__(self) -> None:
-        share(self.epsilon, "Tolerance", "epsilon")
-
-
-def as_width(n_features: Any) -> int | Tolerance:
-    """Return a width, or a tolerance if it is open."""
-    if isinstance(n_features, str | Tolerance):
-        return as_tolerance(n_features)
-    return integer(n_features, "bochner", "n_features", 1)
-
-
-def as_tolerance(n_features: str | Tolerance, tolerance: float = 0.1) -> Tolerance:
-    """Return the tolerance of an open width."""
-    if isinstance(n_features, Tolerance):
+def as_width(n_features: Any) -> int | float:
+    """Return a width, or the largest ε if it is open: a number below one, or 0.1 for "auto"."""
+    if isinstance(n_features, float) and 0 < n_features < 1:
         return n_features
-    if n_features == "auto":
-        return Tolerance(tolerance)
-    raise InvalidInput(
-        f'n_features must be a positive integer, "auto" or Tolerance(...); got {n_features!r}.'
-    )
+    if isinstance(n_features, float | str) and n_features != "auto":
+        raise InvalidInput(
+            'n_features must be a positive integer, a number below one (the largest ε) or "auto"; '
+            f"got {n_features!r}."
+        )
+    return 0.1 if n_features == "auto" else integer(n_features, "bochner", "n_features", 1)
 
 
 UNASKED = ("auto", "linear")  # Names whose lengthscale is not tuned by the evidence

@@ -74,25 +74,26 @@ def grow(
     Leaf sizes are as equal as possible; rows at a cut may be on either side. O(n m) kernel values
     per level.
     """
-    rng, n = stream(seed, "tree"), len(X)
-    leaf, count = np.zeros(n, np.intp), 0
+    rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
     splits: list[Split] = []
     children: list[list[int]] = []
-    waiting = [(np.arange(n), max(1, -(-n // most)), -1, 0)]
-    while waiting:
-        here, leaves, parent, which = waiting.pop()
-        number = len(splits) if leaves > 1 else -1 - count
-        if parent >= 0:
-            children[parent][which] = number
+
+    def divide(here: Int[Array, " m"], leaves: int) -> int:
+        """Return the number of the split of these rows, or −1 − the number of their leaf."""
+        nonlocal count
         if leaves == 1:
             leaf[here] = count
             count += 1
-            continue
+            return -count
+        number, half = len(splits), leaves // 2
         split, first = _split(kernel, X, here, leaves, rng)
         splits.append(split)
         children.append([0, 0])
-        half = leaves // 2
-        waiting += [(here[first], half, number, 0), (here[~first], leaves - half, number, 1)]
+        children[number][1] = divide(here[~first], leaves - half)
+        children[number][0] = divide(here[first], half)
+        return number
+
+    divide(np.arange(len(X)), max(1, -(-len(X) // most)))
     tree = RowTree(
         np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, X.shape[1]),
         np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),

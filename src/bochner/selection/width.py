@@ -8,7 +8,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
-from bochner._core.checks import free_bytes, positive
+from bochner._core.checks import free_bytes, positive, share
 from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
@@ -21,7 +21,6 @@ from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
 from bochner.kernels.kernel import Kernel
-from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.solution import SAME, best_of
 
 SAMPLE = 1024  # Rows on which ε is measured
@@ -44,8 +43,8 @@ class Width(HtmlResult):
     ----------
     map : FeatureMap
     method : Method
-    wanted : Tolerance
-        The tolerance.
+    tolerance : float
+        The largest ε wanted.
     alpha : float
         The penalty of ε.
     tried : tuple of Tried
@@ -58,7 +57,7 @@ class Width(HtmlResult):
 
     map: FeatureMap
     method: Method
-    wanted: Tolerance
+    tolerance: float
     alpha: float
     tried: tuple[Tried, ...]
     limit: str | None = None
@@ -76,11 +75,11 @@ class Width(HtmlResult):
     @property
     def met(self) -> bool:
         """Whether the map is within the tolerance on the sample."""
-        return self.epsilon <= self.wanted.epsilon
+        return self.epsilon <= self.tolerance
 
     def __str__(self) -> str:
         measured = f"{self.n_features:,} features of {self.method}: ε ≈ {self.epsilon:.2g}"
-        target = f"{self.wanted.epsilon:g} at alpha = {self.alpha:.3g}"
+        target = f"{self.tolerance:g} at alpha = {self.alpha:.3g}"
         if self.met or self.limit is None:
             return f"{measured}, within {target}."
         return f"{measured}, above {target}: stopped by {_LIMITS[self.limit]}."
@@ -100,7 +99,7 @@ def required_features(
     X: Float[Array, "n d"],
     *,
     alpha: float,
-    wanted: Tolerance | None = None,
+    epsilon: float = 0.1,
     n_rows: int | None = None,
     random_state: Seed = None,
 ) -> Width:
@@ -115,7 +114,9 @@ def required_features(
         Rows of the fit, or a random sample of them.
     alpha : float
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
-    wanted : Tolerance, default Tolerance()
+    epsilon : float, default 0.1
+        Largest (ε, alpha)-spectral distance, in (0, 1): the guarantee for the risk of the fit is
+        the one of the exact kernel up to a factor 1/(1 − ε).
     n_rows : int, optional
         Number of rows of the fit if X is a sample of them.
     random_state : int, Generator, RandomState or None
@@ -131,7 +132,6 @@ def required_features(
 
     See Also
     --------
-    Tolerance : What is wanted.
     certify : Measure ε of a map.
 
     Notes
@@ -152,21 +152,21 @@ def required_features(
     >>> width.n_features < 200, width.limit is None
     (True, True)
     """
-    wanted = Tolerance() if wanted is None else wanted
     alpha, seed = positive(alpha, "required_features", "alpha"), seed_of(random_state)
+    epsilon = share(epsilon, "required_features", "epsilon")
     X = as_matrix(X, "required_features")
     n = int(X.shape[0]) if n_rows is None else n_rows
-    return _Search(kernel, X, alpha, n, seed, wanted).run(as_method(method))
+    return _Search(kernel, X, alpha, n, seed, epsilon).run(as_method(method))
 
 
 class _Search:
     """The search for a width on one sample of rows."""
 
     def __init__(
-        self, kernel: Kernel, X: Array, alpha: float, n_rows: int, seed: int, wanted: Tolerance
+        self, kernel: Kernel, X: Array, alpha: float, n_rows: int, seed: int, tolerance: float
     ) -> None:
         self._start = time.perf_counter()
-        self._kernel, self._X, self._seed, self._wanted = kernel, X, seed, wanted
+        self._kernel, self._X, self._seed, self._tolerance = kernel, X, seed, tolerance
         self._alpha, self._n, self._rows = alpha, n_rows, rows_of(X, SAMPLE, seed)
         self._K: Array | None = None
         self._maps: dict[int, FeatureMap] = {}
@@ -203,7 +203,7 @@ class _Search:
             low, high = (low, middle) if self._suffices(middle) else (middle, high)
         best = high or min(self._tried, key=lambda width: self._tried[width].epsilon)
         tried = tuple(self._tried.values())
-        return Width(self._maps[best], self._method, self._wanted, self._alpha, tried, limit)
+        return Width(self._maps[best], self._method, self._tolerance, self._alpha, tried, limit)
 
     def _decided(self, method: Method) -> Method:
         """Return the method; for "auto" its choice or landmarks, by the smaller ε.
@@ -241,7 +241,7 @@ class _Search:
         phi = self._maps[width]
         epsilon, seconds = self._epsilon(phi), time.perf_counter() - self._start
         self._tried[width] = Tried(phi.n_features, epsilon, seconds)
-        return epsilon <= 0.85 * self._wanted.epsilon
+        return epsilon <= 0.85 * self._tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:
         known = self._K  # the kernel matrix of the sample, in place of the kernel

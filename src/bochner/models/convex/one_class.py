@@ -23,7 +23,6 @@ from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map, searched
 from bochner.selection.chosen import Chosen
-from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.box import BoxProblem
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import from_multipliers, minimise, valued
@@ -102,7 +101,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
     method: Method | str | None = None
-    n_features: int | str | Tolerance | None = None
+    n_features: int | float | str | None = None
     nu: float = 0.5
     tol: float = 1e-6
     max_iter: int = 200

@@ -21,7 +21,6 @@ from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_auto
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
-from bochner.selection.spec import Tolerance
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
@@ -262,7 +261,7 @@ class KernelRegressor(ConvexRegressor):
     loss: str | Loss = "squared"
     quantiles: Any = (0.1, 0.5, 0.9)
     method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    n_features: int | float | str = 1024
     metric: str | None = None
     columns: str = "auto"
     alpha: float | str = "holdout"

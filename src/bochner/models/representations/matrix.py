@@ -39,7 +39,6 @@ from bochner.models.representations.representation import (
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.spec import Tolerance
 from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
@@ -191,7 +190,7 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 
 def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
     """Choose the kernel, and draw the preconditioner's features."""
-    width = 1024 if isinstance(spec.features.width, Tolerance) else spec.features.width
+    width = 1024 if isinstance(spec.features.width, float) else spec.features.width
     asked = replace(spec.features, width=width)
     chosen, _ = choose(asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where)
     reason = (

@@ -24,7 +24,6 @@ from bochner.models.representations.features import LEAST_WEIGHT
 from bochner.models.representations.representation import KERNEL_ONLY, Representation, RidgeSpec
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.spec import Tolerance
 from bochner.solvers.ridge.iterative import (
     PROBES,
     JudgingRows,
@@ -93,7 +92,7 @@ def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     Without penalty, and by evidence, the matrix is formed.
     """
     features = spec.features
-    if isinstance(features.width, Tolerance) or least_alpha(spec.alpha) == 0:
+    if isinstance(features.width, float) or least_alpha(spec.alpha) == 0:
         return False
     wide = needs_passes(features.method, features.width, blocks.n_rows, blocks.n_columns)
     return wide and spec.alpha != "evidence"

@@ -156,12 +156,13 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
         (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
-    n_features : int, "auto", Tolerance or None, default None
+    n_features : int, float, "auto" or None, default None
         D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
-        time grows like n D² + D³ and memory like D². "auto": as many as bring ε of the certificate
-        to 0.1 at the penalty that is forecast; see :func:`bochner.required_features`. With "exact"
-        the width of the preconditioner. More than 10,000, with more than 8192 rows: the fit is
-        made of some tens of passes over the rows, in O(n D) time each, and no D × D matrix.
+        time grows like n D² + D³ and memory like D². A number below one: as many as bring ε of the
+        certificate to this number ("auto": 0.1) at the penalty that is forecast; see
+        :func:`bochner.required_features`. With "exact" the width of the preconditioner. More than
+        10,000, with more than 8192 rows: the fit is made of some tens of passes over the rows, in
+        O(n D) time each, and no D × D matrix.
     %(metric of tables)s
     %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
@@ -295,7 +296,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     method : Method, str or None, default None
         How features are made, or "exact" or "local" for the kernel itself; None: as in
         :class:`KernelRidge`.
-    n_features : int, "auto", Tolerance or None, default None
+    n_features : int, float, "auto" or None, default None
         D; None: 1024 or 2048, where features are made. As in :class:`KernelRidge`.
     %(metric of tables)s
     %(columns as given)s

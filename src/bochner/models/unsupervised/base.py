@@ -31,7 +31,6 @@ from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.selection.spec import Tolerance
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 from bochner.sums.tree import SumOf
@@ -143,7 +142,7 @@ class KernelFeatures(KernelTransformer):
         A value is used as it is; a name means this family, at the median distance of a sample of
         rows (with ``y``: at the lengthscale of least leave-one-out error).
     %(method)s
-    n_features : int, "auto" or Tolerance, default 1024
+    n_features : int, float or "auto", default 1024
         D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
     random_state : int, Generator, RandomState or None, default None
     %(n_jobs)s
@@ -176,7 +175,7 @@ class KernelFeatures(KernelTransformer):
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
     method: Method | str = "auto"
-    n_features: int | str | Tolerance = 1024
+    n_features: int | float | str = 1024
     random_state: Seed = None
     n_jobs: int | None = None
 
