@@ -30,9 +30,10 @@ from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
-from bochner.selection.chosen import moments_of
+from bochner.selection.chosen import summand_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
+from bochner.sums.executor import LOCAL
 
 
 class Display(HtmlResult):
@@ -255,7 +256,9 @@ class SpectrumDisplay(Display):
                 "from_estimator(model, X)."
             )
         if moments is None:  # those of the rows, without targets, as the solution sees them
-            moments = moments_of(model._chosen, model._rows_to_predict(X), "float64")
+            summand = summand_of(model._chosen, "float64")
+            blocks = model._rows_to_predict(X).with_rows(model._chosen.block_rows)
+            moments = summand.moments(LOCAL.sum(summand, blocks))
             if not model.get_params().get("fit_intercept", True):
                 moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)

@@ -32,7 +32,7 @@ from bochner.models.representations.representation import gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import PlannedFit, Task, local_fit, planned_fits, usual_widths
-from bochner.selection.choose import choose_kernel, transformed
+from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
@@ -388,8 +388,7 @@ def _chosen_kernel(
         tuning, curves, _ = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
     else:
         curves, sample = transformed(sample, asked.seed, asked.bends)
-        given = asked.seed, None, asked.method, asked.effort or "medium"
-        tuning = choose_kernel(str(asked.kernel), sample, *given)
+        tuning = searched(asked, sample)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 

@@ -24,8 +24,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel, as_width
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.moments import Moments, MomentsOf, Precision
+from bochner.sums.moments import MomentsOf, Precision
 
 
 @dataclass(frozen=True)
@@ -223,11 +222,3 @@ def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
         values = Rounded(phi.kernel, replace(phi, whitened=False), chosen.precision)
         return MomentsOf(values.features, precision, phi.root(np.dtype(chosen.precision)).T)
     return MomentsOf(chosen.features, precision)
-
-
-def moments_of(
-    chosen: Chosen, blocks: Blocks, precision: Precision, where: Executor = LOCAL
-) -> Moments:
-    """Return the moments of the features of all blocks, in one pass."""
-    summand = summand_of(chosen, precision)
-    return summand.moments(where.sum(summand, blocks.with_rows(chosen.block_rows)))

@@ -93,12 +93,10 @@ def relative_losses(
     The rows of the fit determine the constant. Targets of classes are ±1: one column for two
     classes, else one for each.
     """
-    return test.w * (_log_losses if of_classes else _squared)(train, test, fitted)
-
-
-def _squared(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) -> Array:
+    if of_classes:
+        return test.w * _log_losses(train, test, fitted)
     variance = train.w @ (train.y - train.w @ train.y / train.w.sum()) ** 2 / train.w.sum()
-    return ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
+    return test.w * ((test.y - fitted) ** 2 / np.maximum(variance, 1e-300)).mean(axis=1)
 
 
 def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) -> Array:

@@ -41,7 +41,7 @@ from bochner.selection.held_out import (
 )
 from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, shortened
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
-from bochner.selection.record import MEASURES, KernelComparison, Tuning
+from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
 from bochner.selection.spec import EFFORTS, Effort
 from bochner.solvers.ridge.criteria import LOO, Criterion
@@ -497,7 +497,7 @@ class Race:
         for each in order[1:]:
             gains.append(reduction(each, best, WORTH, self._chance))
             best = each if self._below(each, best) else best
-        known, measure = dict[str, KernelComparison](), MEASURES[self.of_classes]
+        known, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
         gains += [(np.nan, np.nan)] * len(before)
         for each, (gain, required) in zip((*order, *before), gains, strict=True):
             of = each.candidate

@@ -23,15 +23,12 @@ def _words() -> Any:
 
 #: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
-#: Measure of held-out rows, by whether targets are classes.
-MEASURES = {False: HELD_OUT, True: LOG_LOSS}
-#: Names of scores in tables, by measure; other relative errors become R², other measures stay.
-SCORES = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 
 
 def _label(measure: str) -> str:
     """Return the name of the score of a measure: R² for relative squared errors."""
-    return SCORES.get(measure, measure.replace("error ", "R² ", 1))
+    names = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
+    return names.get(measure, measure.replace("error ", "R² ", 1))
 
 
 @dataclass(frozen=True)
