@@ -4,20 +4,8 @@ With D features the probability of an error above ε is at most
 
     C ε^(−p) exp(−m ε²/(2(v + bε))),   m = (D − exact features)/(features of one random draw),
 
-and one ``Tail`` holds these numbers. With δ the difference of two rows, a = k(x, x),
-I = Tr K/‖K‖ and L = 1 (pairs) or 2 (phases):
-
-    theorem             C                     p          v                  b
-    hoeffding           2N                    0          a² or 4a²          0
-    bernstein           2N                    0          a² max Var         2a/3 or a
-    rahimi_recht        β_d (2σℓa)^p          2d/(d+2)   2(d+2)a²           0
-                        β′_d (2σℓa)^p         2d/(d+1)   16(d+1)a²          0
-    operator_norm       8I                    0          IL                 2IL/3
-    features_bound      8I                    0          I sup|z|²/Tr K     2v/3
-    leverage_bound      16 d_λ                0          τ                  2τ/3
-
-The upper lines are for pairs, the lower ones for phases. All are of independent draws,
-``Fourier(IID())``: other placements have smaller errors, and these theorems do not cover them.
+and one ``Tail`` holds these numbers. All bounds are of independent draws, ``Fourier(IID())``: other
+placements have smaller errors, and these theorems do not cover them.
 """
 
 import abc

@@ -276,7 +276,12 @@ def certify(
         "Lower n_sample.",
     )
     given = int(X.shape[0]) if hasattr(X, "shape") else len(X)
-    n = _n_rows(n_rows, given, rows.shape[0])
+    n = integer(given if n_rows is None else n_rows, "certify", "n_rows", least=given)
+    if rows.shape[0] < min(n, _LEAST):
+        raise InvalidInput(
+            f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got "
+            f"{rows.shape[0]}. Pass a larger sample, or leave n_rows out to judge these rows only."
+        )
     s = sample(phi, rows, kernel)
     rest = _left_out(phi, rows, s)
     measured = pencil.distance(s.K, s.E, n, alpha, confidence)
@@ -311,18 +316,6 @@ def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | No
     if getattr(phi, "below_kernel", False):
         return np.maximum(-np.diagonal(s.E), 0.0)
     return phi.left_out(in_float64(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
-
-
-def _n_rows(n_rows: int | None, given: int, measured: int) -> int:
-    if n_rows is None:
-        n_rows = given
-    n = integer(n_rows, "certify", "n_rows", least=given)
-    if measured < min(n, _LEAST):
-        raise InvalidInput(
-            f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got {measured}. "
-            "Pass a larger sample, or leave n_rows out to judge these rows only."
-        )
-    return n
 
 
 def _to_halve(

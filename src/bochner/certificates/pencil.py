@@ -18,11 +18,9 @@ from bochner._core.blas import eigh
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive
-from bochner.solvers.factorisations import eigenvalues, lower_factor, slabs, solve_lower, symmetric
+from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lower, symmetric
 
 EPS = float(np.finfo(np.float64).eps)
-_DENSE = 512  # Up to this many rows LAPACK's dense eigensolver is faster than Lanczos
-_STEPS = 300  # Lanczos steps at most; 40 to 150 are usual
 
 
 class Pencil(NamedTuple):
@@ -50,7 +48,7 @@ def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
     Up to 512 rows densely; else Cholesky and Lanczos in O(m³/3 + 600 m²), to 1e-5 of the larger.
     """
     L = _factor(pencil)
-    if len(L) <= _DENSE:
+    if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos
         values, vectors = eigh(_whitened(L, pencil.E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
@@ -97,7 +95,7 @@ def _extremes(
     errors, are below 1e-5 of the larger end. SciPy's ``eigsh`` asks for accuracy relative to each
     end: out of reach where one end is zero (Nyström).
     """
-    steps = min(_STEPS, m)
+    steps = min(300, m)  # 40 to 150 are usual
     Q = np.zeros((steps + 1, m))
     start = np.cos(np.arange(m) ** 2.0)  # without pattern: the same rows give the same bits
     Q[0] = start / np.linalg.norm(start)
@@ -138,7 +136,6 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 
 #: Disjoint groups of the sample that show how ε varies with the rows and with their number.
 GROUPS = 8
-_LEAST = 1e-3  # A matched penalty below this share of the scaled one is none
 
 
 class Match(NamedTuple):
@@ -160,18 +157,16 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
 
     ``values`` are the eigenvalues of K_S.
     """
-    m, scaled = len(values), penalty * len(values) / n
+    m, scaled, resolved = len(values), penalty * len(values) / n, True
 
     def excess(share: float) -> float:
         t = share * scaled
         return t + (n - m) / float(np.sum(1 / (values + t))) - penalty
 
-    if n <= m or excess(1.0) <= 0:
-        share, resolved = 1.0, True
-    elif excess(_LEAST) > 0:
-        share, resolved = _LEAST, False
-    else:
-        share, resolved = float(brentq(excess, _LEAST, 1.0, xtol=1e-9)), True
+    share, least = 1.0, 1e-3  # a matched penalty below this share of the scaled one is none
+    if n > m and excess(1.0) > 0:
+        resolved = excess(least) <= 0
+        share = float(brentq(excess, least, 1.0, xtol=1e-9)) if resolved else least
     t = share * scaled
     return Match(t, float(np.sum(values / (values + t))), resolved)
 
@@ -268,36 +263,18 @@ def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
 
 def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> MeasuredRows:
     """Return K and E of the rows X."""
-    kernel = kernel_of(phi, kernel, "certify")
-    Z = finite_matrix(to_numpy(phi(X)), X.shape[0], "phi(X)")
-    K = symmetric(_matrix(kernel, in_float64(X)))
-    E = np.empty_like(K)
-    for rows in slabs(len(K)):
-        E[rows] = Z[rows] @ Z.T - K[rows]
-    return MeasuredRows(K, E, Z.shape[1])
-
-
-def _matrix(kernel: Any, X: Float[Array, "m d"]) -> Float[Array, "m m"]:
-    """Return K, checked; made in pieces where it is large."""
-    m = X.shape[0]
-    if len(pieces := list(slabs(m))) == 1:
-        return finite_matrix(to_numpy(kernel(X)), m, "kernel(X)")
-    K = np.empty((m, m))
-    for rows in pieces:
-        part = to_numpy(kernel(X[rows, :], X))
-        K[rows] = finite_matrix(part, rows.stop - rows.start, "kernel(X)")
-    return K
-
-
-def kernel_of(phi: Any, kernel: Any, who: str) -> Any:
-    """Return the kernel that was given, or else the map's own."""
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
     if kernel is None:
         raise InvalidInput(
-            f"{who}: kernel must be given where the map has no kernel; got None. "
-            "Pass the exact kernel that the features approximate."
+            "certify: kernel must be given where the map has no kernel; got None. Pass the exact "
+            "kernel that the features approximate."
         )
-    return kernel
+    m = X.shape[0]
+    Z = finite_matrix(to_numpy(phi(X)), m, "phi(X)")
+    K = symmetric(finite_matrix(to_numpy(kernel(in_float64(X))), m, "kernel(X)"))
+    E = Z @ Z.T
+    E -= K
+    return MeasuredRows(K, E, Z.shape[1])
 
 
 def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
