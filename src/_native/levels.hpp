@@ -6,28 +6,37 @@
 
 namespace bochner {
 
+// Kernels of distances: name, the sum s over the inputs, the sum in products with their matrix.
+//
+//   gaussian            exp(-s / 2)
+//   exponential         exp(-sqrt s)
+//   matern32            (1 + a) exp(-a), a = sqrt(3 s)
+//   matern52            (1 + a + a^2 / 3) exp(-a), a = sqrt(5 s)
+//   rational_quadratic  (1 + s / (2 p))^-p
+//   laplace             exp(-sum |x - y|)
+//   cauchy              prod 1 / (1 + (x - y)^2)
+#define BOCHNER_PROFILES(profile) \
+    profile(gaussian, Squares) profile(exponential, Squares) profile(matern32, Squares) \
+    profile(matern52, Squares) profile(rational_quadratic, Squares) profile(laplace, Magnitudes) \
+    profile(cauchy, Factors)
+
 enum class Op {
-    pair,                // scale * cos(2 pi t) | scale * sin(2 pi t)
-    phase,               // scale * cos(2 pi (t + phase))
-    gaussian,            // exp(-s / 2)
-    quick,               // 2^s, for values that are summed: s minus the squares of scaled rows
-    exponential,         // exp(-sqrt s)
-    matern32,            // (1 + a) exp(-a), a = sqrt(3 s)
-    matern52,            // (1 + a + a^2 / 3) exp(-a), a = sqrt(5 s)
-    rational_quadratic,  // (1 + s / (2 p))^-p
-    laplace,             // exp(-sum |x - y|)
-    cauchy,              // prod 1 / (1 + (x - y)^2)
+#define BOCHNER_OP(name, sum) name,
+    BOCHNER_PROFILES(BOCHNER_OP)
+#undef BOCHNER_OP
+    pair,   // scale * cos(2 pi t) | scale * sin(2 pi t)
+    phase,  // scale * cos(2 pi (t + phase))
+    quick,  // 2^s, for values that are summed: s minus the squares of scaled rows
 };
 
 // One call: n rows of d columns against m packed columns, into rows of `out` that lie `stride`
-// apart. `start` and `phase` hold, padded, what each column's sum begins and ends with.
+// apart. `phase` holds, padded, what is added to the sum of each column.
 template <class T>
 struct Task {
     Op op;
     const T* X;
     std::size_t n, d, m;
     const T* columns;
-    const T* start;
     const T* phase;
     T scale;  // of the features, or the parameter of the profile
     T* out;
@@ -51,7 +60,6 @@ struct Polynomials {
     const T* X;
     std::size_t n, d, m;
     const T* columns;
-    const T* start;
     const T* radial;
     std::size_t functions, degree;
     const T* up;
@@ -106,7 +114,7 @@ struct Symmetric {
     Op op;
     const T* X;
     std::size_t n, d;
-    T parameter, start;
+    T parameter;
     const T* V;
     std::size_t t, padded;
 };

@@ -31,20 +31,22 @@ void pack(const T* source, std::size_t d, std::size_t m, std::size_t row, std::s
 
 // ---- sums over the inputs
 
+struct Kept {
+    template <class T>
+    static constexpr T start = T(0);
+    template <class T>
+    static Vector<T> settle(Vector<T> sum) { return sum; }
+};
+
 // Angles in turns: whole turns are dropped now and then, exactly, so that the sum stays small and
 // rounding does not grow with its size.
-struct Dot {
+struct Dot : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
     template <class T>
     static Vector<T> settle(Vector<T> sum) {
         return sum - ((sum + Lanes<T>::round) - Lanes<T>::round);
     }
-};
-
-struct Kept {
-    template <class T>
-    static Vector<T> settle(Vector<T> sum) { return sum; }
 };
 
 struct Squares : Kept {
@@ -73,6 +75,8 @@ struct Magnitudes : Kept {
 
 struct Factors : Kept {
     template <class T>
+    static constexpr T start = T(1);
+    template <class T>
     static Vector<T> add(Vector<T> product, Vector<T> x, Vector<T> y) {
         const Vector<T> difference = x - y;
         return product * (difference * difference + T(1));
@@ -80,11 +84,10 @@ struct Factors : Kept {
 };
 
 template <class Sum, class T, std::size_t apart = strip>
-inline void tile(const T* const (&x)[tile_rows], const T* panel, const T* start, std::size_t d,
-                 T* sums) {
+inline void tile(const T* const (&x)[tile_rows], const T* panel, std::size_t d, T* sums) {
     Vector<T> s[tile_rows][tile_vectors];
     for (int r = 0; r < tile_rows; ++r)
-        for (int v = 0; v < tile_vectors; ++v) s[r][v] = load(start + v * lanes<T>);
+        for (int v = 0; v < tile_vectors; ++v) s[r][v] = all(Sum::template start<T>);
     for (std::size_t j = 0; j < d; ++j, panel += panel_width<T>) {
         if (j % settle_every == 0 && j > 0)
             for (int r = 0; r < tile_rows; ++r)
@@ -187,7 +190,7 @@ void tile_row(const Task<T>& task, std::size_t i, std::size_t last, std::size_t 
     const T* x[tile_rows];
     for (std::size_t r = 0; r < tile_rows; ++r) x[r] = task.X + least(i + r, last - 1) * task.d;
     for (std::size_t k = 0; k < width; k += panel_width<T>)
-        tile<Sum, T>(x, task.columns + (f + k) * task.d, task.start + f + k, task.d, sums + k);
+        tile<Sum, T>(x, task.columns + (f + k) * task.d, task.d, sums + k);
     for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
         finish<op, T>(sums + r * strip, width, task.scale, task.out + (i + r) * task.stride + f,
                       task.m, task.phase + f);
@@ -207,15 +210,11 @@ void run(const Task<T>& task, std::size_t first, std::size_t last) {
     switch (task.op) {
         case Op::pair: return walk<Op::pair, Dot, T>(task, first, last);
         case Op::phase: return walk<Op::phase, Dot, T>(task, first, last);
-        case Op::gaussian: return walk<Op::gaussian, Squares, T>(task, first, last);
         case Op::quick: return;  // for products alone
-        case Op::exponential: return walk<Op::exponential, Squares, T>(task, first, last);
-        case Op::matern32: return walk<Op::matern32, Squares, T>(task, first, last);
-        case Op::matern52: return walk<Op::matern52, Squares, T>(task, first, last);
-        case Op::rational_quadratic:
-            return walk<Op::rational_quadratic, Squares, T>(task, first, last);
-        case Op::laplace: return walk<Op::laplace, Magnitudes, T>(task, first, last);
-        case Op::cauchy: return walk<Op::cauchy, Factors, T>(task, first, last);
+#define BOCHNER_CASE(name, sum) \
+        case Op::name: return walk<Op::name, sum, T>(task, first, last);
+        BOCHNER_PROFILES(BOCHNER_CASE)
+#undef BOCHNER_CASE
     }
 }
 

@@ -92,12 +92,11 @@ T* aligned(std::vector<T>& room, std::size_t size) {
 template <class T>
 struct Packed {
     std::vector<T> room;
-    T *panels, *start;
+    T* panels;
 
     Packed(const Loops<T>& loops, const T* source, std::size_t d, std::size_t m, bool transposed) {
         const std::size_t padded = (m + loops.width - 1) / loops.width * loops.width;
-        panels = aligned(room, padded * (d + 1));
-        start = panels + padded * d;
+        panels = aligned(room, padded * d);
         loops.pack(source, d, m, transposed ? 1 : m, transposed ? d : 1, panels);
     }
 };
@@ -153,55 +152,49 @@ std::vector<T> padded(const T* bias, std::size_t m) {
 }
 
 template <class T>
-void evaluate(Task<T> task, const T* source, bool transposed, const T* bias, T start,
-              std::size_t threads) {
+void evaluate(Task<T> task, const T* source, bool transposed, const T* bias, std::size_t threads) {
     if (task.n == 0 || task.m == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     Packed<T> packed(loops, source, task.d, task.m, transposed);
     const std::vector<T> phase = padded(bias, task.m);
-    std::fill_n(packed.start, task.m, start);
     task.columns = packed.panels;
-    task.start = packed.start;
     task.phase = phase.data();
     run(loops, task, threads);
 }
 
+// X (n, d), turns (d, m), bias (m) or, for pairs, none.
 template <class T>
-void cos_sin(Matrix<T> X, Matrix<T> turns, double scale, Output<T> out, std::size_t threads) {
-    require_aligned(X, turns, out);
-    require(X.shape(1) == turns.shape(0), "X and T disagree about the number of columns");
-    evaluate<T>(prepare<T>(Op::pair, X, turns.shape(1), T(scale), out), turns.data(), false, nullptr,
-                T(0), threads);
-}
-
-template <class T>
-void cos_bias(Matrix<T> X, Matrix<T> turns, Row<T> bias, double scale, Output<T> out,
-              std::size_t threads) {
+void waves(Matrix<T> X, Matrix<T> turns, Row<T> bias, double scale, Output<T> out,
+           std::size_t threads) {
     require_aligned(X, turns, bias, out);
+    const bool pairs = bias.shape(0) == 0;
     require(X.shape(1) == turns.shape(0), "X and T disagree about the number of columns");
-    require(bias.shape(0) == turns.shape(1), "T and b disagree about the number of frequencies");
-    evaluate<T>(prepare<T>(Op::phase, X, turns.shape(1), T(scale), out), turns.data(), false,
-                bias.data(), T(0), threads);
+    require(pairs || bias.shape(0) == turns.shape(1),
+            "T and b disagree about the number of frequencies");
+    evaluate<T>(prepare<T>(pairs ? Op::pair : Op::phase, X, turns.shape(1), T(scale), out),
+                turns.data(), false, pairs ? nullptr : bias.data(), threads);
 }
 
 const std::map<std::string, Op> profiles = {
-    {"gaussian", Op::gaussian},   {"exponential", Op::exponential},
-    {"matern32", Op::matern32},   {"matern52", Op::matern52},
-    {"laplace", Op::laplace},     {"rational_quadratic", Op::rational_quadratic},
-    {"cauchy", Op::cauchy},
+#define BOCHNER_NAME(name, sum) {#name, Op::name},
+    BOCHNER_PROFILES(BOCHNER_NAME)
+#undef BOCHNER_NAME
 };
+
+Op profile_named(const std::string& name) {
+    const auto found = profiles.find(name);
+    require(found != profiles.end(), "no such profile");
+    return found->second;
+}
 
 template <class T>
 void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double parameter, Output<T> out,
             std::size_t threads) {
     require_aligned(X, Y, out);
     require(X.shape(1) == Y.shape(1), "X and Y disagree about the number of columns");
-    const auto found = profiles.find(profile);
-    require(found != profiles.end(), "no such profile");
-    const T start = found->second == Op::cauchy ? T(1) : T(0);
-    evaluate<T>(prepare<T>(found->second, X, Y.shape(0), T(parameter), out), Y.data(), true, nullptr,
-                start, threads);
+    const Op op = profile_named(profile);
+    evaluate<T>(prepare<T>(op, X, Y.shape(0), T(parameter), out), Y.data(), true, nullptr, threads);
 }
 
 // Groups of strips, each with sums of its own: fixed, so that no bit depends on the number of threads.
@@ -214,7 +207,7 @@ void strips(const Symmetric<T>& task, std::size_t threads, double* sums) {
     const double work = 0.5 * double(task.n) * double(task.n) * double(task.d + 2 * task.t + 16);
     share(groups, 1, work > least_work ? threads : 1, [&](std::size_t group, std::size_t) {
         std::vector<T> room;
-        T* begin = aligned(room, span * (task.d + task.t + 1));
+        T* begin = aligned(room, span * (task.d + task.t));
         for (std::size_t s = 0; s * span < task.n; ++s) {
             const std::size_t turn = s % (2 * groups);
             if (turn == group || turn == 2 * groups - 1 - group)
@@ -254,19 +247,17 @@ template <class T>
 void radial_product(Matrix<T> X, const std::string& profile, double parameter, Matrix<T> V,
                     Output<double> out, std::size_t threads) {
     require_aligned(X, V, out);
-    const auto found = profiles.find(profile);
-    require(found != profiles.end(), "no such profile");
+    const Op op = profile_named(profile);
     require(V.shape(1) == X.shape(0), "V must have a column for each row of X");
     require_room(out, V.shape(0), X.shape(0));
     if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const std::size_t n = X.shape(0);
     std::vector<T> scaled;
-    if (found->second == Op::gaussian) scaled = exponents<T>(X.data(), X.size());
-    const T* rows = found->second == Op::gaussian ? scaled.data() : X.data();
-    Symmetric<T> task{found->second, rows, n, X.shape(1), T(parameter),
-                      found->second == Op::cauchy ? T(1) : T(0), nullptr, 0,
-                      (n + span - 1) / span * span};
+    if (op == Op::gaussian) scaled = exponents<T>(X.data(), X.size());
+    const T* rows = op == Op::gaussian ? scaled.data() : X.data();
+    Symmetric<T> task{op == Op::gaussian ? Op::quick : op, rows, n, X.shape(1), T(parameter),
+                      nullptr, 0, (n + span - 1) / span * span};
     for (std::size_t first = 0; first < V.shape(0); first += together) {
         task.t = std::min(together, V.shape(0) - first);
         multiply<T>(task, V.data() + first * n, threads, out.data() + first * stride_of(out),
@@ -336,10 +327,8 @@ void polynomials(Matrix<T> X, Matrix<T> columns, Block<T> radial, Row<T> up, Row
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     const Packed<T> packed(loops, columns.data(), d, m, false);
-    const Polynomials<T> task{X.data(),       n,           d,           m,
-                              packed.panels,  packed.start, radial.data(), radial.shape(1),
-                              up.shape(0),    up.data(),   down.data(), out.data(),
-                              stride_of(out)};
+    const Polynomials<T> task{X.data(), n, d, m, packed.panels, radial.data(), radial.shape(1),
+                              up.shape(0), up.data(), down.data(), out.data(), stride_of(out)};
     const double work = double(m) * double(d + (3 + 2 * task.functions) * (task.degree + 1));
     spread(n, work, threads,
            [&](std::size_t first, std::size_t last) { loops.polynomials(task, first, last); });
@@ -394,9 +383,7 @@ void harmonics(Matrix<T> U, Numbers parents, Numbers inputs, Matrix<T> factors, 
 template <class T>
 void bind(nb::module_& m) {
     const auto strict = [](const char* name) { return nb::arg(name).noconvert(); };
-    m.def("cos_sin", &cos_sin<T>, strict("X"), strict("T"), nb::arg("scale"), strict("out"),
-          nb::arg("threads"));
-    m.def("cos_bias", &cos_bias<T>, strict("X"), strict("T"), strict("b"), nb::arg("scale"),
+    m.def("waves", &waves<T>, strict("X"), strict("T"), strict("b"), nb::arg("scale"),
           strict("out"), nb::arg("threads"));
     m.def("radial", &radial<T>, strict("X"), strict("Y"), nb::arg("profile"), nb::arg("parameter"),
           strict("out"), nb::arg("threads"));

@@ -42,8 +42,8 @@ inline void meet(const T* values, const T* v, const T* w, Vector<T> (&along)[til
 // Rows i to i + count of a strip of columns that starts at f. Columns that pad the strip have zeros in
 // V, and their own sums are nobody's.
 template <Op op, class Sum, class T>
-void row_of_tiles(const Symmetric<T>& task, const T* panels, const T* start, std::size_t i,
-                  std::size_t count, std::size_t f, bool twice, T* columns, double* out) {
+void row_of_tiles(const Symmetric<T>& task, const T* panels, std::size_t i, std::size_t count,
+                  std::size_t f, bool twice, T* columns, double* out) {
     const T* x[tile_rows];
     for (std::size_t r = 0; r < tile_rows; ++r) x[r] = task.X + (i + least(r, count - 1)) * task.d;
     T w[together][tile_rows];
@@ -55,7 +55,7 @@ void row_of_tiles(const Symmetric<T>& task, const T* panels, const T* start, std
         }
     for (std::size_t k = 0; k < span && f + k < task.n; k += panel_width<T>) {
         alignas(64) T values[tile_rows * panel_width<T>];
-        tile<Sum, T, panel_width<T>>(x, panels + k * task.d, start, task.d, values);
+        tile<Sum, T, panel_width<T>>(x, panels + k * task.d, task.d, values);
         for (std::size_t e = 0; e < tile_rows * panel_width<T>; e += lanes<T>)
             store(values + e, value<op, T>(load(values + e), task.parameter));
         for (std::size_t c = 0; c < task.t; ++c)
@@ -68,14 +68,13 @@ void row_of_tiles(const Symmetric<T>& task, const T* panels, const T* start, std
 template <Op op, class Sum, class T>
 void strip_product(const Symmetric<T>& task, std::size_t s, T* room, double* out) {
     const std::size_t f = s * span;
-    T *panels = room, *start = panels + span * task.d, *columns = start + panel_width<T>;
+    T *panels = room, *columns = panels + span * task.d;
     pack<T>(task.X + f * task.d, task.d, least(span, task.n - f), 1, task.d, panels);
-    fill(start, panel_width<T>, task.start);
     for (std::size_t top = 0; top <= f; top += span) {
         const std::size_t stop = least(top + span, task.n);
         fill(columns, task.t * span, T(0));
         for (std::size_t i = top; i < stop; i += tile_rows)
-            row_of_tiles<op, Sum, T>(task, panels, start, i, least(tile_rows, stop - i), f, top < f,
+            row_of_tiles<op, Sum, T>(task, panels, i, least(tile_rows, stop - i), f, top < f,
                                      columns, out);
         for (std::size_t c = 0; c < task.t; ++c)
             for (std::size_t k = 0; k < span; ++k)
@@ -87,15 +86,11 @@ template <class T>
 void symmetric(const Symmetric<T>& task, std::size_t s, T* room, double* out) {
     switch (task.op) {
         case Op::pair: case Op::phase: return;
-        case Op::gaussian:
         case Op::quick: return strip_product<Op::quick, Exponents, T>(task, s, room, out);
-        case Op::exponential: return strip_product<Op::exponential, Squares, T>(task, s, room, out);
-        case Op::matern32: return strip_product<Op::matern32, Squares, T>(task, s, room, out);
-        case Op::matern52: return strip_product<Op::matern52, Squares, T>(task, s, room, out);
-        case Op::rational_quadratic:
-            return strip_product<Op::rational_quadratic, Squares, T>(task, s, room, out);
-        case Op::laplace: return strip_product<Op::laplace, Magnitudes, T>(task, s, room, out);
-        case Op::cauchy: return strip_product<Op::cauchy, Factors, T>(task, s, room, out);
+#define BOCHNER_CASE(name, sum) \
+        case Op::name: return strip_product<Op::name, sum, T>(task, s, room, out);
+        BOCHNER_PROFILES(BOCHNER_CASE)
+#undef BOCHNER_CASE
     }
 }
 

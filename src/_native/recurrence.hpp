@@ -11,11 +11,9 @@ using bochner::Polynomials;
 
 // ---- sums of orthogonal polynomials
 
-struct Plain {
+struct Plain : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
-    template <class T>
-    static Vector<T> settle(Vector<T> sum) { return sum; }
 };
 
 template <class T>
@@ -82,8 +80,7 @@ void polynomials(const Polynomials<T>& task, std::size_t first, std::size_t last
             for (std::size_t r = 0; r < tile_rows; ++r)
                 x[r] = task.X + least(i + r, last - 1) * task.d;
             for (std::size_t k = 0; k < width; k += panel_width<T>)
-                tile<Plain, T>(x, task.columns + (f + k) * task.d, task.start + f + k, task.d,
-                               sums + k);
+                tile<Plain, T>(x, task.columns + (f + k) * task.d, task.d, sums + k);
             for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
                 polynomials_of_row(task, sums + r * strip, width, i + r,
                                    task.out + (i + r) * task.stride + f);

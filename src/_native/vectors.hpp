@@ -98,27 +98,13 @@ inline Vector<T> larger(Vector<T> a, Vector<T> b) {
 #endif
 }
 
-template <class V>
-inline V root_lanes(V x) {
-    for (std::size_t k = 0; k < sizeof(V) / sizeof(x[0]); ++k)
-        x[k] = sizeof(x[0]) == 4 ? __builtin_sqrtf(x[k]) : __builtin_sqrt(x[k]);
-    return x;
-}
-
+// One instruction: compilers join the lanes.
 template <class T>
 inline Vector<T> root(Vector<T> x) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_sqrt_ps((__m512)x);
-    else return (Vector<T>)_mm512_sqrt_pd((__m512d)x);
-#elif defined(__AVX2__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm256_sqrt_ps((__m256)x);
-    else return (Vector<T>)_mm256_sqrt_pd((__m256d)x);
-#elif defined(__SSE2__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm_sqrt_ps((__m128)x);
-    else return (Vector<T>)_mm_sqrt_pd((__m128d)x);
-#else
-    return root_lanes(x);
-#endif
+#pragma GCC unroll 16
+    for (std::size_t k = 0; k < lanes<T>; ++k)
+        x[k] = sizeof(T) == 4 ? __builtin_sqrtf(x[k]) : __builtin_sqrt(x[k]);
+    return x;
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import Matern
 
 DTYPES = [np.float32, np.float64]
+NONE = np.empty(0)
 SHAPES = [  # rows, inputs, columns: alone, odd, either side of a vector, a tile and a strip
     (1, 1, 1),
     (2, 3, 5),
@@ -236,7 +237,7 @@ def test_no_rows_and_no_columns_give_empty_arrays(dtype):
 def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, level):
     X, T, Y = data(11, 3, 9, dtype)
     wide = np.full((11, 40), 7, dtype)
-    _native.cos_sin(X, T, 1.0, wide[:, 5:23], 1)
+    _native.waves(X, T, NONE.astype(dtype), 1.0, wide[:, 5:23], 1)
     _native.radial(X, Y, "laplace", 1.0, wide[:, 30:39], 1)
     assert np.array_equal(wide[:, 5:23], native.waves(X, T, 1.0))
     assert np.array_equal(wide[:, 30:39], native.radial(X, Y, "laplace"))
@@ -247,11 +248,14 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
     ("call", "message"),
     [
         (lambda X, T: native.waves(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
-        (lambda X, T: _native.cos_sin(X, T, 1.0, np.empty((4, 9)), 1), "out has the wrong shape"),
-        (lambda X, T: _native.cos_sin(X, T, 1.0, np.empty((10, 4)).T, 1), "must be contiguous"),
+        (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((4, 9)), 1), "has the wrong shape"),
+        (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((10, 4)).T, 1), "must be contiguous"),
         (lambda X, T: native.waves(X, T, 1.0, np.ones(4)), "number of frequencies"),
         (lambda X, T: native.waves(between_bytes(X), T, 1.0), "must be aligned"),
-        (lambda X, T: _native.cos_sin(X, T, 1.0, between_bytes(np.ones((4, 10))), 1), "be aligned"),
+        (
+            lambda X, T: _native.waves(X, T, NONE, 1.0, between_bytes(np.ones((4, 10))), 1),
+            "aligned",
+        ),
         (lambda X, T: native.waves(X, np.float32(T), 1.0), "incompatible function arguments"),
         (lambda X, T: native.radial(X, X, "cubic"), "no such profile"),
         (lambda X, T: _native.set_level("abacus"), "no such instruction set"),

@@ -63,16 +63,12 @@ class Draw:
         return all((room == GUARD).all() for room, _ in self.rooms)
 
 
-def cos_sin(draw):
+def waves(draw):
     n, d, m = draw.size(), draw.size(most=65), draw.size()
-    out = draw.out(n, 2 * m)
-    return [draw.array(n, d), draw.array(d, m), draw.scale(), out, draw.threads()]
-
-
-def cos_bias(draw):
-    n, d, m = draw.size(), draw.size(most=65), draw.size()
-    T, b = draw.array(d, m), draw.array(m)
-    return [draw.array(n, d), T, b, draw.scale(), draw.out(n, m), draw.threads()]
+    pairs = draw.rng.random() < 0.5
+    T, b = draw.array(d, m), draw.array(0 if pairs else m)
+    out = draw.out(n, 2 * m if pairs or not m else m)
+    return [draw.array(n, d), T, b, draw.scale(), out, draw.threads()]
 
 
 def profile(draw):
@@ -134,7 +130,7 @@ def set_level(draw):
     return [_native.get_level()]
 
 
-FUNCTIONS = (cos_sin, cos_bias, radial, radial_product, hadamard, chains, polynomials, harmonics)
+FUNCTIONS = (waves, radial, radial_product, hadamard, chains, polynomials, harmonics)
 FUNCTIONS += (set_level,)
 
 

@@ -102,13 +102,12 @@ def waves(
     if (compiled := loops()) is None:
         for rows in _row_blocks(X, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size):
             out[rows] = waves_twin(X[rows], frequencies, scale, b)
-    elif chains is not None:
-        bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
+        return out
+    bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
+    if chains is not None:
         compiled.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
-    elif b is None:
-        compiled.cos_sin(X, frequencies, scale, out, get_num_threads())
     else:
-        compiled.cos_bias(X, frequencies, b, scale, out, get_num_threads())
+        compiled.waves(X, frequencies, bias, scale, out, threads)
     return out
 
 
