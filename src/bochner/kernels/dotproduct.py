@@ -143,7 +143,7 @@ def weighted(weight: float, series: Series) -> Series:
     return PowerSeries(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
 
 
-def summed(left: Series, right: Series) -> PowerSeries:
+def summed(left: Series, right: Series) -> Series:
     """Return left + right."""
     degree = None if None in (left.degree, right.degree) else max(left.degree, right.degree)  # type: ignore[type-var]
     return PowerSeries(
@@ -151,7 +151,7 @@ def summed(left: Series, right: Series) -> PowerSeries:
     )
 
 
-def multiplied(left: Series, right: Series) -> PowerSeries:
+def multiplied(left: Series, right: Series) -> Series:
     """Return left · right."""
 
     def log_derivative(n: np.ndarray) -> np.ndarray:
@@ -207,11 +207,13 @@ class DotProductKernel(Kernel):
 
     def profile(self, t: Array) -> Array:
         """Return κ(t), elementwise."""
-        return self.power_series.value(t)  # type: ignore[union-attr]  exponentials have their own
+        series: Any = self.power_series  # an exponential has its own profile and slope
+        return series.value(t)
 
     def slope(self, t: Array) -> Array:
         """Return κ'(t), elementwise."""
-        return self.power_series.slope(t)  # type: ignore[union-attr]
+        series: Any = self.power_series
+        return series.slope(t)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
