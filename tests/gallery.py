@@ -8,9 +8,7 @@ from bochner.kernels import (
     AdditiveChi2,
     Angular,
     ArcCosine,
-    Bilinear,
     Brownian,
-    BrownianBridge,
     Cauchy,
     Columns,
     Constant,
@@ -129,8 +127,6 @@ MATRIX = ((2.0, 1.0, 0.0), (1.0, 1.0, 0.5), (0.0, 0.5, 1.0))
 BY_RULE = [
     Gaussian(lengthscale=2.0) ** 3,
     (Linear() + 1.0) ** 2,
-    Bilinear(matrix=MATRIX),
-    Bilinear(matrix=((1.0, 1.0, 0.0), (1.0, 1.0, 0.0), (0.0, 0.0, 0.0))),
     Exp(Gaussian(lengthscale=1.5)),
     Modulated(weight, Matern(smoothness=1.5)),
     Normalised((Linear() + 1.0) ** 2),
@@ -156,7 +152,7 @@ WITHOUT_FREQUENCIES = [
     FourierSeries(weights=(1.0, 0.5)),
     Polynomials(weights=(1.0, 0.5, 0.25), lower=-4.0, upper=4.0),
     Warped(absolute, Brownian(length=3.0)),
-    Warped(absolute, BrownianBridge(length=3.0)),
+    Warped(absolute, Brownian(length=3.0, bridge=True)),
 ]
 """For Nyström and for methods of their own."""
 
@@ -261,7 +257,7 @@ BASES = [
     (Polynomials(weights=(1.0, 0.0, 0.5, 0.1), lower=-3.0, upper=3.0), bo.Explicit()),
     (Columns(FourierSeries(weights=(1.0, 0.5), period=5.0), (0, 1)) + Linear(), bo.Explicit()),
     (Brownian(length=4.0), bo.LaplacianEigenfunctions()),
-    (BrownianBridge(length=4.0), bo.LaplacianEigenfunctions()),
+    (Brownian(length=4.0, bridge=True), bo.LaplacianEigenfunctions()),
 ]
 """Kernels with features of their own."""
 

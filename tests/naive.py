@@ -233,8 +233,7 @@ def polynomials(kernel, x, y):
 
 def brownian(kernel, x, y):
     rows = [[min(max(mpmath.mpf(t), 0), kernel.length) for t in row] for row in (x, y)]
-    tied = isinstance(kernel, kernels.BrownianBridge)
-    less = lambda a, b: a * b / kernel.length if tied else 0
+    less = lambda a, b: a * b / kernel.length if kernel.bridge else 0
     return mpmath.fprod(min(a, b) - less(a, b) for a, b in zip(*rows, strict=True))
 
 
@@ -260,9 +259,6 @@ FORMULAS = {
     kernels.Mahalanobis: mahalanobis,
     kernels.Power: lambda k, x, y: inside(k, x, y) ** k.exponent,
     kernels.Exp: lambda k, x, y: mpmath.exp(inside(k, x, y)),
-    kernels.Bilinear: lambda k, x, y: (
-        mpmath.matrix([x]) * mpmath.matrix(k.matrix) * mpmath.matrix(y)
-    )[0],
     kernels.Normalised: normalised,
     kernels.Modulated: modulated,
     kernels.Monotone: monotone,
@@ -281,7 +277,7 @@ FORMULAS = {
     kernels.SkewedChi2: skewed,
     kernels.FourierSeries: fourier_series,
     kernels.Polynomials: polynomials,
-    kernels.Brownian | kernels.BrownianBridge: brownian,
+    kernels.Brownian: brownian,
     kernels.Angular: lambda k, x, y: 1 - 2 * mpmath.acos(cosine(x, y)) / mpmath.pi,
     kernels.ArcCosine: lambda k, x, y: (
         (norm(x) * norm(y)) ** k.order * arc_cosine(k.order, cosine(x, y))

@@ -36,8 +36,6 @@ from bochner.kernels import (
     AdditiveChi2,
     Angular,
     ArcCosine,
-    Bilinear,
-    Box,
     Brownian,
     Cauchy,
     Columns,
@@ -231,7 +229,7 @@ NETWORK, GAUSS, SINES = (
     bo.Fourier(bo.Grid()),
     bo.LaplacianEigenfunctions,
 )
-PLATE, ALL_DEGREES = Box([(0.0, 1.0)] * 2), bo.Maclaurin("geometric")
+PLATE, ALL_DEGREES = ((0.0, 1.0),) * 2, bo.Maclaurin("geometric")
 STABLE = ExponentialPower(1.5)
 DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
 WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
@@ -354,8 +352,6 @@ CASES = [
     (lambda: Custom(np.dot, lambda X: X).diag(X), InvalidInput, r"\(60,\) for 60 rows; got \(60"),
     (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
     (lambda: Modulated(abs, Gaussian())(X), InvalidInput, "Modulated: the function must return"),
-    (lambda: Bilinear(-np.eye(2)), NotPositive, "Bilinear: matrix must be positive semi-definite"),
-    (lambda: Bilinear(np.eye(2))(X), InvalidInput, "one row and column per column of X; got 2 for"),
     (lambda: Exp(1e6 * Linear())(X), InvalidInput, "Exp: values of the kernel.*overflow.*Scale"),
     (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
@@ -379,7 +375,11 @@ CASES = [
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box\[0\] must be a sequence of"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
-    (lambda: Box([(1.0, 0.0)]), InvalidInput, "Box: sides must have lower below upper"),
+    (
+        lambda: GreenFunction([(1.0, 0.0)]),
+        InvalidInput,
+        "GreenFunction: box must have lower below upper",
+    ),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),
     (lambda: GreenFunction(PLATE, "neumann"), InvalidInput, "kappa must be above zero where"),
@@ -443,7 +443,7 @@ CASES = [
     (lambda: blind(Gaussian(), bo.Compressed(bo.Fourier()), 6), InvalidInput, "its directions"),
     (lambda: blind(Gaussian(), PROJECTED, 6), InvalidInput, "principal axes"),
     (lambda: blind(Brownian(), SINES(conditions="neumann"), d=1), InvalidInput, "conditions of"),
-    (lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2), InvalidInput, "has a domain"),
+    (lambda: blind(GreenFunction(PLATE), SINES(boundary=2.0), d=2), InvalidInput, "has a box"),
     (lambda: blind(GreenFunction(PLATE), SINES()), UnsupportedKernel, "the 2 columns of the"),
     (lambda: drawn(Gaussian(), SINES(box=((0.0, 1.0),))), InvalidInput, "each column; got 1 for 3"),
     (lambda: drawn(TERMS, "iid"), InvalidInput, "at least 160, some for each of its terms"),

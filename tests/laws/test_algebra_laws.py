@@ -20,7 +20,6 @@ from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import (
-    Bilinear,
     Cauchy,
     Columns,
     Constant,
@@ -81,7 +80,6 @@ BUILT = [
     Modulated(weight, Gaussian()),
     Normalised(MIXED),
     Warped(absolute, Gaussian()),
-    Bilinear(np.diag([1.0, 2.0, 0.5])) + Gaussian(),
     Columns(Modulated(weight, 2.0 * Gaussian()) + 1.0, (1, 2)),
 ]
 SEEDS = 100
@@ -110,7 +108,7 @@ def test_maps_by_rule_are_unbiased(kernel, method, D):
 
 
 def test_exact_parts_need_no_method():
-    kernel = Normalised((Bilinear(np.eye(3)) + 2.0) ** 2) * Constant(3.0)
+    kernel = Normalised((Linear() + 2.0) ** 2) * Constant(3.0)
     phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)
     assert phi.n_features == 16
     assert phi.below_kernel

@@ -21,7 +21,6 @@ import bochner.kernels
 from bochner.kernels import (
     Additive,
     Basis,
-    Box,
     Columns,
     Constant,
     CoordinateWise,
@@ -57,7 +56,7 @@ def test_the_gallery_has_every_kernel():
     kinds = {Kernel, Stationary, Radial, CoordinateWise, DotProductKernel, Homogeneous}
     kinds |= {PowerSeries, Monomials, Free}  # parts of kernels
     kinds |= {OnSphere}  # of latitude and longitude: facts/test_places.py
-    kinds |= {Box, GreenFunction}  # of a domain: test_eigenfunction_laws.py
+    kinds |= {GreenFunction}  # of a domain: test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}
     public = {value for value in named if isinstance(value, type)} - kinds
     kinds |= {Additive, Basis}

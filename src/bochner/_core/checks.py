@@ -168,6 +168,7 @@ Positive = Annotated[float, positive]
 Counted = Annotated[int, counted]
 MaybePositive = Annotated[float | None, optional(positive)]
 MaybeCounted = Annotated[int | None, optional(counted)]
+Switch = Annotated[bool, lambda value, who, name: require_switch(who, value, name)]
 
 
 # --- Warnings that name the user's line, however deep in the package they arise ------------------

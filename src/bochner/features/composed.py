@@ -17,7 +17,6 @@ from bochner.features.map import FeatureMap, in_precision, in_rounds, with_far_r
 from bochner.features.method import Method, Request
 from bochner.kernels import algebra
 from bochner.kernels.algebra import (
-    Bilinear,
     Columns,
     Exp,
     Mahalanobis,
@@ -143,7 +142,7 @@ class OnInputs(FeatureMap):
 
     @cached_property
     def reach(self) -> float:
-        if isinstance(self.kernel, algebra.Mahalanobis | algebra.Bilinear):  # steps in other units
+        if isinstance(self.kernel, algebra.Mahalanobis):  # steps in other units
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
         return self.inner.reach if isinstance(self.kernel, algebra.Columns) else 0.0
 
@@ -254,8 +253,6 @@ def exact_width(kernel: Kernel, d: int) -> int | None:
                 return 1
             case Linear():
                 return len(axes)
-            case Bilinear():
-                return part.root.shape[1]
             case Basis():
                 return int(np.count_nonzero(part.sizes)) ** len(axes)
             case Windows():
@@ -307,7 +304,7 @@ def _least(kernel: Kernel, d: int, method: Method) -> int:
             return _least(kernel.kernel, d, method)
         case Columns():
             return _least(kernel.kernel, len(kernel.columns), method)
-        case Linear() | Bilinear() | Constant():
+        case Linear() | Constant():
             return exact_width(kernel, d) or 1
     return method.granularity
 

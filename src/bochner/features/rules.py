@@ -47,10 +47,10 @@ from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch import polysketch, powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
-from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import DotExponential, Linear
 from bochner.kernels.equispaced import has_weights
-from bochner.kernels.green import GreenFunction
+from bochner.kernels.green import Brownian, GreenFunction
 from bochner.kernels.histogram import Additive, SkewedChi2
 from bochner.kernels.kernel import (
     Constant,
@@ -184,12 +184,7 @@ RULES: tuple[Rule, ...] = (
         hermite.draw_columnwise,
         _MERCER,
     ),
-    Rule(
-        products.LaplacianEigenfunctions,
-        Brownian | BrownianBridge,
-        products.draw_brownian,
-        _DENSITY,
-    ),
+    Rule(products.LaplacianEigenfunctions, Brownian, products.draw_brownian, _DENSITY),
     Rule(products.LaplacianEigenfunctions, GreenFunction, products.draw_green, _DENSITY),
     Rule(
         products.LaplacianEigenfunctions,
@@ -198,7 +193,7 @@ RULES: tuple[Rule, ...] = (
             for part in leaves_of(kernel, (Sum, Scaled))
         ),
         products.draw_sines,
-        f"{_DENSITY}, Brownian, BrownianBridge or GreenFunction",
+        f"{_DENSITY}, Brownian or GreenFunction",
     ),
     Rule(products.Explicit, Basis, products.draw_basis, _FINITE),
     Rule(

@@ -1,6 +1,5 @@
 """The names of bochner.kernels, each once, with the module that defines it."""
 
-from bochner.kernels.algebra import Bilinear as Bilinear
 from bochner.kernels.algebra import Columns as Columns
 from bochner.kernels.algebra import Exp as Exp
 from bochner.kernels.algebra import Mahalanobis as Mahalanobis
@@ -8,8 +7,6 @@ from bochner.kernels.algebra import Modulated as Modulated
 from bochner.kernels.algebra import Normalised as Normalised
 from bochner.kernels.algebra import Warped as Warped
 from bochner.kernels.basis import Basis as Basis
-from bochner.kernels.basis import Brownian as Brownian
-from bochner.kernels.basis import BrownianBridge as BrownianBridge
 from bochner.kernels.basis import FourierSeries as FourierSeries
 from bochner.kernels.basis import Polynomials as Polynomials
 from bochner.kernels.dotproduct import DotExponential as DotExponential
@@ -19,7 +16,7 @@ from bochner.kernels.dotproduct import Linear as Linear
 from bochner.kernels.dotproduct import Polynomial as Polynomial
 from bochner.kernels.dotproduct import PowerSeries as PowerSeries
 from bochner.kernels.free import Free as Free
-from bochner.kernels.green import Box as Box
+from bochner.kernels.green import Brownian as Brownian
 from bochner.kernels.green import GreenFunction as GreenFunction
 from bochner.kernels.histogram import Additive as Additive
 from bochner.kernels.histogram import AdditiveChi2 as AdditiveChi2

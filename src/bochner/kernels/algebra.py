@@ -1,4 +1,4 @@
-"""Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised, bilinear."""
+"""Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised."""
 
 import abc
 import operator
@@ -118,7 +118,7 @@ class Columns(Transformed):
 class Mahalanobis(Transformed):
     """A kernel in another metric: k(x, y) = kernel(x L, y L), A = L Lᵀ.
 
-    For a kernel of the Euclidean distance, r² = (x − y)ᵀ A (x − y).
+    For a kernel of the Euclidean distance, r² = (x − y)ᵀ A (x − y); of ``Linear()``, k = xᵀ A y.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Mahalanobis(Transformed):
 
     See Also
     --------
-    Bilinear : The inner product of this metric.
+    Columns : Some columns only.
 
     Examples
     --------
@@ -199,7 +199,7 @@ class Warped(Transformed):
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
 
-# --- Kernels made of one kernel: multiplied by a function, normalised, exponentiated; and xᵀAy ---
+# --- Kernels made of one kernel: multiplied by a function, normalised, exponentiated -------------
 #
 # Each keeps a kernel positive semi-definite: Shawe-Taylor & Cristianini (2004), proposition 3.22.
 # Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``: they have a sign.
@@ -364,49 +364,6 @@ class Normalised(Kernel):
         return size
 
 
-@dataclass(frozen=True)
-class Bilinear(Transformed):
-    """k(x, y) = xᵀ A y with A positive semi-definite; refused if A is not.
-
-    Parameters
-    ----------
-    matrix : array of shape (d, d)
-        A, symmetric positive semi-definite, kept as a tuple of rows.
-
-    Raises
-    ------
-    NotPositive
-        If A is not symmetric, or has a negative eigenvalue.
-
-    See Also
-    --------
-    Mahalanobis : Another metric for any kernel.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Bilinear
-    >>> Bilinear(((2.0, 1.0), (1.0, 2.0)))([[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]])
-    array([[2., 1.]])
-    """
-
-    matrix: Matrix
-    kernel = Linear()
-
-    @cached_property
-    def root(self) -> Float[np.ndarray, "d r"]:
-        """R with A = R Rᵀ, one column for each positive eigenvalue. Not to be written into."""
-        values, vectors = np.linalg.eigh(symmetric_root(self.matrix, "Bilinear"))
-        kept = values >= 1e-7 * values[-1]
-        return vectors[:, kept] * values[kept]
-
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n r"]:
-        """Return X R, dense: exact features."""
-        return turned(X, self.root, "Bilinear")
-
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n r"]) -> Float[Array, "n d"]:
-        return G @ moved(self.root.T, like=G)
-
-
 def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
     """Yield the kernels that a kernel is made of, and the columns of X that each receives.
 
@@ -467,7 +424,7 @@ def norm_degree(kernel: Kernel) -> int | None:
                 return part.degree
             case Constant() | Normalised():
                 return 0
-            case Linear() | Bilinear():
+            case Linear():
                 return 1
             case Polynomial():
                 return None if part.offset else part.degree

@@ -1,4 +1,4 @@
-"""Kernels that are defined by their features, and the Green's functions of the second derivative.
+"""Kernels that are defined by their features.
 
 k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) with finitely many functions f_i of one column is a kernel
 for any functions, and its exact features are products of them.
@@ -15,7 +15,6 @@ from bochner._core.arrays import array_namespace, dense
 from bochner._core.checks import Positive, each, finite, nonnegative, unpacked
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import gegenbauers
 
@@ -156,79 +155,3 @@ class Polynomials(Basis):
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
         legendre = zip(self.weights, gegenbauers(len(self.weights) - 1, 3, t), strict=True)
         return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
-
-
-class Green(Kernel):
-    """A Green's function of −f″ on [0, length], multiplied over columns; rows are clipped to it."""
-
-    length: Positive
-
-    @abc.abstractmethod
-    def term(self, x: Array, y: Array) -> Array:
-        """Return the kernel of one column, elementwise, broadcast."""
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        xp = array_namespace(X, Y)
-        X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
-        return distances.over_columns(self.term, operator.mul, X, Y)
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        xp = array_namespace(X)
-        t = xp.clip(dense(X), 0.0, self.length)
-        return xp.prod(self.term(t, t), axis=1)
-
-
-@dataclass(frozen=True)
-class Brownian(Green):
-    """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
-
-    The Green's function of −f″ with f(0) = 0 and f′(length) = 0; rows are clipped to the cube.
-
-    Parameters
-    ----------
-    length : float, default 1.0
-        In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
-
-    See Also
-    --------
-    BrownianBridge : Zero at both ends.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Brownian
-    >>> Brownian(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
-    array([[0.5, 1. , 1. ]])
-    """
-
-    length: Positive = 1.0
-
-    def term(self, x: Array, y: Array) -> Array:
-        return array_namespace(x, y).minimum(x, y)
-
-
-@dataclass(frozen=True)
-class BrownianBridge(Green):
-    """k(x, y) = Π_j (min(x_j, y_j) − x_j y_j/length) on [0, length]^d: motion that returns.
-
-    The Green's function of −f″ with f(0) = f(length) = 0; rows are clipped to the cube.
-
-    Parameters
-    ----------
-    length : float, default 1.0
-        In the units of X.
-
-    See Also
-    --------
-    Brownian : Free at the far end.
-
-    Examples
-    --------
-    >>> from bochner.kernels import BrownianBridge
-    >>> BrownianBridge(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
-    array([[0.25, 0.5 , 0.  ]])
-    """
-
-    length: Positive = 1.0
-
-    def term(self, x: Array, y: Array) -> Array:
-        return array_namespace(x, y).minimum(x, y) - x * y / self.length

@@ -232,7 +232,7 @@ class Linear(DotProductKernel):
     See Also
     --------
     Polynomial : Products of columns too.
-    Bilinear : Another inner product.
+    Mahalanobis : Of this kernel, another inner product.
 
     Examples
     --------

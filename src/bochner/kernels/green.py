@@ -1,9 +1,10 @@
-"""Eigenfunctions of the Laplacian on boxes, and Green's functions made of them.
+"""Eigenfunctions of the Laplacian on boxes, Green's functions made of them, and Brownian motion.
 
 −Δu = λu with u = 0 at the boundary (Dirichlet), no slope across it (Neumann), or whole periods.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,8 @@ import numpy as np
 from bochner._core import checks
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
+from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 
 CONDITIONS = ("dirichlet", "neumann", "periodic")
@@ -48,63 +50,6 @@ def best_products(
     return chosen, sums
 
 
-@dataclass(frozen=True)
-class Box:
-    """An interval, a rectangle or a cuboid.
-
-    Parameters
-    ----------
-    sides : d pairs (lower, upper), d from 1 to 3
-        In the units of X.
-
-    See Also
-    --------
-    GreenFunction : The kernel on a box.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Box, GreenFunction
-    >>> box = Box(((0.0, 1.0), (0.0, 2.0)))
-    >>> GreenFunction(box)([[0.5, 0.5]], [[0.5, 0.0], [0.3, 0.9]]).shape
-    (1, 2)
-    """
-
-    sides: tuple[tuple[float, float], ...]
-
-    def __post_init__(self) -> None:
-        checks.check_fields(self, sides=checked_box)
-        if not 1 <= len(self.sides) <= MOST_COLUMNS:
-            raise InvalidInput(
-                f"Box: sides must be one to {MOST_COLUMNS} pairs (lower, upper); got "
-                f"{len(self.sides)}."
-            )
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of columns d."""
-        return len(self.sides)
-
-    @lru_cache(maxsize=16)  # noqa: B019  boxes are few and small
-    def modes(self, count: int, conditions: str) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
-        """Return the function of each column, (J, d), of the least eigenvalues of −Δ, and these."""
-        turned = half_turns(conditions, count)
-        lengths = (upper - lower for lower, upper in self.sides)
-        numbers, sums = best_products(
-            [-np.square(math.pi * turned / length) for length in lengths], count
-        )
-        return numbers, -sums
-
-    def functions(
-        self, X: Float[np.ndarray, "n d"], conditions: str, numbers: np.ndarray
-    ) -> Float[np.ndarray, "n J"]:
-        """Return orthonormal eigenfunctions at rows; rows outside count as the nearest inside."""
-        Z = np.ones((len(X), len(numbers)))
-        for (lower, upper), x, k in zip(self.sides, X.T, numbers.T, strict=True):
-            unit = inside((x - lower) / (upper - lower), conditions)
-            Z *= waves(int(k.max()) + 1, unit, upper - lower, conditions).T[:, k]
-        return Z
-
-
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return a pair (lower, upper) for each column; refuse other values."""
     pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
@@ -113,6 +58,17 @@ def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...
             f"{who}: {name} must have lower below upper, a pair for each column; got {box!r}."
         )
     return pairs
+
+
+@lru_cache(maxsize=16)
+def modes(
+    box: tuple[tuple[float, float], ...], count: int, conditions: str
+) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
+    """Return the function of each column, (J, d), of the least eigenvalues of −Δ, and these."""
+    turned = half_turns(conditions, count)
+    logs = [-np.square(math.pi * turned / (upper - lower)) for lower, upper in box]
+    numbers, sums = best_products(logs, count)
+    return numbers, -sums
 
 
 # --- Waves along one side of a box ---------------------------------------------------------------
@@ -156,6 +112,49 @@ def waves(
 
 
 @dataclass(frozen=True)
+class Brownian(Kernel):
+    """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
+
+    The Green's function of −f″ with f(0) = 0 and f′(length) = 0, multiplied over columns; rows are
+    clipped to the cube.
+
+    Parameters
+    ----------
+    length : float, default 1.0
+        In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
+    bridge : bool, default False
+        Whether the motion returns, f(length) = 0: min(x_j, y_j) − x_j y_j/length.
+
+    See Also
+    --------
+    GreenFunction : Of other operators and conditions.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Brownian
+    >>> Brownian(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
+    array([[0.5, 1. , 1. ]])
+    """
+
+    length: checks.Positive = 1.0
+    bridge: checks.Switch = False
+
+    def _term(self, x: Array, y: Array) -> Array:
+        least = array_namespace(x, y).minimum(x, y)
+        return least - x * y / self.length if self.bridge else least
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
+        return distances.over_columns(self._term, operator.mul, X, Y)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        xp = array_namespace(X)
+        t = xp.clip(dense(X), 0.0, self.length)
+        return xp.prod(self._term(t, t), axis=1)
+
+
+@dataclass(frozen=True)
 class GreenFunction(Kernel):
     """k(x, y) = Σ_j (κ² + λ_j)^(−s) u_j(x) u_j(y): the Green's function of (κ² − Δ)^s.
 
@@ -165,8 +164,8 @@ class GreenFunction(Kernel):
 
     Parameters
     ----------
-    domain : Box
-        An interval, a rectangle or a cuboid.
+    box : d pairs (lower, upper), d from 1 to 3
+        An interval, a rectangle or a cuboid, in the units of X.
     conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
         Zero at the boundary, level there, or of whole periods.
     kappa : float, default 0.0
@@ -188,40 +187,40 @@ class GreenFunction(Kernel):
 
     Examples
     --------
-    >>> from bochner.kernels import Box, GreenFunction
-    >>> GreenFunction(Box([(0.0, 1.0)]))([[0.25]], [[0.5]])
+    >>> from bochner.kernels import GreenFunction
+    >>> GreenFunction([(0.0, 1.0)])([[0.25]], [[0.5]])
     array([[0.125]])
     """
 
-    domain: Box
+    box: Annotated[tuple[tuple[float, float], ...], checked_box]
     conditions: Annotated[str, checks.word(*CONDITIONS)] = "dirichlet"
     kappa: Annotated[float, checks.nonnegative] = 0.0
     power: checks.MaybePositive = None
     terms: checks.Counted = 1024
 
     def __post_init__(self) -> None:
-        if not isinstance(self.domain, Box):
-            raise InvalidType(
-                f"GreenFunction: domain must be a Box; got {self.domain!r}. Pass "
-                "Box([(0, 1), (0, 2)])."
-            )
         super().__post_init__()
+        if len(self.box) > MOST_COLUMNS:
+            raise InvalidInput(
+                f"GreenFunction: box must be one to {MOST_COLUMNS} pairs (lower, upper); got "
+                f"{len(self.box)}."
+            )
         if self.kappa == 0 and self.conditions != "dirichlet":
             raise InvalidInput(
                 "GreenFunction: kappa must be above zero where functions are not zero at the "
                 f"boundary, for constants have the eigenvalue 0; got conditions={self.conditions!r}"
                 ". Pass kappa=..."
             )
-        if 2 * self.exponent <= self.domain.n_inputs:
+        if 2 * self.exponent <= len(self.box):
             raise InvalidInput(
-                f"GreenFunction: power must be above half the {self.domain.n_inputs} columns of "
-                f"the domain, or k(x, x) is infinite; got {self.power}. Leave it out."
+                f"GreenFunction: power must be above half the {len(self.box)} columns of "
+                f"the box, or k(x, x) is infinite; got {self.power}. Leave it out."
             )
 
     @property
     def exponent(self) -> float:
         """The power s."""
-        return self.power or self.domain.n_inputs // 2 + 1
+        return self.power or len(self.box) // 2 + 1
 
     def weights(self, eigenvalues: Float[np.ndarray, " J"]) -> Float[np.ndarray, " J"]:
         """Return (κ² + λ)^(−s)."""
@@ -229,31 +228,34 @@ class GreenFunction(Kernel):
 
     def features(self, X: Float[np.ndarray, "n d"], count: int) -> Float[np.ndarray, "n J"]:
         """Return the first of the functions, times the roots of their weights."""
-        numbers, eigenvalues = self.domain.modes(self.terms, self.conditions)
-        Z = self.domain.functions(X, self.conditions, numbers[:count])
-        return Z * np.sqrt(self.weights(eigenvalues[:count]))
+        numbers, eigenvalues = modes(self.box, self.terms, self.conditions)
+        Z = np.sqrt(self.weights(eigenvalues[:count])) * np.ones((len(X), 1))
+        for (lower, upper), x, k in zip(self.box, X.T, numbers[:count].T, strict=True):
+            unit = inside((x - lower) / (upper - lower), self.conditions)
+            Z *= waves(int(k.max()) + 1, unit, upper - lower, self.conditions).T[:, k]
+        return Z
 
     @property
     def closed(self) -> bool:
         """Whether the infinite sum is known in closed form."""
-        return self.domain.n_inputs == self.exponent == 1
+        return len(self.box) == self.exponent == 1
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        left, right = (_rows(A, self.domain) for A in (X, Y))
+        left, right = map(self._rows, (X, Y))
         if self.closed:
             return moved(self._term(left, right.T), like=X)
         Z = self.features(left, self.terms)
         return moved(Z @ (Z if Y is X else self.features(right, self.terms)).T, like=X)
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        rows = _rows(X, self.domain)
+        rows = self._rows(X)
         if self.closed:
             return moved(self._term(rows, rows)[:, 0], like=X)
         return moved(np.square(self.features(rows, self.terms)).sum(axis=1), like=X)
 
     def _term(self, x: Array, y: Array) -> Array:
         """Return the closed form elementwise; large κ as exponentials that do not overflow."""
-        (lower, upper), kappa = self.domain.sides[0], self.kappa
+        (lower, upper), kappa = self.box[0], self.kappa
         length = upper - lower
         x, y = (length * inside((t - lower) / length, self.conditions) for t in (x, y))
         if self.conditions == "periodic":
@@ -267,12 +269,11 @@ class GreenFunction(Kernel):
         near = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
         return np.exp(-kappa * np.abs(x - y)) * near / (-2 * kappa * np.expm1(-2 * kappa * length))
 
-
-def _rows(X: Float[Array, "n d"], domain: Box) -> Float[np.ndarray, "n d"]:
-    rows = to_numpy(dense(X)).astype(np.float64)
-    if rows.shape[1] != domain.n_inputs:
-        raise InvalidInput(
-            f"GreenFunction: X must have the {domain.n_inputs} columns of the domain; got "
-            f"{rows.shape[1]}. Pass Columns(GreenFunction(...), columns) for some of several."
-        )
-    return rows
+    def _rows(self, X: Float[Array, "n d"]) -> Float[np.ndarray, "n d"]:
+        rows = to_numpy(dense(X)).astype(np.float64)
+        if rows.shape[1] != len(self.box):
+            raise InvalidInput(
+                f"GreenFunction: X must have the {len(self.box)} columns of the box; got "
+                f"{rows.shape[1]}. Pass Columns(GreenFunction(...), columns) for some of several."
+            )
+        return rows

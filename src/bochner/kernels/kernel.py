@@ -257,7 +257,7 @@ class Kernel(NamedArguments, abc.ABC):
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
             "have one: Gaussian, Matern of smoothness above 1, RationalQuadratic, Cauchy, "
-            "Periodic, SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, Bilinear, "
+            "Periodic, SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, "
             "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
             "these."
         )

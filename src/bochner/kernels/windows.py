@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
-from bochner._core.checks import Counted, integer, require_switch, word
+from bochner._core.checks import Counted, Switch, integer, word
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, leaves_on
@@ -79,7 +79,7 @@ class Windows(Kernel):
     width: Counted = 1
     channels: Counted = 1
     average: Annotated[str, word(*AVERAGES)] = "mean"
-    lengths: Annotated[bool, lambda given, who, name: require_switch(who, given, name)] = False
+    lengths: Switch = False
 
     @property
     def columns(self) -> int:

@@ -25,7 +25,7 @@ from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import green
 from bochner.kernels.algebra import folded
-from bochner.kernels.basis import Basis, Brownian, BrownianBridge
+from bochner.kernels.basis import Basis
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.spectral import Independent, Measure
 
@@ -208,7 +208,7 @@ class LaplacianEigenfunctions(Method):
     Notes
     -----
     Serves stationary kernels with a spectral density, sums and multiples of them, and exactly
-    ``Brownian``, ``BrownianBridge`` and ``GreenFunction``. In one column of length b infinitely
+    ``Brownian`` and ``GreenFunction``. In one column of length b infinitely
     many features give the kernel and its images,
 
         dirichlet: Σ_m k(x − y + 2mb) − k(x + y + 2mb),   neumann: the same with a plus,
@@ -264,7 +264,7 @@ class EigenfunctionMap(Products):
 
     @property
     def below_kernel(self) -> bool:
-        return isinstance(self.kernel, Brownian | BrownianBridge | green.GreenFunction)
+        return isinstance(self.kernel, green.Brownian | green.GreenFunction)
 
     unbiased = False  # A series that is cut, nothing random
 
@@ -354,31 +354,31 @@ def draw_green(
     """Draw the eigenfunctions of least eigenvalue, which the kernel is the sum of."""
     if method != LaplacianEigenfunctions():
         raise InvalidInput(
-            "LaplacianEigenfunctions: GreenFunction has a domain and conditions of its own; got "
+            "LaplacianEigenfunctions: GreenFunction has a box and conditions of its own; got "
             f"{method!r}. Leave these out."
         )
-    if ask.n_inputs != kernel.domain.n_inputs:
+    if ask.n_inputs != len(kernel.box):
         raise UnsupportedKernel(
-            f"LaplacianEigenfunctions requires the {kernel.domain.n_inputs} columns of the domain "
+            f"LaplacianEigenfunctions requires the {len(kernel.box)} columns of the box "
             f"of {kernel!r}; got {ask.n_inputs}."
         )
     count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
-    numbers, eigenvalues = kernel.domain.modes(count, kernel.conditions)
-    roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.domain.sides).T
+    numbers, eigenvalues = green.modes(kernel.box, count, kernel.conditions)
+    roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.box).T
     about = (0.0, numbers + 1, roots, kernel.conditions)
     return EigenfunctionMap(kernel, lower.copy(), upper - lower, *about)
 
 
 def draw_brownian(
-    method: LaplacianEigenfunctions, kernel: Brownian | BrownianBridge, ask: Request
+    method: LaplacianEigenfunctions, kernel: green.Brownian, ask: Request
 ) -> EigenfunctionMap:
     """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
     if method.conditions != "dirichlet":
         raise InvalidInput(
-            f"LaplacianEigenfunctions: {type(kernel).__name__} has conditions of its own; got "
+            "LaplacianEigenfunctions: Brownian has conditions of its own; got "
             f"conditions={method.conditions!r}. Leave it out."
         )
-    shift, d = (0.5 if isinstance(kernel, Brownian) else 0.0), ask.n_inputs
+    shift, d = (0.0 if kernel.bridge else 0.5), ask.n_inputs
     column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
     indices, logs = green.best_products([column] * d, ask.n_features)
     length = np.full(d, kernel.length)

@@ -84,7 +84,7 @@ def _series(kernel: Kernel) -> dotproduct.Series | None:
         return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
 
     summed, weighted = dotproduct.summed, dotproduct.weighted
-    return folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
+    return folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)  # type: ignore[misc]
 
 
 def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..."]:
