@@ -30,7 +30,7 @@ from gallery import (
 )
 
 import bochner as bo
-from bochner.features import draw
+from bochner import draw
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import Gaussian, Linear, Matern, NeuralTangent, Polynomial
 

@@ -13,8 +13,9 @@ from sklearn.base import clone
 from tolerance import assert_close
 
 import bochner as bo
+from bochner import draw
 from bochner.errors import InvalidType
-from bochner.features import IID, QMC, Auto, Fourier, Method, draw
+from bochner.features import IID, QMC, Auto, Fourier, Method
 from bochner.features.composed import Concatenate
 from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom.nystrom import NystromMap

@@ -13,6 +13,7 @@ from maps import CASES, PRODUCT
 from sklearn.exceptions import NotFittedError
 
 import bochner as bo
+from bochner import draw
 from bochner.errors import (
     BochnerError,
     InvalidInput,
@@ -20,7 +21,6 @@ from bochner.errors import (
     MissingDependency,
     UnsupportedKernel,
 )
-from bochner.features import draw
 from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Gaussian, Matern
 from bochner.models.representations.features import FeatureSums, triangle

@@ -13,7 +13,7 @@ from maps import CASES, FAMILIES, afresh, drawn, factor_of, of_maps, rows_of, ta
 from tolerance import assert_close, of
 
 import bochner as bo
-from bochner.features import draw
+from bochner import draw
 from bochner.features.map import reach_of
 from bochner.features.mercer.products import BasisMap
 from bochner.features.nystrom.nystrom import NystromMap

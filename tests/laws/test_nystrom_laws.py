@@ -15,7 +15,8 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from tolerance import ALARM, assert_close, bernstein_bar, of
 
 import bochner as bo
-from bochner.features import Nystrom, draw
+from bochner import draw
+from bochner.features import Nystrom
 from bochner.features.nystrom.landmarks import estimate
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels import (

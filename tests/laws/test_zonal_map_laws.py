@@ -11,8 +11,9 @@ from naive import n_harmonics
 from scipy.special import gammainc, gammaincinv, ive
 from tolerance import assert_close
 
+from bochner import draw
 from bochner.errors import FeatureWarning, UnsupportedKernel
-from bochner.features import Gegenbauer, MercerHarmonic, draw
+from bochner.features import Gegenbauer, MercerHarmonic
 from bochner.features.random.gegenbauer import draw_directions
 from bochner.kernels import (
     ArcCosine,

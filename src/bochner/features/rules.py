@@ -66,7 +66,7 @@ from bochner.kernels.radial import isotropic, zonal
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.windows import Windows
-from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent
+from bochner.kernels.zonal import NNGP, Angular, ArcCosine, GeneralizedZonal, NeuralTangent
 
 Serves = type[Kernel] | UnionType | Callable[[Any, Kernel, int], bool]
 
@@ -104,7 +104,12 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
-    """Return whether the kernel has the method's radial functions; a sum without them is split."""
+    """Return whether the kernel has the method's radial functions; a sum without them is split.
+
+    Functions of a user's own are those of the kernel itself, not of a multiple.
+    """
+    if isinstance(next(leaves_of(kernel, (Scaled,))), GeneralizedZonal):
+        return isinstance(kernel, GeneralizedZonal)
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
         return is_rotation_invariant(kernel, d)
     parts = zonal(kernel, d) if isinstance(kernel, Sum) else None
@@ -113,7 +118,6 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
 
 _series = view(powers.power_form)
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
-_HISTOGRAMS = "AdditiveChi2(), Intersection(), JensenShannon() or SkewedChi2(...)"
 _MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
 _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
@@ -141,7 +145,12 @@ RULES: tuple[Rule, ...] = (
         "Polynomial, with lengthscales for single columns at its top only",
         True,
     ),
-    Rule(Fourier, SkewedChi2, histogram.draw_on_logarithms, _OF_DIFFERENCES),
+    Rule(
+        Fourier,
+        SkewedChi2,  # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
+        lambda m, k, a: composed.OnInputs(k, fourier.draw_stationary(m, k, a), a.n_inputs),
+        _OF_DIFFERENCES,
+    ),
     Rule(Fourier, _spectral, fourier.draw_stationary, _OF_DIFFERENCES),
     Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, _OF_DIFFERENCES),
     Rule(
@@ -151,8 +160,12 @@ RULES: tuple[Rule, ...] = (
         f"{_DENSITY}, or a Periodic one, in one to three columns",
     ),
     Rule(Positive, DotExponential | Gaussian, draw_positive, "DotExponential or Gaussian"),
-    Rule(histogram.HistogramSampling, SkewedChi2, histogram.draw_random_logarithms, _HISTOGRAMS),
-    Rule(histogram.HistogramSampling, Additive, histogram.draw_sampled_spectrum, _HISTOGRAMS),
+    Rule(
+        histogram.HistogramSampling,
+        Additive,
+        histogram.draw_sampled_spectrum,
+        "AdditiveChi2(), Intersection() or JensenShannon()",
+    ),
     # random directions
     Rule(networks.Sign, Angular, networks.draw_signs, "Angular()"),
     Rule(
@@ -365,13 +378,8 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
     """Return all products of the features of maps, two at a time."""
     if len(maps) == 1:
         return maps[0]
-    inner = _tensor(_of(maps[:-1]), maps[:-1])
-    return composed.TensorProduct(kernel, inner, maps[-1])
-
-
-def _of(maps: tuple[FeatureMap, ...]) -> Kernel:
-    """Return the kernel of a product of maps."""
-    return reduce(Product, (phi.kernel for phi in maps))
+    first = _tensor(reduce(Product, (phi.kernel for phi in maps[:-1])), maps[:-1])
+    return composed.TensorProduct(kernel, first, maps[-1])
 
 
 def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
@@ -380,7 +388,10 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
         return maps[0]
     middle = len(maps) // 2
     parts = {"left": maps[:middle], "right": maps[middle:]}
-    left, right = (_sketch(_of(v), v, ask.part(k, ask.n_features)) for k, v in parts.items())
+    left, right = (
+        _sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
+        for k, v in parts.items()
+    )
     return composed.sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
 
 

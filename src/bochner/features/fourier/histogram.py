@@ -1,12 +1,11 @@
-"""Features of kernels of histograms: spectra sampled at even steps, frequencies of logarithms.
+"""Features of kernels of histograms: spectra sampled at even steps.
 
 An additive kernel Σ_j √(x_j y_j) 𝒦(log y_j/x_j) with the spectral density κ of 𝒦 has, for each
 column x, the 2n + 1 features
 
     √(x L κ(0)),  √(2 x L κ(jL)) cos(jL log x),  √(2 x L κ(jL)) sin(jL log x),  j = 1, …, n,
 
-and zeros where x is zero [Vedaldi & Zisserman (2012), eq. 11]. The skewed χ² kernel is stationary
-in log(x + c) and has random Fourier features there [Li, Ionescu & Sminchisescu (2010), eq. 12].
+and zeros where x is zero [Vedaldi & Zisserman (2012), eq. 11].
 """
 
 from dataclasses import dataclass
@@ -17,12 +16,9 @@ import numpy as np
 from bochner._core.arrays import array_namespace, moved
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.composed import OnInputs
-from bochner.features.fourier.fourier import Fourier, draw_stationary
-from bochner.features.fourier.placements import IID
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
-from bochner.kernels.histogram import Additive, SkewedChi2, require_above
+from bochner.kernels.histogram import Additive, require_above
 from bochner.kernels.stationary import refuse_sparse
 
 
@@ -39,9 +35,8 @@ class HistogramSampling(Method):
     Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
     per column with the largest odd number that n_features leaves for each. Nothing is random, and
     the error has a bound for all data: with 3, 5, 7 features per column at most 3.2, 1.3 and 0.6 %
-    of the larger number for χ². Serves `SkewedChi2` by ``Fourier(IID())`` of log(x + c). Choose it
-    for histograms and other non-negative columns that act apart; :class:`Nystrom` needs fewer
-    features where they interact. Cost of φ(X): O(n D).
+    of the larger number for χ². Choose it for histograms and other non-negative columns that act
+    apart; :class:`Nystrom` needs fewer features where they interact. Cost of φ(X): O(n D).
 
     Examples
     --------
@@ -130,16 +125,3 @@ def draw_sampled_spectrum(
         )
     terms = (ask.n_features // ask.n_inputs - 1) // 2
     return HistogramMap(kernel, ask.n_inputs, terms, best_step(kernel, terms))
-
-
-def draw_on_logarithms(method: Fourier, kernel: SkewedChi2, ask: Request) -> OnInputs:
-    """Draw Fourier features of log(x + c), in which the kernel is stationary."""
-    return OnInputs(kernel, draw_stationary(method, kernel, ask), ask.n_inputs)
-
-
-def draw_random_logarithms(
-    method: HistogramSampling, kernel: SkewedChi2, ask: Request
-) -> FeatureMap:
-    """Draw random Fourier features of log(x + c)."""
-    even = ask.part("logarithms", ask.n_features - ask.n_features % 2)
-    return draw_on_logarithms(Fourier(IID()), kernel, even)

@@ -73,10 +73,9 @@ class ColumnwiseMap(products.Products):
 
     below_kernel = True  # a product of projections: always
 
-    @cached_property
-    def how(self) -> products.Halves | Array:
-        ends = np.cumsum([w.shape[1] for w in self.weights])
-        return products.factored(self.indices + np.concatenate([[0], ends[:-1]]))
+    @property
+    def places(self) -> Int[Array, "D d"]:
+        return self.indices + np.cumsum([0, *(w.shape[1] for w in self.weights[:-1])])
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -230,7 +229,7 @@ class HermiteMap(products.Products):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if native.HAVE_NATIVE and (is_numpy(X) or is_sparse(X)) and len(self._counts) <= FEW:
             return self._compiled(X)
-        return products.products_of_rows(self.how, self.n_features, self.table, X)
+        return super().features(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
@@ -306,10 +305,10 @@ class HermiteMap(products.Products):
         most = self.indices.max(axis=0)
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
-    @cached_property
-    def how(self) -> products.Halves | Array:
-        starts = np.concatenate([[0], np.cumsum(self._counts)])  # degree by degree
-        return products.factored(starts[self.indices] + np.arange(self.indices.shape[1]))
+    @property
+    def places(self) -> Int[Array, "D J"]:
+        starts = np.cumsum([0, *self._counts])  # degree by degree
+        return starts[self.indices] + np.arange(self.indices.shape[1])
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others."""

@@ -94,12 +94,15 @@ def products_of_rows(
 class Products(FeatureMap):
     """A map whose features are products of functions of one column each."""
 
-    indices: Int[Array, "D J"]  # Which function of each of the first J columns
-
     @property
     @abstractmethod
+    def places(self) -> Int[Array, "D J"]:
+        """Row numbers of the table that each feature multiplies."""
+
+    @cached_property
     def how(self) -> "Halves | Array":
-        """Which rows of the table each feature multiplies, :func:`factored`."""
+        """Which rows of the table are multiplied, by halves."""
+        return factored(self.places)
 
     @abstractmethod
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -157,9 +160,9 @@ class BasisMap(Products):
 
     below_kernel = True  # some of the features that make the kernel: always
 
-    @cached_property
-    def how(self) -> Halves | Array:
-        return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
+    @property
+    def places(self) -> Int[Array, "D d"]:
+        return self.indices * self.n_inputs + np.arange(self.n_inputs)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -269,13 +272,12 @@ class EigenfunctionMap(Products):
     unbiased = False  # A series that is cut, nothing random
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = products_of_rows(self.how, self.n_features, self.table, X)
+        Z = super().features(X)
         return Z * moved(self.amplitudes, like=Z)
 
-    @cached_property
-    def how(self) -> Halves | Array:
-        starts = np.concatenate([[0], np.cumsum(self.indices.max(axis=0))[:-1]])
-        return factored(self.indices - 1 + starts)
+    @property
+    def places(self) -> Int[Array, "D d"]:
+        return self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]])
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))

@@ -22,7 +22,7 @@ from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials, polynomials_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features.composed import ScaledMap, is_stationary
+from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.radial import (
@@ -39,7 +39,7 @@ from bochner.features.mercer.radial import (
     spectrum,
 )
 from bochner.features.method import Method, Request
-from bochner.kernels.kernel import Kernel, Scaled, leaves_of
+from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
 
@@ -193,10 +193,6 @@ class Radials(NamedTuple):
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
-    if isinstance(kernel, Scaled) and isinstance(
-        next(leaves_of(kernel, (Scaled,))), GeneralizedZonal
-    ):
-        return ScaledMap(kernel, kernel.scale, draw_gegenbauer(method, kernel.kernel, ask))
     plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
     radial = radial_kernels(plain, ask.n_inputs)
     centred = method.radial == "optimal" and is_stationary(kernel)

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
-from bochner.features.mercer.products import Halves, factored, products_of_rows
+from bochner.features.mercer.products import Products
 from bochner.features.method import Method, Request
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
@@ -396,7 +396,7 @@ MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
 
 
 @dataclass(frozen=True, eq=False)
-class MonomialMap(FeatureMap):
+class MonomialMap(Products):
     """φ(x) = (c_k Π_i x_{k_i})_k. Exact."""
 
     kernel: Kernel
@@ -406,16 +406,16 @@ class MonomialMap(FeatureMap):
 
     below_kernel = True  # exact, so below
 
-    @cached_property
-    def _how(self) -> Halves | Array:
-        return factored(self.columns)
+    @property
+    def places(self) -> Array:
+        return self.columns
+
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        xp, X = in_double(dense(X))
+        return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        def table(X: Array) -> Array:
-            xp, X = in_double(dense(X))
-            return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
-
-        Z = products_of_rows(self._how, self.n_features, table, X)
+        Z = super().features(X)
         return Z * moved(self.weights, like=Z)[None, :]
 
 
