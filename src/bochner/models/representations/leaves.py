@@ -47,7 +47,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for
 from bochner.solvers.factorisations import raised
-from bochner.solvers.ridge.groups import Group, Reduced
+from bochner.solvers.ridge.groups import Group, Reduced, across
 from bochner.solvers.ridge.problem import TINY
 from bochner.solvers.ridge.solution import Solution
 from bochner.sums.executor import LOCAL, Executor
@@ -257,17 +257,17 @@ class LocalRows:
         t = self.rows.y.shape[1]
         each, D = np.broadcast_to(alphas, t), self.chosen.n_features
         coef, intercept = np.empty(self.rows.y.shape), np.zeros(t)
-        across = np.zeros((len(self.leaves), D, t))
+        by_leaf = np.zeros((len(self.leaves), D, t))
         pairs = zip(self.leaves, self._marked, strict=True)
         marked = np.concatenate([here[mark] for here, mark in pairs])
         errors = np.empty((len(marked), t))
         for alpha in np.unique(each):
             mark = np.flatnonzero(each == alpha)
             solution = self._solved_at(float(alpha), mark)
-            coef[:, mark], across[:, :, mark], intercept[mark], errors[:, mark] = solution
+            coef[:, mark], by_leaf[:, :, mark], intercept[mark], errors[:, mark] = solution
         rows = self.rows.take(marked)
         left_out = LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
-        return coef, across, intercept, left_out
+        return coef, by_leaf, intercept, left_out
 
     def _solved_at(
         self, alpha: float, targets: Int[Array, " s"]
@@ -280,22 +280,21 @@ class LocalRows:
             group = self._group(leaf, targets, single)
             reduced.append(raised(group.reduced, alpha, TINY))
         rounding = ROUNDED[reduced[-1].single]
-        shared = reduce(add, (each.sums for each in reduced)).across(
-            self.spec.fit_intercept, rounding
-        )
+        sums = reduce(add, (each.sums for each in reduced))
+        shared = across(sums, self.chosen.n_features, self.spec.fit_intercept, rounding)
         coef = np.empty((len(self.rows), len(targets)))
-        across, errors = np.empty((len(reduced), *shared.v.shape)), []
+        by_leaf, errors = np.empty((len(reduced), *shared.v.shape)), []
         for leaf, each in enumerate(reduced):
             here = self.leaves[leaf]
             root = np.sqrt(self.rows.w[here])
             coef[here] = each.coefficients(shared, root)
-            across[leaf] = self._root @ (
+            by_leaf[leaf] = self._root @ (
                 shared.v - self._root.T @ (self._values(leaf).T @ coef[here])
             )
             errors.append(each.left_out(shared, coef[here], root))
         unit = self._unit[targets]
         intercept = unit * shared.intercept + self._mean[targets]
-        return unit * coef, unit * across, intercept, unit * np.concatenate(errors)
+        return unit * coef, unit * by_leaf, intercept, unit * np.concatenate(errors)
 
     def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
         here = self.leaves[leaf]

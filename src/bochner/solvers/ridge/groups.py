@@ -66,12 +66,13 @@ class Group:
         U, _ = cho_factor(C, False, overwrite_a=True, check_finite=False)
         half = solve_triangular(U, right, trans=1, check_finite=False)
         half_solved = solve_triangular(U, half, overwrite_b=False, check_finite=False)
-        sums = (half[:, :D].T @ half).astype(np.float64)
-        power = half[:, D:].astype(np.float64)
+        sums, power = np.empty((half.shape[1],) * 2), half[:, D:].astype(np.float64)
+        sums[:D] = half[:, :D].T @ half
+        sums[D:] = np.hstack([sums[:D, D:].T, power.T @ power])
         units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
         diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
         return Reduced(
-            GroupSums(sums[:, :D], sums[:, D:], power.T @ power),
+            sums,
             half_solved[:, :D],
             half_solved[:, D:].astype(np.float64),
             self.marked,
@@ -85,34 +86,23 @@ def _norm(C: Float[Array, "m m"]) -> float:
     return float(np.sqrt(2 * above + np.square(np.diag(C), dtype=np.float64).sum()))
 
 
-@dataclass(frozen=True, eq=False)
-class GroupSums:
-    """Sums over groups: VᵀC⁻¹V, VᵀC⁻¹[y, s] and [y, s]ᵀC⁻¹[y, s], with s as the last column."""
+def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
+    """Return the coefficients that all groups share, and the intercept; O(D³/3).
 
-    gram: Float[Array, "D D"]
-    cross: Float[Array, "D c"]
-    power: Float[Array, "c c"]
-
-    def __add__(self, other: "GroupSums") -> "GroupSums":
-        return GroupSums(self.gram + other.gram, self.cross + other.cross, self.power + other.power)
-
-    def across(self, centred: bool, rounding: float) -> "Across":
-        """Return the coefficients that all groups share, and the intercept; O(D³/3).
-
-        Where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s, the features make
-        up any constant, and the intercept is zero: targets are to be about their means.
-        """
-        H = self.gram + np.eye(len(self.gram))
-        L = cholesky(H, lower=True, check_finite=False)
-        half = solve_triangular(L, self.cross, lower=True, check_finite=False)
-        left = self.power - half.T @ half
-        intercept, weight = np.zeros(len(left) - 1), np.inf
-        if centred and left[-1, -1] > rounding * self.power[-1, -1]:
-            weight = float(left[-1, -1])
-            intercept = left[-1, :-1] / weight
-        right = self.cross[:, :-1] - np.outer(self.cross[:, -1], intercept)
-        of_constant = np.linalg.solve(H, self.cross[:, -1])
-        return Across(np.linalg.solve(H, right), intercept, L, of_constant, weight)
+    Where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s, the features make
+    up any constant, and the intercept is zero: targets are to be about their means.
+    """
+    H, cross, power = sums[:D, :D] + np.eye(D), sums[:D, D:], sums[D:, D:]
+    L = cholesky(H, lower=True, check_finite=False)
+    half = solve_triangular(L, cross, lower=True, check_finite=False)
+    left = power - half.T @ half
+    intercept, weight = np.zeros(len(left) - 1), np.inf
+    if centred and left[-1, -1] > rounding * power[-1, -1]:
+        weight = float(left[-1, -1])
+        intercept = left[-1, :-1] / weight
+    right = cross[:, :-1] - np.outer(cross[:, -1], intercept)
+    of_constant = np.linalg.solve(H, cross[:, -1])
+    return Across(np.linalg.solve(H, right), intercept, L, of_constant, weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +120,7 @@ class Across:
 class Reduced:
     """A group after its factor: its part of the sums, C⁻¹V, C⁻¹[y, s] and some (C⁻¹)_ii."""
 
-    sums: GroupSums
+    sums: Float[Array, "p p"]  # [V, y, s]ᵀC⁻¹[V, y, s]
     by_features: Float[Array, "m D"]
     reduced_rows: Float[Array, "m c"]
     marked: Int[Array, " p"]

@@ -24,19 +24,11 @@ LEAST_SLACK = 1e-100  # Least value of 1 − h, for a row that the fit interpola
 TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
 
 
-class Likely(Protocol):
-    """The solution at one penalty, or along a path of penalties, which is then the first axis."""
+class Smoother(Protocol):
+    """The solution at one penalty, or along a path of penalties, which is then the first axis.
 
-    @property
-    def alpha(self) -> Any: ...
-    @property
-    def quadratic_form(self) -> Float[Array, "*p t"]: ...  # q of each target
-    @property
-    def log_det(self) -> Any: ...  # log |K + αI| on the contrasts
-
-
-class LinearSmoother(Protocol):
-    """The same, of which other criteria are known."""
+    ``gcv`` needs no q and no log determinant; ``evidence`` neither the residuals nor their freedom.
+    """
 
     @property
     def alpha(self) -> Any: ...
@@ -44,10 +36,10 @@ class LinearSmoother(Protocol):
     def rss(self) -> Float[Array, "*p t"]: ...  # Σ w (y − ŷ)² of each target
     @property
     def free(self) -> Any: ...  # residual degrees of freedom, tr (I − H) on the contrasts
-
-
-class ProcessSmoother(LinearSmoother, Likely, Protocol):
-    """A solution whose evidence and its slope are known."""
+    @property
+    def quadratic_form(self) -> Float[Array, "*p t"]: ...  # q of each target
+    @property
+    def log_det(self) -> Any: ...  # log |K + αI| on the contrasts
 
 
 class RidgeProblem(Protocol):
@@ -104,7 +96,7 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
-def gcv(problem: RidgeProblem, smoother: LinearSmoother) -> Float[Array, "*p t"]:
+def gcv(problem: RidgeProblem, smoother: Any) -> Float[Array, "*p t"]:
     """Return generalised cross-validation; infinite where no degree of freedom is left."""
     free = np.asarray(smoother.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -119,7 +111,7 @@ def freedom(problem: RidgeProblem) -> float:
 
 def amplitude_at(
     problem: RidgeProblem,
-    smoother: Likely,
+    smoother: Any,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
@@ -134,7 +126,7 @@ def amplitude_at(
 
 def evidence(
     problem: RidgeProblem,
-    smoother: Likely,
+    smoother: Any,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
@@ -147,7 +139,7 @@ def evidence(
 
 def evidence_slope(
     problem: RidgeProblem,
-    smoother: ProcessSmoother,
+    smoother: Smoother,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
