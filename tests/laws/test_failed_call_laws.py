@@ -29,7 +29,7 @@ NAMES = (
     *("ridge on features", "ridge, all chosen", "ridge, learned metric", "exact ridge"),
     *("ridge classifier of two", "process", "svc of two", "logistic of two", "svr"),
     *("absolute loss", "one class", "sgd", "sgd classifier", "sgd on rows", "components"),
-    *("correlations", "clusters", "clusters, in batches", "features"),
+    *("correlations", "clusters", "features"),
 )
 KINDS = {case.name: case.kind for case in CASES} | {"warm sgd": "number"}
 LEARNERS = {name: next(case.model for case in CASES if case.name == name) for name in NAMES}
