@@ -141,10 +141,7 @@ LEARNERS: dict[str, tuple[Any, Callable[[Any, Split], Numbers]]] = {
     "SVC": (bo.SVC(probability=True), _probabilities),
     "SVR": (bo.SVR(), _machine),
     "KernelRegressor, absolute": (bo.KernelRegressor(loss="absolute"), _machine),
-    "KernelRegressor, quantile": (
-        bo.KernelRegressor(loss="quantile", quantiles=0.9),
-        _quantile,
-    ),
+    "KernelRegressor, quantile": (bo.KernelRegressor(loss="quantile", quantiles=0.9), _quantile),
     "KernelSGDRegressor": (bo.KernelSGDRegressor(early_stopping=True), _steps),
     "OneClassSVM": (bo.OneClassSVM(nu=0.05), _one_class),
     "KernelCCA": (bo.KernelCCA(1), _correlations),

@@ -14,11 +14,4 @@ from bochner.features.nystrom.landmarks import (
     Uniform,
 )
 
-__all__ = [
-    "Given",
-    "KMeans",
-    "Landmarks",
-    "RPCholesky",
-    "RidgeLeverage",
-    "Uniform",
-]
+__all__ = ["Given", "KMeans", "Landmarks", "RPCholesky", "RidgeLeverage", "Uniform"]

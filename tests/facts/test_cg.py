@@ -20,11 +20,7 @@ from bochner.kernels import (
     RationalQuadratic,
 )
 from bochner.solvers.cg import KernelOperator
-from bochner.solvers.ridge.krylov import (
-    ShiftedSystems,
-    low_rank_inverse,
-    solve_kernel_systems,
-)
+from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 
 # ==== Conjugate gradients on the kernel matrix: operator, preconditioner, bound, and their planted faults.
 

@@ -9,13 +9,7 @@ from scipy.optimize import minimize
 from bochner import Huber
 from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
-from bochner.solvers.convex.losses import (
-    Hinge,
-    Logistic,
-    PoissonDeviance,
-    Squared,
-    SquaredHinge,
-)
+from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squared, SquaredHinge
 from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
 from bochner.solvers.convex.problem import Problem, hessian_factor, optimum
 from bochner.sums.tree import summed

@@ -25,13 +25,7 @@ from bochner import Blocks, KernelRidge
 from bochner.data.files import find_files
 from bochner.data.formats import sniff
 from bochner.data.writers import atomic, write_table
-from bochner.errors import (
-    BochnerError,
-    DataFileError,
-    DataWarning,
-    InvalidInput,
-    MissingDependency,
-)
+from bochner.errors import BochnerError, DataFileError, DataWarning, InvalidInput, MissingDependency
 
 # ---- which files a path means
 

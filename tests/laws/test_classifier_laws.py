@@ -16,13 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_sample_weight
 
 import bochner as bo
-from bochner import (
-    SVC,
-    Blocks,
-    KernelRidgeClassifier,
-    KernelSGDClassifier,
-    LogisticRegression,
-)
+from bochner import SVC, Blocks, KernelRidgeClassifier, KernelSGDClassifier, LogisticRegression
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.features import Nystrom
 from bochner.kernels import Gaussian

@@ -7,13 +7,7 @@ from naive import dual
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.kernels import (
-    Gaussian,
-    Laplace,
-    Mahalanobis,
-    Matern,
-    Monotone,
-)
+from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern, Monotone
 
 # ---- local: Ridge regression with the kernel itself within leaves, and landmarks across them
 

@@ -21,13 +21,7 @@ from sklearn.model_selection import cross_val_score
 import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
-from bochner.data.encoders import (
-    Levels,
-    Numbers,
-    Times,
-    ordered,
-    parts_for,
-)
+from bochner.data.encoders import Levels, Numbers, Times, ordered, parts_for
 from bochner.data.schema import Schema
 from bochner.data.times import form_of, seconds_of
 from bochner.errors import DataWarning, InvalidInput
@@ -210,8 +204,7 @@ def test_what_training_did_not_see_is_told_and_counts_as_nothing(fitted, table):
     np.testing.assert_array_equal(X[:, places], [[0, 0, 0], [0, 0, 1], [0, 0, 1]])
     gap = table.drop(columns="y").head(3).assign(size=[1.0, np.nan, 2.0])
     with pytest.warns(
-        DataWarning,
-        match=r"'size' has missing values, which count as the median; first in row 1",
+        DataWarning, match=r"'size' has missing values, which count as the median; first in row 1"
     ):
         assert np.isfinite(fitted.predict(gap)).all()
     tails = table.drop(columns="y").assign(tail="never")

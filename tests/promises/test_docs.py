@@ -21,15 +21,7 @@ import pytest
 
 import bochner
 import bochner as bo
-from bochner import (
-    certificates,
-    datasets,
-    engines,
-    errors,
-    export,
-    kernels,
-    landmarks,
-)
+from bochner import certificates, datasets, engines, errors, export, kernels, landmarks
 from bochner.errors import ModelFileError
 
 # ==== The documentation is whole: every page has its place, every name its page, every example runs.

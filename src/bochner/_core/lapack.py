@@ -96,10 +96,7 @@ def add_product(
 
 
 def add_square(
-    C: Float[Array, "m m"],
-    A: Float[Array, "..."],
-    factor: float = 1.0,
-    transposed: bool = False,
+    C: Float[Array, "m m"], A: Float[Array, "..."], factor: float = 1.0, transposed: bool = False
 ) -> None:
     """Add factor · A Aᵀ (or AᵀA) to C: half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape

@@ -32,10 +32,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         "kernel": "kernel=Matern(smoothness=nu, lengthscale=...) for a Matérn kernel",
     },
     "periodicity": {"period": f"period, {_GIVEN}"},
-    "coef0": {
-        "offset": f"offset, {_GIVEN}",
-        "kernel": "kernel=Polynomial(degree, offset=coef0)",
-    },
+    "coef0": {"offset": f"offset, {_GIVEN}", "kernel": "kernel=Polynomial(degree, offset=coef0)"},
     "constant_value": {"value": f"value, {_GIVEN}"},
     "degree": {"kernel": "kernel=Polynomial(degree=...)"},
     **dict.fromkeys(("lambda_", "lam", "reg_lambda", "ridge", "penalty"), _ALPHA),

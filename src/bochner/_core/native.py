@@ -128,10 +128,7 @@ def waves_twin(
 
 
 def radial(
-    X: Float[Array, "n d"],
-    Y: Float[Array, "m d"],
-    profile: str,
-    parameter: float = 1.0,
+    X: Float[Array, "n d"], Y: Float[Array, "m d"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n m"]:
     """Compute kernel values of the distances between the rows of X and of Y.
 

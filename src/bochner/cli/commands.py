@@ -166,9 +166,7 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
 )
 @click.option("--out", default="m.bochner", type=destination(), help="Model file to write.")
 @click.option(
-    "--kernel",
-    type=OneOf(KERNELS),
-    help="Family; the learner's own if not given: ridge: auto.",
+    "--kernel", type=OneOf(KERNELS), help="Family; the learner's own if not given: ridge: auto."
 )
 @_lengthscale
 @click.option(
@@ -618,10 +616,7 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
     help="Page to write.",
 )
 @click.option(
-    "--rows",
-    type=click.IntRange(16),
-    default=4096,
-    help="Random rows that pictures show.",
+    "--rows", type=click.IntRange(16), default=4096, help="Random rows that pictures show."
 )
 @_seed
 @_separator

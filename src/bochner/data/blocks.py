@@ -210,9 +210,7 @@ class Blocks:
 
     @classmethod
     def from_iterable(
-        cls,
-        source: Iterable[Any] | Callable[[], Iterable[Any]],
-        block_rows: int | None = None,
+        cls, source: Iterable[Any] | Callable[[], Iterable[Any]], block_rows: int | None = None
     ) -> "Blocks":
         """Take pieces (X,), (X, y) or (X, y, w) of any size from an iterable.
 

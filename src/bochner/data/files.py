@@ -10,13 +10,7 @@ from typing import IO, Any, NamedTuple
 
 from bochner._core.optional import explained, needed
 from bochner.data.schema import did_you_mean
-from bochner.errors import (
-    BochnerError,
-    DataFileError,
-    InvalidInput,
-    InvalidType,
-    MissingDependency,
-)
+from bochner.errors import BochnerError, DataFileError, InvalidInput, InvalidType, MissingDependency
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 

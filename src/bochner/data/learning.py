@@ -236,10 +236,7 @@ def _texts(
 
 
 def _learned(
-    readers: tuple[Reader, ...],
-    draft: Schema,
-    absent: tuple[np.ndarray, ...],
-    types: Types,
+    readers: tuple[Reader, ...], draft: Schema, absent: tuple[np.ndarray, ...], types: Types
 ) -> tuple[Schema, tuple[Encoder, ...]]:
     """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
     if unknown := sorted({*types} - {*draft.raw_names}):

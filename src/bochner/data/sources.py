@@ -9,14 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 
-from bochner._core.arrays import (
-    array_namespace,
-    as_array,
-    as_floating,
-    is_sparse,
-    taken,
-    to_numpy,
-)
+from bochner._core.arrays import array_namespace, as_array, as_floating, is_sparse, taken, to_numpy
 from bochner._core.checks import LARGEST
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType

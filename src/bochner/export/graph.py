@@ -76,10 +76,7 @@ class Graph:
         return self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
     def model(
-        self,
-        name: str,
-        text: str,
-        outputs: Mapping[str, tuple[np.dtype, Sequence[Any]]],
+        self, name: str, text: str, outputs: Mapping[str, tuple[np.dtype, Sequence[Any]]]
     ) -> Any:
         """Return the checked model of this graph; ``"rows"`` in a shape is any number."""
         helper = self._onnx.helper

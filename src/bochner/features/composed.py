@@ -16,14 +16,7 @@ from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, in_precision, in_rounds, with_far_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import algebra
-from bochner.kernels.algebra import (
-    Columns,
-    Exp,
-    Mahalanobis,
-    Modulated,
-    Normalised,
-    folded,
-)
+from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Modulated, Normalised, folded
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import SkewedChi2

@@ -157,12 +157,7 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per
 
 
 #: Types of values by their annotation, where they differ. No file holds functions.
-_KINDS: dict[Any, Any] = {
-    bool: bool | np.bool_,
-    int: Integral,
-    float: Real,
-    Callable: Monomials,
-}
+_KINDS: dict[Any, Any] = {bool: bool | np.bool_, int: Integral, float: Real, Callable: Monomials}
 
 
 def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:

@@ -32,14 +32,7 @@ from bochner.models._rows import (
     row_marks,
     rows_left_out,
 )
-from bochner.models.convex.fit import (
-    LAST,
-    ConvexFit,
-    ConvexSpec,
-    choose_exactly,
-    step_near,
-    warned,
-)
+from bochner.models.convex.fit import LAST, ConvexFit, ConvexSpec, choose_exactly, step_near, warned
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map

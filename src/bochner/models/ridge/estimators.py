@@ -23,11 +23,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.methods import (
-    as_features,
-    named,
-    takes_pieces,
-)
+from bochner.models.representations.methods import as_features, named, takes_pieces
 from bochner.models.representations.representation import RidgeSpec
 from bochner.solvers.ridge.path import as_alpha
 from bochner.sums.executor import LOCAL, Executor

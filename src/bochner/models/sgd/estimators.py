@@ -121,9 +121,7 @@ class SgdEstimator(SgdParameters, Differentiable):
         return float(self.alpha) * n / 2  # of a mean of losses
 
     plan_ = learned(
-        "plan",
-        'What "auto" decided by.',
-        'plan_: only fit with strategy="auto" makes a plan.',
+        "plan", 'What "auto" decided by.', 'plan_: only fit with strategy="auto" makes a plan.'
     )
 
     @property

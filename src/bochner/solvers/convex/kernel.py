@@ -24,12 +24,7 @@ from bochner._core.blas import factor, solve_factored, square_part, symmetric_pr
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.optimum import (
-    Cholesky,
-    ConjugateGradients,
-    Convergence,
-    Step,
-)
+from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
     TINY,

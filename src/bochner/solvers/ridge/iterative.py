@@ -37,11 +37,7 @@ from scipy.optimize import brentq
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.factorisations import slices
-from bochner.solvers.ridge.krylov import (
-    GrowingSubspace,
-    ShiftedSystems,
-    low_rank_inverse,
-)
+from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.leave_one_out import deviation_of, of_more_rows
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
