@@ -12,6 +12,7 @@ predict the same rows: two are compared by the mean of the differences of their 
 """
 
 import operator
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -75,6 +76,7 @@ class Judged:
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
     evidence: float  # Minus twice the log evidence, summed over targets
     rows: int = 0  # Rows of the fit
+    seconds: float = 0.0  # Time to tune and judge it
     made: Any = None  # The candidate as it was tuned
 
 
@@ -148,9 +150,11 @@ class Race:
         """Tune candidates side by side, and judge each."""
 
         def each(number: int, make: Make) -> list[Judged]:
-            found = []
+            began, found = time.perf_counter(), []
             for made in filter(lambda made: self.serves(made.kernel), make()):
-                found.append(replace(self._erring(made, rung), made=made))
+                judged = self._erring(made, rung)
+                found.append(replace(judged, seconds=time.perf_counter() - began, made=made))
+                began = time.perf_counter()
                 text = f"{made.name}, held-out error {found[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
@@ -229,7 +233,7 @@ class Race:
         Weights are equal, unless penalties of classes differ by a factor above 4: K = Σ K_i/α_i has
         the penalty α_i for each kernel K_i.
         """
-        candidates = [each.candidate for each in parts]
+        began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
@@ -242,7 +246,8 @@ class Race:
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
         each = zip(*(self._matrices(part.kernel, rung) for part in candidates), strict=True)
         K, across = (_weighted_mean(list(matrices), shares) for matrices in each)
-        return self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
+        judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
+        return replace(judged, seconds=time.perf_counter() - began)
 
     # --- candidates ------------------------------------------------------------------------------
 
@@ -502,7 +507,9 @@ class Race:
         for each, (gain, required) in zip((*order, *before), gains, strict=True):
             of = each.candidate
             numbers = each.error, gain, required, each is best, measure, of.name, each.rows
+            seconds = known[of.name].seconds if of.name in known else 0.0
             known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *numbers))
+            known[of.name] = replace(known[of.name], seconds=seconds + each.seconds)
         squared = nested_errors([j.squared for j in order])
         return Tuning(
             best.candidate.kernel,

@@ -59,6 +59,8 @@ class KernelComparison:
         How the candidate was tuned; empty where the number of lengthscales says so.
     rows : int
         Rows that it was fitted to; 0 where not recorded.
+    seconds : float
+        Time to tune and judge the candidate; NaN where not recorded. No choice depends on it.
     """
 
     tuned: int
@@ -70,6 +72,7 @@ class KernelComparison:
     measure: str = HELD_OUT
     name: str = ""
     rows: int = 0
+    seconds: float = field(default=float("nan"), compare=False)
 
     @property
     def what(self) -> str:
@@ -194,7 +197,7 @@ class Tuning(HtmlResult):
         """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
         ranked, names = self.ranked, self.names or None
         label = _label(ranked[0].measure)
-        head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows")
+        head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
         cells = [
             (
                 ">" * (c is self.chosen),
@@ -204,6 +207,7 @@ class Tuning(HtmlResult):
                 _words().lengthscales_of(c.kernel, names),
                 c.score,
                 f"{c.rows:,}" if c.rows else "",
+                f"{c.seconds:.2f}" if np.isfinite(c.seconds) else "",
             )
             for i, c in enumerate(ranked, start=1)
         ]
@@ -219,6 +223,7 @@ class Tuning(HtmlResult):
                 "error": c.error,
                 "measure": c.measure,
                 "rows": c.rows,
+                "seconds": c.seconds,
                 "chosen": c is self.chosen,
             }
             for i, c in enumerate(self.ranked, start=1)
