@@ -214,8 +214,6 @@ LANDMARKS = [
     for landmarks in (
         Uniform(),
         RPCholesky(),
-        RPCholesky(mode="blocked"),
-        RPCholesky(mode="simple"),
         KMeans(),
         RidgeLeverage(),
         RidgeLeverage(alpha=0.1),

@@ -20,18 +20,15 @@ from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Compilable
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.solvers.factorisations import MODES, Mode, raised_factor, randomly_pivoted_cholesky
+from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import assign, run_lloyd
-
-#: Landmarks (D, d), and Tr(K − ZZᵀ)/Tr K over the rows they were chosen from, if it is known.
-Chosen = tuple[Float[Array, "D d"], float | None]
 
 
 class Landmarks(NamedArguments, ABC):
     """Chooses up to D landmarks among rows in memory."""
 
     @abstractmethod
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         """Return at most ``count`` landmarks for rows X, (n, d), NumPy or CSR."""
 
 
@@ -42,8 +39,8 @@ class Uniform(Landmarks):
     Nested: the landmarks of width D are the first D of those of width 2D.
     """
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
-        return dense_rows(X, rng.permutation(X.shape[0])[:count]), None
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        return dense_rows(X, rng.permutation(X.shape[0])[:count])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -82,46 +79,33 @@ class Given(Landmarks):
             return f"Given(rows={self.rows.tolist()})"
         return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
-        return self.rows[:count].copy(), None
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        return self.rows[:count].copy()
 
 
 @dataclass(frozen=True)
 class RPCholesky(Landmarks):
-    """Rows by randomly pivoted Cholesky: Chen, Epperly, Tropp and Webber (2023).
+    """Rows by randomly pivoted Cholesky: Chen et al. (2023), Epperly, Tropp and Webber (2024).
 
     Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
-    The map's ``unexplained`` is the share of the trace that is left, over the pool.
 
     Parameters
     ----------
     pool : int, default 4
         Landmarks are chosen among at most ``max(8192, pool * n_features)`` random rows, so that
         the cost of choosing, O(pool D³), does not grow with n.
-    mode : {"accelerated", "simple", "blocked"}, default "accelerated"
-        "accelerated" (Epperly, Tropp and Webber 2024) has the law of "simple", one pivot at a
-        time, at a sixteenth of its time; "blocked" is here for comparison.
     """
 
     pool: Counted = 4
-    mode: Annotated[Mode, word(*MODES)] = "accelerated"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
 
-        def columns(chosen: Array) -> Array:
-            return kernel.evaluate(pool, pool[chosen])
-
-        def corner(proposed: Array) -> Array:
-            rows = pool[proposed]
-            return kernel.evaluate(rows, rows)
-
-        result = randomly_pivoted_cholesky(
-            columns, kernel.diagonal(pool), count, rng, mode=self.mode, corner=corner
-        )
+        columns = lambda chosen: kernel.evaluate(pool, pool[chosen])
+        corner = lambda proposed: kernel.evaluate(pool[proposed], pool[proposed])
+        pivots = randomly_pivoted_cholesky(columns, kernel.diagonal(pool), count, rng, corner)
         # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
-        rows = dense_rows(pool, result.pivots if len(result.pivots) else [0])
-        return rows, result.residual_trace / (result.trace or 1.0)
+        return dense_rows(pool, pivots if len(pivots) else [0])
 
 
 @dataclass(frozen=True)
@@ -151,18 +135,18 @@ class KMeans(Landmarks):
     iterations: Counted = 10
     seeds: Annotated[str, word("k-means++", "random")] = "k-means++"
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng)
         if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
             different = different_rows(pool)
             if len(different) <= count:
-                return pool[different].astype(np.float64), None
+                return pool[different].astype(np.float64)
         units = lengthscales(kernel, X.shape[1])
         if (units != 1.0).any():
             scales = 1.0 / units
             pool = pool.multiply(scales[None, :]).tocsr() if is_sparse(pool) else pool * scales
         centres = self._centres(pool, min(count, pool.shape[0]), rng)
-        return centres[different_rows(centres)] * units, None
+        return centres[different_rows(centres)] * units
 
     def _centres(self, rows: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not is_sparse(rows):
@@ -219,9 +203,9 @@ class RidgeLeverage(Landmarks):
 
     alpha: MaybePositive = None
 
-    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Chosen:
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         rows = X.astype(np.float64, copy=False)
-        return leverage_rows(kernel, rows, count, self.alpha, rng), None
+        return leverage_rows(kernel, rows, count, self.alpha, rng)
 
 
 #: What stands for each by name.

@@ -83,8 +83,6 @@ class NystromMap(FeatureMap):
     #: τ as a share of the mean diagonal of A. None: 1e-6 for float32 rows and 1e-12 for float64
     #: rows.
     jitter: float | None = None
-    #: Tr(K − ZZᵀ)/Tr K of the rows that pivots were chosen from; None for other landmarks.
-    unexplained: float | None = field(default=None, compare=False)
     #: L⁻ᵀ, (D, D), by the name of its precision: a cache, filled when first needed.
     roots: dict[str, Array] = field(default_factory=dict, compare=False)
     whitened: bool = True  # False: values k(S, x), which cost less and are no approximation
@@ -162,10 +160,10 @@ def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
             "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
         )
     rng = ask.stream("landmarks")
-    rows, unexplained = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
+    rows = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
     if rows.shape[1] != ask.n_inputs:
         raise InvalidInput(
             f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
             f"{rows.shape[1]}."
         )
-    return NystromMap(kernel, rows, unexplained=unexplained)
+    return NystromMap(kernel, rows)
