@@ -1,6 +1,5 @@
 """Models fitted apart, put together: their moments add."""
 
-from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -10,16 +9,6 @@ from sklearn.utils.validation import check_is_fitted
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
 from bochner.features.map import same_arrays
 from bochner.models._base import KernelEstimator
-from bochner.models.gaussian_process.fit import ProcessFit, merge_processes
-from bochner.models.ridge.fit import RidgeFit, merge_ridge
-from bochner.models.unsupervised.pca import PrincipalComponents, merge_pca
-
-#: Fits whose sums over rows add, and what adds them.
-MERGES: dict[type, Callable[[list[Any]], Any]] = {
-    RidgeFit: merge_ridge,
-    ProcessFit: merge_processes,
-    PrincipalComponents: merge_pca,
-}
 
 
 def merge(*models: Any) -> Any:
@@ -62,7 +51,7 @@ def merge(*models: Any) -> Any:
         check_is_fitted(model)
         fit = model.fit_ if isinstance(model, KernelEstimator) else None
         rows = getattr(fit, "representation", getattr(fit, "law", None))
-        if type(fit) not in MERGES or "merge" in getattr(rows, "lacks", ()):
+        if not hasattr(fit, "merged") or "merge" in getattr(rows, "lacks", ()):
             raise InvalidType(
                 "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
                 "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
@@ -71,7 +60,7 @@ def merge(*models: Any) -> Any:
             )
         _check_alike(models[0], model)
     merged = copy(models[0])
-    merged.fit_ = MERGES[type(merged.fit_)]([model.fit_ for model in models])
+    merged.fit_ = merged.fit_.merged([model.fit_ for model in models])
     return merged
 
 
@@ -98,7 +87,7 @@ def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
             f"have features of one precision; got {a.chosen.precision} and {b.chosen.precision}. "
             "Fit all of them with the same precision=..."
         )
-    elif not isinstance(a, PrincipalComponents) and a.target_shape != b.target_shape:
+    elif getattr(a, "target_shape", None) != getattr(b, "target_shape", None):
         said = (
             f"have the same targets; got rows of y of shape {a.target_shape} and {b.target_shape}."
         )

@@ -510,8 +510,8 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     )
     without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
-    rows = _looked_at(sums, law, sums.judged)
-    judges = _judges(sums, law, sums.judged)
+    sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
+    rows, judges = _looked_at(sums, law, sample), _judges(sums, law, sample)
     rows = replace(rows, **{name: part[judges] for name, part in vars(rows).items()})
     # Whether features leave something out of enough rows for their errors to tell
     tells = np.maximum(rows.w, 1.0)[rows.left > EXPLAINED * rows.prior].sum() >= 20

@@ -129,6 +129,11 @@ class ProcessFit(FitSummary):
         """Yield the rows of each block and the gradients of the mean there."""
         return self.law.require("gradient", self.law.spec.features.who).gradients(blocks)
 
+    def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
+        """Return the fit of the rows of all."""
+        rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
+        return fitted(self.inputs, self.law.solved(self.law.spec, rows))
+
     def _results(self) -> dict[str, Any]:
         evidence = self.law.evidence
         return {
@@ -178,10 +183,3 @@ def process(
     if not any_method or not where.in_order:
         return law
     return by_features_or_neighbours(spec, law, blocks)
-
-
-def merge_processes(fits: list[ProcessFit]) -> ProcessFit:
-    """Return the fit of the rows of all."""
-    first = fits[0].law
-    rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
-    return fitted(fits[0].inputs, first.solved(first.spec, rows))

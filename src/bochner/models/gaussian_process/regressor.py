@@ -378,10 +378,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """Draw the standard deviation of f as :meth:`plot_map` draws its mean."""
         return MapDisplay.from_estimator(self, places, **axes).plot(ax, "deviation").ax_
 
-    @property
-    def _interval_rows(self) -> int:
-        return self._law.block_rows
-
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the mean and the standard deviation of f."""
         mean, deviation = self.predict(X, return_std=True)
@@ -458,6 +454,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
     _law = learned("law", "The law of f given the rows.")
+    _interval_rows = learned("law.block_rows", "Rows whose bounds are made together.")
     map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
         "law.loo_log_density", "Mean log density of a row of the sample under the law without it."

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import FEW, LOO_ROWS, sums_first
+from bochner._core.sizes import FEW, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
@@ -76,11 +76,6 @@ class FeatureSums(Representation):
     def keeps_all(self) -> bool:
         """Whether the sample is all rows."""
         return len(self.sample.w) == self.moments.rows
-
-    @property
-    def judged(self) -> RowSample:
-        """Rows that the law of a process is adapted to."""
-        return self.sample if self.keeps_all else self.sample.lowest(LOO_ROWS)
 
     def pieces(self, sample: RowSample) -> Iterator[RowSample]:
         """Yield the rows of a sample block by block."""

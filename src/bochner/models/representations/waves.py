@@ -401,27 +401,21 @@ def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
     apart = spec.per_target and t > 1
     problems = [problem.target(i) for i in range(t)] if apart else [problem]
     paths = [scan(each, lambda state: _value(state, criterion)) for each in problems]
-    alphas, outcomes = zip(*(_best(path, criterion) for path in paths), strict=True)
-    outcome = max(outcomes, key=list(Outcome).index)
-    return _solution(sums, paths[0], np.array(alphas) if apart else alphas[0], outcome, criterion)
-
-
-def _gcv(state: WaveState) -> float:
-    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
+    best = [int(np.argmin([_value(state, criterion) for state in path])) for path in paths]
+    alphas = np.array([path[at].alpha for path, at in zip(paths, best, strict=True)])
+    outcome = Outcome.SOLVED
+    if 0 in best:
+        outcome = Outcome.EDGE_LOW
+    if any(at == len(path) - 1 for path, at in zip(paths, best, strict=True)):
+        outcome = Outcome.EDGE_HIGH
+    return _solution(sums, paths[0], alphas if apart else alphas[0], outcome, criterion)
 
 
 def _value(state: WaveState, criterion: str) -> float:
     """Return what is least at the best penalty: pooled errors, or minus the log evidence."""
     if criterion == "evidence":
         return -float(evidence(state.problem, state).sum())
-    return _gcv(state)
-
-
-def _best(path: list[WaveState], criterion: str) -> tuple[float, Outcome]:
-    values = [_value(state, criterion) for state in path]
-    at = int(np.argmin(values))
-    ends = {0: Outcome.EDGE_LOW, len(path) - 1: Outcome.EDGE_HIGH}
-    return path[at].alpha, ends.get(at, Outcome.SOLVED)
+    return float(pooled(gcv(state.problem, state)[None], state.problem.power)[0])
 
 
 def _solution(
@@ -433,13 +427,12 @@ def _solution(
 ) -> Solution:
     """Solve to a share of the tolerance, at the penalty of each target."""
     problem, error = sums.problem, SOLVED * sums.tolerance
-    several = np.broadcast_to(alpha, len(problem.power))
-    if np.ndim(alpha) == 0:
-        states = [problem.without_probes().at(float(alpha), error)]
-    else:
-        states = [
-            problem.target(i).without_probes().at(float(a), error) for i, a in enumerate(several)
-        ]
+    pairs = (
+        [(problem, float(alpha))]
+        if np.ndim(alpha) == 0
+        else [(problem.target(i), float(a)) for i, a in enumerate(np.asarray(alpha))]
+    )
+    states = [each.without_probes().at(a, error) for each, a in pairs]
     coef = np.concatenate([state.c.T for state in states], axis=1)
     residual = np.concatenate([state.rss for state in states]) / sums.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
@@ -451,17 +444,10 @@ def _solution(
         f"error of {worst:.1g}."
     )
     given = float(alpha) if np.ndim(alpha) == 0 else np.asarray(alpha, dtype=float)
-    known = _path_of(path or states, criteria=bool(path))
+    tried = path or states
+    criteria = np.full((3, len(tried)), np.nan)  # Of states with probes: those of the path
+    for i, state in enumerate(path):
+        values = _value(state, "gcv"), -_value(state, "evidence"), state.effective_dimension
+        criteria[:, i] = values
+    known = Path(np.array([state.alpha for state in tried]), np.full(len(tried), np.nan), *criteria)
     return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, residual, (done,))
-
-
-def _path_of(states: list[WaveState], criteria: bool) -> Path:
-    """Return criteria at all penalties tried; none where there are no probes."""
-    alphas = np.array([state.alpha for state in states])
-    nothing = np.full(len(states), np.nan)
-    if not criteria:
-        return Path(alphas, nothing, nothing, nothing, nothing)
-    errors = np.array([_gcv(state) for state in states])
-    likelihood = np.array([evidence(state.problem, state).sum() for state in states])
-    dimension = np.array([state.effective_dimension for state in states])
-    return Path(alphas, nothing, errors, likelihood, dimension)

@@ -97,6 +97,11 @@ class RidgeFit(FitSummary):
         value = float(values[where[0]]) if len(where) else float("nan")
         return value if np.isfinite(value) and value >= 0 else None
 
+    def merged(self, fits: list["RidgeFit"]) -> "RidgeFit":
+        """Return the fit of the rows of all."""
+        rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
+        return warned(self.inputs, self.spec, *rows.solve(self.spec))
+
     def _results(self) -> dict[str, Any]:
         solution, (error, r_squared) = self.solution, self.error
         if self.inputs.classes is not None:
@@ -212,9 +217,3 @@ def warned(
     if solution.outcome in WARNED:
         warn_user(str(solution.outcome))
     return RidgeFit(inputs, spec, representation, solution)
-
-
-def merge_ridge(fits: list[RidgeFit]) -> RidgeFit:
-    """Return the fit of the rows of all."""
-    spec, rows = fits[0].spec, reduce(lambda a, b: a.merge(b), [f.representation for f in fits])
-    return warned(fits[0].inputs, spec, *rows.solve(spec))

@@ -113,12 +113,10 @@ class PrincipalComponents(FitSummary):
         scores = (Z - centre) @ self.eigenvectors.astype(Z.dtype, copy=False)
         return scores.astype(np.float64, copy=False)
 
-
-def merge_pca(fits: list[PrincipalComponents]) -> PrincipalComponents:
-    """Return the fit of the rows of all."""
-    first = fits[0]
-    summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
-    return solved(first.spec, first.inputs, first.chosen, summed)
+    def merged(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
+        """Return the fit of the rows of all."""
+        summed = reduce(PcaSums.merge, [fit.summed for fit in fits])
+        return solved(self.spec, self.inputs, self.chosen, summed)
 
 
 def add_up(
