@@ -11,7 +11,6 @@ from tolerance import assert_close
 
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
-from bochner.models._learning import LandmarkSmoother
 from bochner.solvers.ridge.criteria import kernel_leave_one_out
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import decompose
@@ -248,51 +247,3 @@ def test_the_walk_finds_the_least_and_stays_in_its_bounds(start):
     grid = np.linspace(-10, 10, 200_001)
     known = grid[np.argmin(plateau(grid)[0])]
     assert abs(least_along(plateau, -7.0 + start / 2, -10, 10) - known) < 0.1
-
-
-# ==== Smoothers on landmarks: shares, and values of rows left out, beside refits without each.
-
-
-def rows_smoother(n=60, t=2, weighted=True):
-    rng = np.random.default_rng(0)
-    z = rng.uniform(-2, 2, (n, 2))
-    y = np.sin(z @ rng.standard_normal((2, t))) + 0.3 * rng.standard_normal((n, t))
-    return z, y, rng.uniform(0.3, 2.0, n) if weighted else np.ones(n)
-
-
-def on_features(found, kept):
-    """The regression of these rows on features with an intercept, by its normal equations.
-
-    α is that of what features are turned by: V/√(λ + α), whose columns have this length.
-    """
-    z, y, w = rows_smoother()
-    Z = np.column_stack([found.phi(z), np.ones(len(z))])
-    about = found.phi(z) - found.mean
-    values = np.linalg.eigvalsh(about.T @ (w[:, None] * about))
-    alpha = (1 / np.square(found.turn).sum(axis=0) - values).mean()
-    penalty = np.diag(np.append(np.full(Z.shape[1] - 1, alpha), 0.0))
-    G = Z[kept].T @ (w[kept, None] * Z[kept]) + penalty
-    return Z @ np.linalg.solve(G, Z[kept].T @ (w[kept, None] * y[kept]))
-
-
-@pytest.fixture(scope="module")
-def found():
-    return LandmarkSmoother.of(Gaussian(0.8), *rows_smoother(), 0)
-
-
-def test_values_are_those_of_the_regression(found):
-    z, y, _ = rows_smoother()
-    np.testing.assert_allclose(found.sum.at(z), on_features(found, np.arange(60)), atol=1e-6)
-    np.testing.assert_allclose(found.shares(z) @ y, found.sum.at(z), atol=1e-5)
-
-
-def test_values_of_rows_left_out_are_those_of_refits(found):
-    _, y, _ = rows_smoother()
-    left = found.left_out
-    for i in range(0, 60, 7):
-        without = on_features(found, np.arange(60) != i)[i]
-        np.testing.assert_allclose(left[i], without, atol=1e-6)
-    some = np.arange(5, 25)
-    shares = found.left_out_shares(some)
-    np.testing.assert_array_equal(shares[np.arange(20), some], 0.0)
-    np.testing.assert_allclose(shares @ y, left[some], atol=1e-5)

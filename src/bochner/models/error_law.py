@@ -5,7 +5,7 @@ With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
 
-all on landmarks (:mod:`~bochner.models._intervals`). (Not both x and f̂(x): together they would
+all on landmarks (:mod:`~bochner.models._learning`). (Not both x and f̂(x): together they would
 reveal e, because f̂ without a row differs from f̂ with all rows by a share of e.) For each training
 row, e, s and F are leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one
 distribution serves for all z; s is 1 if a constant scale serves. The interval at z takes the scores
@@ -24,59 +24,12 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.html import HtmlResult
-from bochner._core.shapes import Array, Both, Float, Int
+from bochner._core.shapes import Array, Both, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._rows import row_marks
-
-# --- Leave-two-out errors from leave-one-out errors -----------------------------------------------
-#
-# The leave-one-out error of row j comes from a fit that used row i, so it depends on the noise of
-# row i, most of all if the rows are near. A scale learned from errors around row i is then large
-# where the error of row i happens to be large, which is not so for a new row: leave-one-out scores
-# would be too small and intervals too short. Leave-two-out errors avoid this.
-#
-# With M = (√w K √w + αI)⁻¹ of a ridge regression, u = M √w y and e° = u/diag(M), the errors √w e of
-# rows left out as a whole, the error of row j without rows i and j is
-#
-#     e°_ji = (e°_j − (M_ij/M_jj) e°_i)/(1 − M_ij²/(M_ii M_jj)),
-#
-# the block formula of cross-validation for two rows. Only ratios count: αM = I − H serves as M
-# does.
-
-
-@dataclass(frozen=True, eq=False)
-class Coupling:
-    """M of all rows, or a multiple of it, and what it leaves of the target."""
-
-    u: Float[Array, " n"]  # M √w y, by the same multiple
-    root: Float[Array, " n"]  # √w
-    diagonal: Float[Array, " n"]
-    among: Callable[[Array, Array], Array]  # Returns M_ij, (s, m), of rows i and j
-
-    def without(
-        self, i: Int[Array, " s"], j: Int[Array, " m"], errors: Float[Array, " m"]
-    ) -> Float[Array, "s m"]:
-        """Return the errors of rows j, each time without a row i too; the row's own as it is.
-
-        With m = M_ij/M_jj and r = M_ij/M_ii they are e°_j + m (r e°_j − e°_i)/(1 − m r).
-        """
-        d_i, d_j = (np.maximum(self.diagonal[k], np.finfo(float).tiny) for k in (i, j))
-        alone_i, alone_j = self.u[i] / d_i, self.u[j] / d_j
-        values = np.empty((len(i), len(j)))
-        for start in range(0, len(i), 64):
-            here = slice(start, start + 64)
-            share = self.among(i[here], j) / d_j
-            back = share * (d_j / d_i[here, None])
-            left = np.maximum(1 - share * back, 1e-8)  # smaller values are rounding error
-            changes = (back * alone_j - alone_i[here, None]) * share / left / self.root[j]
-            back = errors + changes
-            same = i[here, None] == j
-            values[here] = np.where(same | ~np.isfinite(back), errors, back)
-        return values
-
 
 POOLED = 0.02  # Weight of the pooled distribution in each conditional distribution
 
@@ -106,10 +59,6 @@ class LeftOutRows:
     errors: Float[Array, "m t"]
     w: Float[Array, " m"]  # Above 0
     source: str  # "held out", "cross-validation", "leave one out"
-    # Of each target: how errors change where another row is left out too. None: not at all, or it
-    # is not known.
-    coupling: tuple[Coupling, ...] | None = None
-    numbers: Int[Array, " m"] | None = None  # Of the rows, in the coupling
     deviation: Float[Array, "m t"] | None = None  # Of a new y, where the fit has it
 
     @property
@@ -119,17 +68,9 @@ class LeftOutRows:
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""
-        known = self.numbers, self.deviation
-        numbers, deviation = (None if each is None else each[rows] for each in known)
+        deviation = None if self.deviation is None else self.deviation[rows]
         parts = self.X[rows], self.predicted[rows], self.errors[rows], self.w[rows]
-        return LeftOutRows(*parts, self.source, self.coupling, numbers, deviation)
-
-    def without(self, others: "LeftOutRows", j: int) -> Float[Array, "m k"]:
-        """Return the errors of a target of other rows, each time without one of these too."""
-        errors = others.errors[:, j]
-        if self.coupling is None or self.numbers is None or others.numbers is None:
-            return np.broadcast_to(errors, (len(self.w), len(errors)))
-        return self.coupling[j].without(self.numbers, others.numbers, errors)
+        return LeftOutRows(*parts, self.source, deviation)
 
 
 @dataclass(frozen=True, eq=False)

@@ -271,7 +271,11 @@ def _values(content: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> di
 
 def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
     name, fields = content
-    value = _class(name, dataclasses.is_dataclass)(**_values(fields, arrays))
+    cls = _class(name, dataclasses.is_dataclass)
+    known = {f.name for f in dataclasses.fields(cls)}
+    values = _values(fields, arrays)
+    # A field of an older version that held nothing is left out.
+    value = cls(**{key: item for key, item in values.items() if key in known or item is not None})
     require_fields(value)
     require_numbers(value)
     return value

@@ -9,7 +9,6 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
-from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -18,7 +17,7 @@ from bochner.errors import InvalidInput
 from bochner.features.nystrom.landmarks import Given
 from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
 from bochner.models._rows import no_landmarks
-from bochner.models.error_law import Coupling, LeftOutRows
+from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     KERNEL_ONLY,
     Representation,
@@ -130,17 +129,9 @@ class FeatureSums(Representation):
         parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         left_out_errors, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
-        coupling = _couplings(eigen, rows, alpha, residuals, sample.w)
-        errors_left_out = LeftOutRows(
-            sample.X,
-            sample.y - left_out_errors,
-            errors,
-            sample.w,
-            "leave one out",
-            coupling,
-            np.arange(len(sample.w)),
-        )
-        return errors_left_out.take(no_landmarks(self.chosen.map, sample.X))
+        predicted = sample.y - left_out_errors
+        found = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
+        return found.take(no_landmarks(self.chosen.map, sample.X))
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         return replace(
@@ -266,22 +257,3 @@ def solved_features(
         sums = summed_again(sums, blocks, where)
         solution = solve(spec, sums, blocks, where)
     return sums, solution
-
-
-def _couplings(
-    eigen: Eigen,
-    rows: list[Rows],
-    alpha: Float[Array, " t"],
-    residuals: Float[Array, "m t"],
-    w: Float[Array, " m"],
-) -> tuple[Coupling, ...]:
-    """Return how errors of the rows depend on one another, for each target."""
-    root, parts = np.sqrt(w), [np.asarray(Z, np.float64) @ eigen.vectors for Z, _, _ in rows]
-    turned = root[:, None] * np.concatenate(parts)
-    mean = np.full((len(w), int(eigen.centred)), eigen.weight**-0.5) * root[:, None]
-    couplings = {}
-    for a in np.unique(alpha):  # M = I − F Fᵀ
-        F = np.hstack([turned / np.sqrt(eigen.values + a), mean])
-        among = lambda i, j, F=F: (i[:, None] == j) - F[i] @ F[j].T
-        couplings[a] = root, 1 - np.einsum("ij,ij->i", F, F), among
-    return tuple(Coupling(root * r, *couplings[a]) for r, a in zip(residuals.T, alpha, strict=True))

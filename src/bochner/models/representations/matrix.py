@@ -5,7 +5,6 @@ Features of all rows precondition the latter, and choose the penalty.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
-from bochner.models.error_law import LEFT_OUT_ROWS, Coupling, LeftOutRows
+from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
@@ -49,7 +48,7 @@ from bochner.solvers.ridge.krylov import (
     solve_kernel_systems,
 )
 from bochner.solvers.ridge.path import given_alpha, solve_ridge
-from bochner.solvers.ridge.problem import left_out_errors, slack_of_inverse
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
@@ -101,24 +100,15 @@ class MatrixRows(Representation):
         """
         if self.y is None:
             return None
-        n = len(self.w)
-        index = chosen_rows(self.chosen.seed, n, min(n, LEFT_OUT_ROWS))
+        n, m = len(self.w), min(len(self.w), LEFT_OUT_ROWS)
+        index = chosen_rows(self.chosen.seed, n, m)
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
         rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.fit_intercept)
-        last, errors = slice(n - len(index), None), np.empty((len(index), y.shape[1]))
-        each = np.broadcast_to(np.asarray(solution.alpha, np.float64), y.shape[1])
-        coupling: list[Any] = [None] * len(each)
-        for alpha in np.unique(each):
-            targets = np.flatnonzero(each == alpha)
-            factor = replace(rows, y=y[:, targets]).factored(float(alpha))
-            u, M = factor.u[last], factor.inverse_of_last(len(index))
-            slack = slack_of_inverse(alpha * np.diag(M), w[last])
-            errors[:, targets] = left_out_errors(alpha * u / rows.root[last, None], slack[:, None])
-            for j, each_u in zip(targets, u.T, strict=True):
-                coupling[j] = Coupling(each_u, rows.root[last], np.diag(M), partial(_among, M))
-        parts = X[last], y[last] - errors, errors, w[last], "leave one out"
-        return LeftOutRows(*parts, tuple(coupling), np.arange(len(index)))
+        alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), y.shape[1])
+        solved, last = rows.solved(alpha, m), slice(n - m, None)
+        errors = left_out_errors(alpha * solved.coef[last] / w[last, None], solved.slack)
+        return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:
         slack, y, w = solution.slack, self.y, self.w
@@ -127,10 +117,6 @@ class MatrixRows(Representation):
         finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
         residual = solution.alpha * solution.coef[finite] / w[finite, None]
         return calibrate(y[finite] - residual / slack[finite], decided(y[finite]), w[finite])
-
-
-def _among(M: Float[Array, "m m"], i: Array, j: Array) -> Float[Array, "s k"]:
-    return M[np.ix_(i, j)]
 
 
 # --- fitting -------------------------------------------------------------------------------------

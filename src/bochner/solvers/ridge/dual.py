@@ -379,16 +379,6 @@ class KernelFactor:
             diagonal = diagonal - self.p[first:] ** 2 / self.total
         return slack_of_inverse(self.alpha * diagonal, self.root[first:] ** 2)
 
-    def inverse_of_last(self, last: int) -> Float[Array, "m m"]:
-        """Return the block of M of the last rows, in the precision of the factor: O(last³)."""
-        first = len(self.root) - last
-        upper = np.array(self.factor[first:, first:], order="F")
-        invert_triangle(upper)
-        outer_of_rows(upper)
-        if self.centred:
-            add_outer(upper, self.p[first:].astype(upper.dtype), -1 / self.total)
-        return mirror(upper)
-
 
 def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
     """Return √w M √w."""
