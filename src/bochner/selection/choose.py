@@ -25,7 +25,7 @@ from bochner.selection.curves import choose_curves
 from bochner.selection.held_out import FEWEST, MOST_CELLS
 from bochner.selection.lengthscales import choose_lengthscale, tune_lengthscales
 from bochner.selection.numbers import by_left_out
-from bochner.selection.race import choose_among, learn_metric
+from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.rows import median_scales
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
@@ -33,6 +33,8 @@ from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import nonempty, sampled, total_weight
+
+FEW = 64  # Fewer rows than this do not determine a family
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -185,9 +187,9 @@ def choose_kernel(
         few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
         options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
         rows = replace(sample, X=dense(X)) if few else sample
-        tuning = choose_among(rows, seed, asked, serves=serves, **options)
-        if tuning is not None:
-            return tuning
+        race = Race.of(rows, seed, asked, serves=serves, **options) if len(rows) >= FEW else None
+        if race is not None:
+            return race.best()
     name = "gaussian" if name == "auto" else name
     return choose_lengthscale(name, sample, seed, share, centred)
 

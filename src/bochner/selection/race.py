@@ -49,7 +49,6 @@ from bochner.solvers.ridge.criteria import LOO, Criterion
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
-FEWEST = 64  # Fewer rows than this do not determine a family
 NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows
 #: Share of the error, and number of standard errors of the difference, by which another kernel must
 #: lower the error of a kernel with more evidence. Held-out rows lie between the rows of the fit:
@@ -113,7 +112,12 @@ class Race:
         serves: Callable[[Kernel], bool] = lambda _: True,
         of_classes: bool = False,
     ) -> "Race | None":
-        """Hold rows out; None if no target varies in the rows to tune on, or these are equal."""
+        """Hold rows out; None if no target varies in the rows to tune on, or these are equal.
+
+        Several targets, such as indicators of classes, have equal weights; of classes kernels are
+        judged by log losses.
+        """
+        sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = split_rows(sample, seed)
         varies = targets_that_vary(train.lowest(effort.rows))
         if not np.any(varies):
@@ -123,7 +127,13 @@ class Race:
         return Race(train, test, effort, centred, share, serves, seed, of_classes)
 
     def best(self) -> Tuning:
-        """Return the best candidate or sum, and the record."""
+        """Return the best candidate or sum, and the record.
+
+        Of kernels that tie the one with the largest evidence is taken. "medium": about 50
+        evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256, 60 with m ≤ 512
+        and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to three
+        seconds of one core, whatever n.
+        """
         first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
@@ -518,34 +528,6 @@ class Race:
             "loo",
             compared=tuple(known.values()),
         )
-
-
-def choose_among(
-    sample: RowSample,
-    seed: int,
-    effort: Effort,
-    *,
-    centred: bool = True,
-    share: float | None = None,
-    serves: Callable[[Kernel], bool],
-    of_classes: bool = False,
-) -> Tuning | None:
-    """Return the kernel with the least error on held-out rows, and the candidates.
-
-    Of kernels that tie the one with the largest evidence is taken. None if there are too few rows,
-    no target varies, or all rows to tune on are equal. Several targets, such as indicators of
-    classes, have equal weights; of classes kernels are judged by log losses.
-
-    "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256,
-    60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to
-    three seconds of one core, whatever n.
-    """
-    varies = np.ptp(sample.y, axis=0) > 0 if len(sample) else np.zeros(0, bool)
-    if len(sample) < FEWEST or not np.any(varies):
-        return None
-    options: Any = {"centred": centred, "share": share, "serves": serves, "of_classes": of_classes}
-    race = Race.of(replace(sample, y=sample.y[:, varies]), seed, effort, **options)
-    return None if race is None else race.best()
 
 
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:

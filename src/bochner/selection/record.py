@@ -46,17 +46,18 @@ class KernelComparison:
     error : float
         Value of ``measure``.
     gain : float
-        Reduction of the error of that kernel; NaN without a comparison.
+        Reduction of the error of that kernel, or of the log of leave-one-out errors; NaN without a
+        comparison.
     deviation : float
         Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
-        standard deviation of the difference, half of one for classes. By evidence: a penalty.
+        standard deviation of the difference, half of one for classes. Else a penalty of numbers.
     taken : bool
         Whether the gain is larger.
     measure : str
         Squared error or log loss on held-out rows, relative to the loss of the best constant; or
-        minus the log evidence, or the log density, per row.
+        the leave-one-out error, minus the log evidence, or the log density, per row.
     name : str
-        How the candidate was tuned; empty where the number of lengthscales says so.
+        How the candidate was tuned; empty where the number of tuned numbers says so.
     rows : int
         Rows that it was fitted to; 0 where not recorded.
     seconds : float
@@ -73,12 +74,6 @@ class KernelComparison:
     name: str = ""
     rows: int = 0
     seconds: float = field(default=float("nan"), compare=False)
-
-    @property
-    def what(self) -> str:
-        """How the candidate was tuned, in words."""
-        names = {0: "no lengthscale tuned", 1: "one lengthscale tuned"}
-        return self.name or names.get(self.tuned, f"{self.tuned} lengthscales tuned")
 
     @property
     def score(self) -> str:
@@ -219,7 +214,7 @@ class Tuning(HtmlResult):
             {
                 "rank": i,
                 "kernel": repr(c.kernel),
-                "tuned": c.what,
+                "tuned": c.name or f"{c.tuned} numbers",
                 "error": c.error,
                 "measure": c.measure,
                 "rows": c.rows,
