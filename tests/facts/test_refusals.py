@@ -352,7 +352,11 @@ CASES = [
     (lambda: Custom(np.dot, lambda X: X).diag(X), InvalidInput, r"\(60,\) for 60 rows; got \(60"),
     (lambda: Warped(lambda X: X[:, 0], Gaussian())(X), InvalidInput, "Warped: the function must"),
     (lambda: Modulated(abs, Gaussian())(X), InvalidInput, "Modulated: the function must return"),
-    (lambda: Exp(1e6 * Linear())(X), InvalidInput, "Exp: values of the kernel.*overflow.*Scale"),
+    (
+        lambda: Exp(1e6 * Linear())(X),
+        InvalidInput,
+        "Exp: the exponential of the kernel.*overflow.*Scale",
+    ),
     (lambda: (Normalised(Linear() ** 2 + 1.0))(1e80 * X), InvalidInput, "Normalised: .* overflow"),
     (lambda: (Normalised(Linear() ** 2 + 1.0)).diag(1e80 * X), InvalidInput, "Normalised:"),
     (lambda: Free(0.0), InvalidInput, "Free: start must be a positive finite number; got"),

@@ -20,7 +20,6 @@ from tolerance import assert_close, bernstein_bar, of
 import bochner.kernels
 from bochner.kernels import (
     Additive,
-    Basis,
     Columns,
     Constant,
     CoordinateWise,
@@ -59,7 +58,7 @@ def test_the_gallery_has_every_kernel():
     kinds |= {GreenFunction}  # of a domain: test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}
     public = {value for value in named if isinstance(value, type)} - kinds
-    kinds |= {Additive, Basis}
+    kinds |= {Additive}
     assert public - kinds == set().union(*(kinds_within(k) for k in KERNELS))
 
 

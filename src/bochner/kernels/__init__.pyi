@@ -6,7 +6,6 @@ from bochner.kernels.algebra import Mahalanobis as Mahalanobis
 from bochner.kernels.algebra import Modulated as Modulated
 from bochner.kernels.algebra import Normalised as Normalised
 from bochner.kernels.algebra import Warped as Warped
-from bochner.kernels.basis import Basis as Basis
 from bochner.kernels.basis import FourierSeries as FourierSeries
 from bochner.kernels.basis import Polynomials as Polynomials
 from bochner.kernels.dotproduct import DotExponential as DotExponential

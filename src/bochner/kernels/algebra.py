@@ -3,17 +3,26 @@
 import abc
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, in_float64, is_sparse, moved, precision
+from bochner._core.arrays import (
+    array_namespace,
+    device,
+    in_float64,
+    is_numpy,
+    is_sparse,
+    moved,
+    precision,
+)
 from bochner._core.blas import mirror
-from bochner._core.checks import integers
+from bochner._core.checks import integers, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
@@ -29,15 +38,11 @@ from bochner.kernels.kernel import (
     answer,
     name_of,
     parts_of,
-    positive_matrix,
+    require_finite,
     require_function,
-    symmetric_root,
-    turned,
 )
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.zonal import Homogeneous, Zonal, directions
-
-Matrix = Annotated[tuple[tuple[float, ...], ...], positive_matrix]
+from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
 
 
 class Transformed(Kernel):
@@ -114,6 +119,39 @@ class Columns(Transformed):
         return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)
 
 
+def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
+    """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
+    A: Any = np.empty(0)
+    with suppress(TypeError, ValueError):
+        A = np.array(unpacked(matrix), dtype=np.float64)
+    if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
+        raise InvalidInput(
+            f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
+        )
+    rows = tuple(tuple(row) for row in A.tolist())
+    symmetric_root(rows)
+    return matrix if isinstance(matrix, tuple) and matrix == rows else rows
+
+
+@lru_cache(maxsize=16)
+def symmetric_root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
+    """Return the symmetric root of a positive semi-definite matrix; do not write into it."""
+    A = np.array(matrix)
+    asymmetry = float(np.abs(A - A.T).max())
+    if asymmetry > 1e-12 * float(np.abs(A).max()):
+        raise NotPositive(
+            f"Mahalanobis: matrix must be symmetric; got entries that differ from their mirror "
+            f"by {asymmetry:.3g}. Pass (A + A.T) / 2."
+        )
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    if values[0] < -1e-12 * max(values[-1], -values[0]):
+        raise NotPositive(
+            f"Mahalanobis: matrix must be positive semi-definite; got smallest eigenvalue "
+            f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
+        )
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
 @dataclass(frozen=True)
 class Mahalanobis(Transformed):
     """A kernel in another metric: k(x, y) = kernel(x L, y L), A = L Lᵀ.
@@ -139,16 +177,21 @@ class Mahalanobis(Transformed):
     """
 
     kernel: Part
-    matrix: Matrix
+    matrix: Annotated[tuple[tuple[float, ...], ...], positive_matrix]
 
     @cached_property
     def root(self) -> Float[np.ndarray, "d d"]:
         """L, the symmetric root of A: rows x become rows x L. Not to be written into."""
-        return symmetric_root(self.matrix, "Mahalanobis")
+        return symmetric_root(self.matrix)
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return X L, dense."""
-        return turned(X, self.root, "Mahalanobis")
+        if X.shape[1] != len(self.root):
+            raise InvalidInput(
+                "Mahalanobis: matrix must have one row and column per column of X; got "
+                f"{len(self.root)} for {X.shape[1]} columns."
+            )
+        return (np.ascontiguousarray(X) if is_numpy(X) else X) @ moved(self.root, like=X)
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
         return G @ moved(self.root.T, like=G)
@@ -355,13 +398,7 @@ class Normalised(Kernel):
         """Return kernel(x, x); refuse an overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             size = self.kernel.diagonal(X)
-        xp = array_namespace(size)
-        if not bool(xp.all(xp.isfinite(size))):
-            raise InvalidInput(
-                "Normalised: kernel(x, x) must be a number of dtype float64; got an overflow, "
-                "because rows are too long. Rescale X."
-            )
-        return size
+        return require_finite(size, "Normalised", "kernel(x, x)", TOO_LONG)
 
 
 def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
@@ -436,12 +473,8 @@ def norm_degree(kernel: Kernel) -> int | None:
 def _exp(K: Array) -> Array:
     with np.errstate(over="ignore"):
         result = array_namespace(K).exp(K)
-    if not bool(array_namespace(K).all(result < np.inf)):
-        raise InvalidInput(
-            f"Exp: values of the kernel must have an exponential in {K.dtype}; got an overflow. "
-            "Scale the kernel down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
-        )
-    return result
+    remedy = ". Scale the kernel down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
+    return require_finite(result, "Exp", "the exponential of the kernel", remedy)
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:

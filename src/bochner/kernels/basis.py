@@ -33,18 +33,7 @@ Weights = Annotated[tuple[float, ...], _weights]
 
 
 class Basis(Kernel):
-    """A product over columns of kernels with finitely many features each.
-
-    See Also
-    --------
-    FourierSeries, Polynomials : The two kernels of this kind.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Basis, FourierSeries, Gaussian
-    >>> isinstance(FourierSeries((1.0, 0.5)), Basis), isinstance(Gaussian(), Basis)
-    (True, False)
-    """
+    """A product over columns of kernels with finitely many features each."""
 
     @property
     @abc.abstractmethod

@@ -16,7 +16,7 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.free import TunedNonnegative, TunedPositive
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_finite
 
 TERMS = 4096  # Terms after which a power series counts as divergent
 
@@ -361,11 +361,5 @@ def _in_range(kernel: DotProductKernel, t: Array) -> Array:
     """Return κ(t), or refuse it where it is beyond the dtype's largest number."""
     with np.errstate(over="ignore", invalid="ignore"):
         K = kernel.profile(t)
-    xp = array_namespace(K)
-    if not bool(xp.all(xp.isfinite(K))):
-        largest = float(xp.max(xp.abs(t)))
-        raise InvalidInput(
-            f"{type(kernel).__name__}: k(x, y) must be a number of dtype {K.dtype}; got an "
-            f"overflow at |⟨x, y⟩| up to {largest:.3g}. Rescale the rows of X, or lower the scale."
-        )
-    return K
+    remedy = ". Rescale the rows of X, or lower the scale."
+    return require_finite(K, type(kernel).__name__, "k(x, y)", remedy)

@@ -7,14 +7,10 @@ the field ``lengthscale`` of the field ``left``.
 import abc
 import math
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
-from functools import lru_cache
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Self, TypeVar
-
-import numpy as np
 
 from bochner._core.arrays import (
     array_namespace,
@@ -22,15 +18,14 @@ from bochner._core.arrays import (
     dense,
     device,
     in_float64,
-    is_numpy,
-    moved,
+    is_sparse,
     require_alike,
     to_numpy,
 )
-from bochner._core.checks import Counted, optional, unpacked
+from bochner._core.checks import Counted, optional
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
-from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels.free import OPEN, TUNED, Free, TunedNonnegative, TunedPositive
 
 Value = TypeVar("Value")
@@ -115,51 +110,15 @@ def answer(
     return result
 
 
-# --- Positive semi-definite matrices given by users: checked, kept as tuples, and their roots ----
-
-
-def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
-    """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
-    A: Any = np.empty(0)
-    with suppress(TypeError, ValueError):
-        A = np.array(unpacked(matrix), dtype=np.float64)
-    if not (A.ndim == 2 and A.size and A.shape[0] == A.shape[1] and np.isfinite(A).all()):
+def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
+    """Return what was computed; refuse an overflow."""
+    values = K.data if is_sparse(K) else K
+    xp = array_namespace(values)
+    if not bool(xp.all(xp.isfinite(values))):
         raise InvalidInput(
-            f"{who}: {name} must be square, d rows of d finite numbers; got {matrix!r}."
+            f"{who}: {what} must be a number of dtype {values.dtype}; got an overflow{cause}"
         )
-    rows = tuple(tuple(row) for row in A.tolist())
-    symmetric_root(rows, who)
-    return matrix if isinstance(matrix, tuple) and matrix == rows else rows
-
-
-@lru_cache(maxsize=16)
-def symmetric_root(matrix: tuple[tuple[float, ...], ...], who: str) -> np.ndarray:
-    """Return the symmetric root of a positive semi-definite matrix; do not write into it."""
-    A = np.array(matrix)
-    asymmetry = float(np.abs(A - A.T).max())
-    if asymmetry > 1e-12 * float(np.abs(A).max()):
-        raise NotPositive(
-            f"{who}: matrix must be symmetric; got entries that differ from their mirror "
-            f"by {asymmetry:.3g}. Pass (A + A.T) / 2."
-        )
-    values, vectors = np.linalg.eigh((A + A.T) / 2)
-    if values[0] < -1e-12 * max(values[-1], -values[0]):
-        raise NotPositive(
-            f"{who}: matrix must be positive semi-definite; got smallest eigenvalue "
-            f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
-        )
-    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-
-
-def turned(X: Float[Array, "n d"], root: Float[np.ndarray, "d r"], who: str) -> Float[Array, "n r"]:
-    """Return X R, dense, for the root R of a matrix of d rows and columns."""
-    if X.shape[1] != len(root):
-        raise InvalidInput(
-            f"{who}: matrix must have one row and column per column of X; got {len(root)} for "
-            f"{X.shape[1]} columns."
-        )
-    X = np.ascontiguousarray(X) if is_numpy(X) else X
-    return X @ moved(root, like=X)
+    return K
 
 
 # --- Kernels are values: they never change, compare by content, add, multiply and print as code

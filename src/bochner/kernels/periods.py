@@ -7,15 +7,17 @@ a spectral density, and no harmonics by itself.
 """
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.kernels.algebra import Columns, Normalised
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, rebuilt
+from bochner.kernels.algebra import Columns, Normalised, folded
+from bochner.kernels.kernel import Constant, Kernel, rebuilt
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
 #: Multiples of the longest period that are tried as a multiple of all.
@@ -109,20 +111,18 @@ Factor = tuple[Kernel, tuple[int, ...]]
 
 
 def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
-    """Return the factors of each term of a kernel, without multiples and exponents."""
-    match kernel:
-        case Constant():
-            return [()]
-        case Sum():
-            return [*_terms(kernel.left, axes), *_terms(kernel.right, axes)]
-        case Product():
-            pairs = product(_terms(kernel.left, axes), _terms(kernel.right, axes))
-            return [(*one, *other) for one, other in pairs]
-        case Scaled() | Normalised() | Power():
-            return _terms(kernel.kernel, axes)
-        case Columns() if max(kernel.columns) < len(axes):
-            return _terms(kernel.kernel, tuple(axes[c] for c in kernel.columns))
-    return [((kernel, axes),)]
+    """Return the factors of each term of a kernel, each once, without multiples."""
+
+    def leaf(part: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
+        if isinstance(part, Normalised):
+            return _terms(part.kernel, axes)
+        return [()] if isinstance(part, Constant) else [((part, axes),)]
+
+    def multiply(left: Any, right: Any) -> list[tuple[Factor, ...]]:
+        pairs = (tuple(dict.fromkeys((*a, *b))) for a, b in product(left, right))
+        return list(dict.fromkeys(pairs))
+
+    return folded(kernel, leaf, operator.add, multiply, columns=axes) or []
 
 
 def _decays(term: tuple[Factor, ...], a: int) -> bool:

@@ -19,7 +19,7 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, spectral
 from bochner.kernels.free import TunedNumbers, TunedPositive
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_finite
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
@@ -45,11 +45,8 @@ class Stationary(Kernel):
     """
 
     lengthscale: Lengthscale
-
-    @property
-    def has_density(self) -> bool:
-        """Whether the frequencies have a density that is known."""
-        return True
+    #: Whether the frequencies have a density that is known.
+    has_density: ClassVar[Any] = True
 
     @abc.abstractmethod
     def spectral_measure(self, d: int) -> spectral.Measure:
@@ -444,15 +441,11 @@ def _divide(kernel: Stationary, X: Array) -> Array:
             scaled = X / scale.astype(X.dtype)
         else:
             scaled = X / array_namespace(X).asarray(scale, dtype=X.dtype, device=device(X))
-    values = scaled.data if is_sparse(scaled) else scaled
-    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
-        raise InvalidInput(
-            f"{type(kernel).__name__}: X divided by lengthscale must be a number of dtype "
-            f"{values.dtype}; got an overflow with lengthscale {kernel.lengthscale!r}. "
-            "Rescale the columns of X, or choose a lengthscale near the distances between rows."
-        )
-    return scaled
+    cause = (
+        f" with lengthscale {kernel.lengthscale!r}. Rescale the columns of X, or choose a "
+        "lengthscale near the distances between rows."
+    )
+    return require_finite(scaled, type(kernel).__name__, "X divided by lengthscale", cause)
 
 
 def refuse_sparse(kernel: Kernel, *matrices: Any) -> None:

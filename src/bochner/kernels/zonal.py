@@ -22,7 +22,9 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import no_negative
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_finite
+
+TOO_LONG = ", because rows are too long. Rescale X."
 
 
 def alpha(l: int, d: int) -> int:
@@ -367,13 +369,7 @@ def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         for r in norms if kernel.degree else ():
             K *= r**kernel.degree
-    xp = array_namespace(K)
-    if not bool(xp.all(xp.isfinite(K))):
-        raise InvalidInput(
-            f"{type(kernel).__name__}: k(x, y) must be a number of dtype {K.dtype}; got an "
-            "overflow, because rows are too long. Rescale X."
-        )
-    return K
+    return require_finite(K, type(kernel).__name__, "k(x, y)", TOO_LONG)
 
 
 def _one_for_zero(v: Array) -> Array:
