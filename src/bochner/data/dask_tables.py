@@ -109,12 +109,19 @@ def beside(table: Any, columns: dict[str, Any]) -> Any:
 
 def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
+    is_array = hasattr(table, "rechunk")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about rows that are made up to see types
-        if hasattr(table, "rechunk"):
-            return _mapped_chunks(table.rechunk({1: -1}), call)
-        example = _of_partition(table._meta_nonempty, call, name, None)
-    return table.map_partitions(_of_partition, call, name, example.iloc[:0], meta=example.iloc[:0])
+        if is_array:
+            example = np.asarray(call(np.ones((1, table.shape[1]), table.dtype)))
+        else:
+            example = _of_partition(table._meta_nonempty, call, name, None).iloc[:0]
+    if not is_array:
+        return table.map_partitions(_of_partition, call, name, example, meta=example)
+    X, how = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
+    if example.ndim == 1:
+        return X.map_blocks(call, drop_axis=1, **how)
+    return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **how)
 
 
 def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
@@ -125,11 +132,3 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
     columns = by_name(call(frame), name)
     result = pandas.DataFrame(columns, index=frame.index)
     return result[name] if [*columns] == [name] else result
-
-
-def _mapped_chunks(X: Any, call: Callable[[Any], Any]) -> Any:
-    example = np.asarray(call(np.ones((1, X.shape[1]), X.dtype)))
-    if example.ndim == 1:
-        return X.map_blocks(call, drop_axis=1, dtype=example.dtype, meta=example[:0])
-    chunks = (X.chunks[0], (example.shape[1],))
-    return X.map_blocks(call, chunks=chunks, dtype=example.dtype, meta=example[:0])

@@ -79,22 +79,15 @@ def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     pyarrow = needed("pyarrow", "predict")
     types = needed("pyspark.sql.pandas.types", "predict")
     schema = _schema(table)
-    example = pyarrow.RecordBatch.from_pylist([_made_up(schema)], schema)
+    # a row is made up, to see the types of predictions
+    row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
+    example = pyarrow.RecordBatch.from_pylist([row], schema)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)  # the row is made up
+        warnings.simplefilter("ignore", DataWarning)
         (result,) = _with_columns(iter([example]), call, name)
     return table.mapInArrow(
         lambda batches: _with_columns(batches, call, name), types.from_arrow_schema(result.schema)
     )
-
-
-def _made_up(schema: Any) -> dict[str, Any]:
-    """Return a row, to see the types of predictions."""
-    types = needed("pyarrow", "predict").types
-    return {
-        field.name: "" if types.is_string(field.type) or types.is_large_string(field.type) else 1
-        for field in schema
-    }
 
 
 def _with_columns(batches: Iterator[Any], call: Callable[[Any], Any], name: str) -> Iterator[Any]:

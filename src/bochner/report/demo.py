@@ -17,21 +17,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 from scipy.spatial import cKDTree
 
-from bochner import (
-    IID,
-    QMC,
-    Auto,
-    Fourier,
-    GaussianProcessRegressor,
-    KernelRidge,
-    MercerHarmonic,
-    NearestNeighbours,
-    Nystrom,
-    Orthogonal,
-    SphericalHarmonics,
-    certify,
-    landmarks,
-)
+import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
@@ -40,23 +26,21 @@ from bochner.data.writers import atomic
 from bochner.datasets.loaders import load_earth
 from bochner.errors import DataFileError
 from bochner.features.method import Method
-from bochner.kernels import Gaussian, OnSphere
-from bochner.landmarks import RPCholesky
 from bochner.report.render import number, page, picture, require
 
 Say = Callable[[str], Any]
 
 METHODS: tuple[tuple[str, Method], ...] = (
-    ("Fourier, independent", Fourier(IID())),
-    ("Fourier, orthogonal", Fourier(Orthogonal())),
-    ("Fourier, Sobol points", Fourier(QMC())),
-    ("Nyström, pivoted", Nystrom(RPCholesky())),
-    ("Spherical harmonics", MercerHarmonic()),
-    ("auto", Auto()),
+    ("Fourier, independent", bo.Fourier(bo.IID())),
+    ("Fourier, orthogonal", bo.Fourier(bo.Orthogonal())),
+    ("Fourier, Sobol points", bo.Fourier(bo.QMC())),
+    ("Nyström, pivoted", bo.Nystrom(bo.landmarks.RPCholesky())),
+    ("Spherical harmonics", bo.MercerHarmonic()),
+    ("auto", bo.Auto()),
 )
 CURVES = (METHODS[0], METHODS[3], METHODS[4])
 #: Kernel and penalty of the harmonics: three cells, and little noise.
-GLOBE, ALPHA = OnSphere("matern32", 3.0), 0.1
+GLOBE, ALPHA = bo.kernels.OnSphere("matern32", 3.0), 0.1
 #: Degree of the harmonics, as a share of the rows of cells: finer ones see every cell left out.
 FINEST = 2 / 3
 #: Cells that each cell is kriged from, and that are averaged by the simplest rival.
@@ -150,7 +134,7 @@ class Study:
     train: Array
     test: Array
     seed: int
-    kernel: Gaussian
+    kernel: bo.kernels.Gaussian
 
     @property
     def alpha(self) -> float:
@@ -181,7 +165,7 @@ class Study:
         Without noise the best penalty is so small that float32 products would not resolve it.
         """
         how: dict[str, Any] = {"precision": "float64", "random_state": self.seed}
-        model = KernelRidge(self.kernel, method=method, n_features=width, **how)
+        model = bo.KernelRidge(self.kernel, method=method, n_features=width, **how)
         fit = self.measured(name, repr(method), width, model, self.X)
         loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
         return model, replace(fit, loo=loo, alpha=model.alpha_)
@@ -189,7 +173,7 @@ class Study:
     def certified(self, model: Any, result: MethodResult, alpha: float) -> MethodResult:
         """Return the result with the certificate of the model's map at this penalty."""
         how: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": self.seed}
-        found = certify(model.map_, self.X[self.train], kernel=self.kernel, **how)
+        found = bo.certify(model.map_, self.X[self.train], kernel=self.kernel, **how)
         numbers = {k: getattr(found, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
         return replace(result, certificate=str(found), **numbers)
 
@@ -280,11 +264,11 @@ def _study(quick: bool, seed: int, width: int, say: Say) -> Study:
     X, y, places = earth.X[kept], earth.y[kept], degrees[kept].astype(np.float64)
     counts = f"{y.size:,} cells, {train.size:,} to learn from, {test.size:,} held out"
     say(f"The Earth's relief: {counts}")
-    how: dict[str, Any] = {"method": Fourier(Orthogonal()), "random_state": seed}
-    model = KernelRidge("gaussian", n_features=width // 2, **how).fit(X[train], y[train])
+    how: dict[str, Any] = {"method": bo.Fourier(bo.Orthogonal()), "random_state": seed}
+    model = bo.KernelRidge("gaussian", n_features=width // 2, **how).fit(X[train], y[train])
     # One lengthscale for all directions (a sphere has no axes), to two digits.
     lengthscale = np.exp(np.mean(np.log(model.kernel_.get_params()["lengthscale"])))
-    kernel = Gaussian(float(f"{lengthscale:.2g}"))
+    kernel = bo.kernels.Gaussian(float(f"{lengthscale:.2g}"))
     say(f"Kernel, its lengthscale chosen by leave-one-out error: {kernel!r}")
     return Study(X, y, places, cells.shape, train, test, seed, kernel)
 
@@ -355,17 +339,18 @@ def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Arra
     mean = truth[train][tree.query(GLOBE.inputs(places[test]), FEW)[1]].mean(axis=1)
     yield "Mean of the nearest cells", f"KNeighborsRegressor({FEW})", f"{FEW} cells", mean
 
-    harmonics = SphericalHarmonics(int(FINEST * study.shape[0]))
-    model = KernelRidge(GLOBE, method=harmonics, alpha=ALPHA, random_state=seed)
+    harmonics = bo.SphericalHarmonics(int(FINEST * study.shape[0]))
+    model = bo.KernelRidge(GLOBE, method=harmonics, alpha=ALPHA, random_state=seed)
     model.fit(places[train], truth[train])
     code = f"KernelRidge({GLOBE!r}, method={harmonics}, alpha={ALPHA})"
     count = f"{model.map_.n_features:,} harmonics"
     yield "Spherical harmonics", code, count, model.predict(places[test])
 
     # Kriging starts from a lengthscale of three cells; quick keeps it.
-    start, method = OnSphere("matern32", 3 * 180 / study.shape[0]), NearestNeighbours(NEIGHBOURS)
+    start = bo.kernels.OnSphere("matern32", 3 * 180 / study.shape[0])
+    method = bo.NearestNeighbours(NEIGHBOURS)
     how: dict[str, Any] = {"method": method, "lengthscale": "auto" if quick else "evidence"}
-    process = GaussianProcessRegressor(start, **how, random_state=seed)
+    process = bo.GaussianProcessRegressor(start, **how, random_state=seed)
     process.fit(places[train], truth[train])
     kriged = process.predict(places[test])
     words = f"{method=!s}, lengthscale={how['lengthscale']!r}"
@@ -378,7 +363,7 @@ def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Arra
     known[test] = kriged
     X, size = relief_around(places, study.shape, known, predicted)
     width = 256 if quick else 2048
-    ridge = KernelRidge("matern32", method="nystrom", n_features=width, random_state=seed)
+    ridge = bo.KernelRidge("matern32", method="nystrom", n_features=width, random_state=seed)
     ridge.fit(X[train], errors / size[train], sample_weight=size[train] ** 2)
     more = ridge.predict(X[test]) * size[test]
     code = f"KernelRidge('matern32', method='nystrom', n_features={width})"
@@ -452,8 +437,8 @@ def earth_page(result: DemoResult) -> str:
         area=np.cos(np.deg2rad(latitudes))[:, None],
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
-        names=", ".join(sorted({*made - set(landmarks.__all__), "KernelRidge"})),
-        landmarks=", ".join(sorted(made & set(landmarks.__all__))),
+        names=", ".join(sorted({*made - set(bo.landmarks.__all__), "KernelRidge"})),
+        landmarks=", ".join(sorted(made & set(bo.landmarks.__all__))),
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit

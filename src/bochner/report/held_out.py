@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 
+import bochner as bo
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array
-from bochner.data.blocks import Blocks, count_rows
+from bochner.data.blocks import count_rows
 from bochner.data.sample import Sample
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
-from bochner.models.convex.one_class import OneClassSVM
-from bochner.models.convex.regressors import KernelRegressor
-from bochner.models.sgd.estimators import KernelSGDClassifier, KernelSGDRegressor
 from bochner.report.quality import (
     Examined,
     errors_in_words,
@@ -33,7 +31,7 @@ ROWS, TO_ONE = 8192, 5
 
 
 def judge_held_out(
-    model: KernelEstimator, blocks: Blocks, n_sample: int = ROWS
+    model: KernelEstimator, blocks: bo.Blocks, n_sample: int = ROWS
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the errors of a learner like this on rows held out of its fit, and their words.
 
@@ -41,7 +39,7 @@ def judge_held_out(
     Every fifth of the random rows is held out, of labels every fifth of each. The other fit has the
     same parameters, with penalties in proportion to its rows.
     """
-    if not (is_classifier(model) or is_regressor(model) or isinstance(model, OneClassSVM)):
+    if not (is_classifier(model) or is_regressor(model) or isinstance(model, bo.OneClassSVM)):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
     if is_classifier(model):
         rows = unweighted(model)._class_blocks(blocks)[0]
@@ -84,7 +82,7 @@ def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> 
     for name, factor in (("alpha", share), ("C", 1 / share)):
         value = asked.get(name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and not isinstance(model, KernelSGDClassifier | KernelSGDRegressor):
+        if is_number and not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
             scaled[name] = float(value) * factor
     one.set_params(**scaled, random_state=model.seed_)
     w = None if sample.w is None else to_numpy(sample.w)[train]
@@ -105,6 +103,6 @@ def _errors(
     if y is None:
         outside = float(np.average(to_numpy(one.predict(X)) < 0, weights=w))
         return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
-    if isinstance(model, KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
+    if isinstance(model, bo.KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
         return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
     return errors_of(model, Examined(len(w), X, y, w, np.arange(len(w)), one.outputs(X)))

@@ -10,23 +10,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bochner import features, kernels, landmarks
+import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner.certificates.certificate import Certificate
-from bochner.data.blocks import Blocks
 from bochner.data.encoders import Levels, Numbers
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
-from bochner.models.displays import PathDisplay, SpectrumDisplay
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.inspection import ImportanceDisplay, Inspected, column_importance
-from bochner.models.unsupervised.pca import KernelPCA
+from bochner.models.inspection import Inspected
 from bochner.report.model_page import model_page
 from bochner.report.quality import (
     Examined,
@@ -56,9 +51,9 @@ def _code(model: KernelEstimator) -> str:
     learner, facts = type(model).__name__, model.fit_.facts()
     used = set(re.findall(r"\b([A-Z]\w*)\(", " ".join(given.values())))
     parts = {
-        "bochner": {learner} | (used & set(features.__all__)),
-        "bochner.kernels": used & set(kernels.__all__) - set(features.__all__),
-        "bochner.landmarks": used & set(landmarks.__all__),
+        "bochner": {learner} | (used & set(bo.features.__all__)),
+        "bochner.kernels": used & set(bo.kernels.__all__) - set(bo.features.__all__),
+        "bochner.landmarks": used & set(bo.landmarks.__all__),
     }
     imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
@@ -163,12 +158,12 @@ class ModelReport:
     fit: dict[str, Any]
     seen: Seen
     rows_of_fit: bool | None
-    certificate: Certificate | None
+    certificate: bo.Certificate | None
     certificate_words: str
     quality: Quality
-    path: PathDisplay | None
-    spectrum: SpectrumDisplay | None
-    importance: ImportanceDisplay | None
+    path: bo.PathDisplay | None
+    spectrum: bo.SpectrumDisplay | None
+    importance: bo.ImportanceDisplay | None
     dependence: tuple[Dependence, ...]
     without: dict[str, str]
     sample_rows: int
@@ -284,7 +279,7 @@ def report_model(
     importance, no_importance = _importance(model, sample, seed)
     path, without = None, {"importance": no_importance} if no_importance else {}
     try:
-        path = PathDisplay.from_estimator(model)
+        path = bo.PathDisplay.from_estimator(model)
     except InvalidInput:
         without["path"] = "The learner tried no other penalty than its own."
     facts: dict[str, Any] = {
@@ -293,7 +288,7 @@ def report_model(
         "rows": getattr(model, "rows_seen_", None),
         **model.fit_.facts(),
     }
-    if isinstance(model, GaussianProcessRegressor):
+    if isinstance(model, bo.GaussianProcessRegressor):
         facts["intervals"] = model.calibration_.guarantee
     return ModelReport(
         fit=facts | {"code": _code(model)},
@@ -315,10 +310,10 @@ def report_model(
     )
 
 
-def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> Blocks:
+def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> bo.Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     labels = kind_of(model) == "classification"
-    if isinstance(X, Blocks):
+    if isinstance(X, bo.Blocks):
         if not labels:
             return model._read(X, first=False)[0]
         X = model._as_fitted(X)
@@ -349,24 +344,24 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
-def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> SpectrumDisplay | None:
+def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not model._has_features:
         return None
-    rows, moments = Blocks.from_arrays(sample.X), moments_of(model)
+    rows, moments = bo.Blocks.from_arrays(sample.X), moments_of(model)
     if moments is not None:
-        centred = isinstance(model, KernelPCA) or model.fit_intercept
+        centred = isinstance(model, bo.KernelPCA) or model.fit_intercept
         eigen = decompose(moments if centred else moments.about_zero(), centred)
         fitted = int(moments.rows)
-        return SpectrumDisplay(eigen.values[::-1], model._least_penalty(rows, fitted), fitted)
-    display = SpectrumDisplay.from_estimator(model, rows)
+        return bo.SpectrumDisplay(eigen.values[::-1], model._least_penalty(rows, fitted), fitted)
+    display = bo.SpectrumDisplay.from_estimator(model, rows)
     values = display.eigenvalues * n / len(sample.index)
     return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
 
 
 def _importance(
     model: KernelEstimator, sample: Sample, seed: int
-) -> tuple[ImportanceDisplay | None, str]:
+) -> tuple[bo.ImportanceDisplay | None, str]:
     """Return how much each column moves predictions: of many columns on fewer rows."""
     if kind_of(model) not in ("regression", "classification"):
         return None, "The learner predicts no target."
@@ -378,16 +373,16 @@ def _importance(
             'column_importance(model, X, by="gradient") ranks them.'
         )
     n_rows = max(FEWEST_ROWS, min(1024, CELLS // model.n_features_in_))
-    rows = Blocks.from_arrays(sample.X)
-    return column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
+    rows = bo.Blocks.from_arrays(sample.X)
+    return bo.column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
 
 
 def _dependence(
-    model: KernelEstimator, sample: Sample, importance: ImportanceDisplay | None, seed: int
+    model: KernelEstimator, sample: Sample, importance: bo.ImportanceDisplay | None, seed: int
 ) -> tuple[Dependence, ...]:
     """Return how the most important columns matter, those that matter at all."""
     if importance is None:
         return ()
     first = [j for j in importance.order[:2] if importance.share[j] > 0]
-    seen = Inspected.of("report_model", model, Blocks.from_arrays(sample.X), 256, seed)
+    seen = Inspected.of("report_model", model, bo.Blocks.from_arrays(sample.X), 256, seed)
     return tuple(Dependence.of(seen, int(j)) for j in first)

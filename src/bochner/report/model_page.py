@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import bochner as bo
 from bochner._core.shapes import Array
 from bochner._core.text import facts_in_words, rounded, written
 from bochner.certificates.certificate import errors_table
-from bochner.models.displays import CALIBRATIONS, CalibrationDisplay, PathDisplay, SpectrumDisplay
-from bochner.models.inspection import ImportanceDisplay
+from bochner.models.displays import CALIBRATIONS
 from bochner.report.quality import MEASURES, Residuals
 from bochner.report.render import number, page, picture, require
 
@@ -81,7 +81,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _path(display: PathDisplay) -> Section:
+def _path(display: bo.PathDisplay) -> Section:
     """Return a plot of the criteria along the path, and a table of about ten penalties."""
     near = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
     at, step = int(np.argmin(near)), max(1, len(display.alphas) // 9)
@@ -95,7 +95,7 @@ def _path(display: PathDisplay) -> Section:
     return Section("Error of each penalty", drawing, [*columns], rows, caption, chosen.index(at))
 
 
-def _spectrum(display: SpectrumDisplay) -> Section:
+def _spectrum(display: bo.SpectrumDisplay) -> Section:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
@@ -109,7 +109,7 @@ def _spectrum(display: SpectrumDisplay) -> Section:
     return Section("Spectrum of the features", drawing, head, rows, f"Of {display.n_rows:,} rows")
 
 
-def _importance(display: ImportanceDisplay) -> Section:
+def _importance(display: bo.ImportanceDisplay) -> Section:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
@@ -186,7 +186,7 @@ CALIBRATION_NOTES = {
 }
 
 
-def _calibration(display: CalibrationDisplay) -> Section:
+def _calibration(display: bo.CalibrationDisplay) -> Section:
     across, up = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]

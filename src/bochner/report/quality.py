@@ -10,24 +10,19 @@ import numpy as np
 from sklearn.base import is_classifier, is_clusterer, is_outlier_detector, is_regressor
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 
+import bochner as bo
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.certificates.certificate import Certificate
-from bochner.data.blocks import Blocks, count_rows
+from bochner.data.blocks import count_rows
 from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._calibration import decided
-from bochner.models.displays import CalibrationDisplay
 from bochner.models.error_law import LeftOutRows
-from bochner.models.gaussian_process.regressor import GaussianProcessRegressor
-from bochner.models.ridge.estimators import KernelRidge, KernelRidgeClassifier
-from bochner.models.unsupervised.pca import KernelPCA
 from bochner.report.render import number
-from bochner.sums.moments import Moments
 
 #: Learners that are fitted from the moments of their rows.
-RIDGE = (KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor)
+RIDGE = (bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor)
 
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
 MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
@@ -48,13 +43,13 @@ def kind_of(model: KernelEstimator) -> str:
     return next((name for name, holds in kinds.items() if holds(model)), "features")
 
 
-def moments_of(model: KernelEstimator) -> Moments | None:
+def moments_of(model: KernelEstimator) -> bo.Moments | None:
     """Return the moments of the rows of its fit, of learners that keep them."""
-    keeps = isinstance(model, (*RIDGE, KernelPCA)) and model._has_features
+    keeps = isinstance(model, (*RIDGE, bo.KernelPCA)) and model._has_features
     return model.moments_ if keeps else None
 
 
-def coded(model: KernelEstimator, blocks: Blocks) -> Blocks:
+def coded(model: KernelEstimator, blocks: bo.Blocks) -> bo.Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     if kind_of(model) != "classification":
         return blocks
@@ -94,13 +89,13 @@ class Examined(NamedTuple):
         return Sample(self.X[kept], y, self.w[kept], self.index[kept])
 
 
-def examine(model: KernelEstimator, blocks: Blocks, seed: int) -> Examined:
+def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
     """Return the predictions of at most 2²⁰ random rows, of all rows if there are no more."""
     most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
     X, y, w, index = blocks.sample(most, seed)
     X = X if is_sparse(X) else to_numpy(X)
     w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
-    outputs = {} if kind_of(model) == "features" else model.outputs(Blocks.from_arrays(X))
+    outputs = {} if kind_of(model) == "features" else model.outputs(bo.Blocks.from_arrays(X))
     n_rows = len(index) if len(index) < most else count_rows(blocks)
     return Examined(n_rows, X, None if y is None else to_numpy(y), w, index, outputs)
 
@@ -138,7 +133,7 @@ class Seen:
     columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
 
 
-def seen_of(model: KernelEstimator, examined: Examined, given: Blocks) -> Seen:
+def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Seen:
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     columns: tuple[str, ...] = ()
     worst, values = _ranked(model, examined)
@@ -176,7 +171,7 @@ def _ranked(model: KernelEstimator, examined: Examined) -> tuple[RowList | None,
         others[own] = -np.inf
         return RowList(title, "−margin", words), others.max(axis=1) - values[own]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
-    if isinstance(model, GaussianProcessRegressor):
+    if isinstance(model, bo.GaussianProcessRegressor):
         words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
         deviation = out["deviation"].reshape(len(y), -1)[:, 0]
         spread = np.sqrt(deviation**2 + np.atleast_1d(model.noise_variance_)[0])
@@ -275,8 +270,8 @@ def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
 
 
 def certificate_of(
-    model: KernelEstimator, blocks: Blocks, other: bool = False
-) -> tuple[Certificate | None, str]:
+    model: KernelEstimator, blocks: bo.Blocks, other: bool = False
+) -> tuple[bo.Certificate | None, str]:
     """Return the certificate on the rows of the fit, or on other rows; if none, the reason."""
     if not model._has_features:
         return None, "none: the fit has the kernel itself, and nothing to certify."
@@ -304,7 +299,7 @@ class Quality:
     errors: dict[str, dict[str, float]]
     left_out: int = 0  # rows that pictures show by leave-one-out predictions; 0: the sample
     residuals: Residuals | None = None
-    calibration: CalibrationDisplay | None = None
+    calibration: bo.CalibrationDisplay | None = None
     # Weight of rows by true class (down) and predicted class (across)
     confusion: Float[Array, "K K"] | None = None
 
@@ -312,7 +307,7 @@ class Quality:
 def left_out_of(model: KernelEstimator) -> LeftOutRows | None:
     """Return rows of the fit that are predicted without themselves, of learners with features."""
     fit: Any = model.fit_
-    if isinstance(model, GaussianProcessRegressor):
+    if isinstance(model, bo.GaussianProcessRegressor):
         rows = fit.law.representation.left_out(fit.law.evidence)
     else:
         rows = fit.left_out() if isinstance(model, RIDGE) else None
@@ -336,10 +331,10 @@ def quality_of(
 def _regressed(
     model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
 ) -> Quality:
-    y, rows = sample.y.astype(np.float64), Blocks.from_arrays(sample.X)
+    y, rows = sample.y.astype(np.float64), bo.Blocks.from_arrays(sample.X)
     errors = errors_of(model, examined)
     if not errors:  # several quantiles: no one prediction
-        return Quality({}, calibration=CalibrationDisplay.from_estimator(model, rows, y))
+        return Quality({}, calibration=bo.CalibrationDisplay.from_estimator(model, rows, y))
     observed = y.reshape(len(y), -1)
     if left_out is None:
         predicted = to_numpy(model.predict(rows)).reshape(observed.shape)
@@ -347,12 +342,12 @@ def _regressed(
         predicted, observed = left_out.predicted, left_out.predicted + left_out.errors
         for name, values in number_errors(model, observed, predicted, left_out.w).items():
             errors[name] |= {f"loo_{key}": value for key, value in values.items()}
-    if not isinstance(model, GaussianProcessRegressor):
-        calibration = CalibrationDisplay.of_means(observed[:, 0], predicted[:, 0])
+    if not isinstance(model, bo.GaussianProcessRegressor):
+        calibration = bo.CalibrationDisplay.of_means(observed[:, 0], predicted[:, 0])
     elif left_out is not None and len(model.calibration_):
-        calibration = CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
+        calibration = bo.CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
     else:
-        calibration = CalibrationDisplay.from_estimator(model, rows, y.reshape(len(y), -1))
+        calibration = bo.CalibrationDisplay.from_estimator(model, rows, y.reshape(len(y), -1))
     residuals = Residuals(observed[:, 0], predicted[:, 0], next(iter(errors)))
     return Quality(errors, 0 if left_out is None else len(left_out.w), residuals, calibration)
 
@@ -373,6 +368,6 @@ def _classified(
     confusion = confusion_matrix(observed, predicted, sample_weight=w, labels=classes)
     calibration = None
     if hasattr(model, "predict_proba"):
-        rows, labels = Blocks.from_arrays(sample.X), classes[sample.y.astype(int)]
-        calibration = CalibrationDisplay.from_estimator(model, rows, labels)
+        rows, labels = bo.Blocks.from_arrays(sample.X), classes[sample.y.astype(int)]
+        calibration = bo.CalibrationDisplay.from_estimator(model, rows, labels)
     return Quality(errors, 0 if left_out is None else len(w), None, calibration, confusion)
