@@ -10,7 +10,7 @@ from bochner import Huber
 from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squared, SquaredHinge
-from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Optimum
+from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.problem import Problem, hessian_factor, optimum
 from bochner.sums.tree import summed
 
@@ -140,8 +140,8 @@ def test_a_step_that_overshoots_is_cut():
 @pytest.mark.parametrize(
     ("loss", "algorithms"),
     [
-        (SquaredHinge(), [Cholesky(), ConjugateGradients(), Cholesky(kept=False)]),
-        (Hinge(), [Cholesky(), ConjugateGradients()]),
+        (SquaredHinge(), ["cholesky updates", "conjugate gradients", "cholesky"]),
+        (Hinge(), ["cholesky updates", "conjugate gradients"]),
     ],
     ids=repr,
 )
@@ -185,7 +185,7 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
     single = minimise(rounded, loss, 2.0, targets=five, tol=1e-7)
     monkeypatch.setattr("bochner.solvers.convex.newton.FEWEST", len(Z))
     long = minimise(features, loss, 2.0, targets=five, tol=1e-12)
-    assert short.algorithm == long.algorithm == Cholesky()
+    assert short.algorithm == long.algorithm == "cholesky updates"
     np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
     np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
     assert len(short.history) < len(long.history)

@@ -237,7 +237,7 @@ def test_the_chosen_penalty_is_the_best_of_the_path(criterion):
     Z, y, w = table(60, noise=2.0)
     eigen, rows, means = problem(Z, y, w)
     solution = solve_ridge(eigen, means, criterion, [rows])
-    values = solution.path.to_dict()[criterion]
+    values = getattr(solution.path, criterion)
     values = -values if criterion == "evidence" else values
     at = np.flatnonzero(solution.path.alphas == solution.alpha)[0]
     assert values[at] <= values.min() + 1e-4 * abs(values.min())

@@ -23,7 +23,7 @@ from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map, searched
 from bochner.selection.chosen import Chosen
-from bochner.solvers.convex.box import BoxProblem
+from bochner.solvers.convex.libsvm import BoxProblem
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import from_multipliers, minimise, valued
 from bochner.solvers.convex.problem import Problem, State, optimum, quantile_shift

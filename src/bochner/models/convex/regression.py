@@ -38,8 +38,8 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose_map
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.box import AT_BOUND, BoxProblem
 from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
+from bochner.solvers.convex.libsvm import BoxProblem
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -229,6 +229,7 @@ def left_out_of_matrix(
     return e + moved
 
 
+AT_BOUND = 1e-8  # Coefficients nearer than this share to their bound, or to zero, are there
 AUTO_EPSILON = 0.05  # epsilon="auto", as a share of the mean distance of y from its median
 NARROW_SPREAD = 1e-3  # Least spread of targets, in their units, that penalties start from
 
@@ -522,7 +523,7 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 # --- Support vector regression with the kernel itself, of few rows --------------------------------
 #
 # The epsilon-insensitive loss is a dual problem with box constraints
-# (:mod:`bochner.solvers.convex.box`); the squared loss takes Newton steps
+# (:mod:`bochner.solvers.convex.libsvm`); the squared loss takes Newton steps
 # (:mod:`bochner.solvers.convex.kernel`).
 
 #: LIBSVM's tolerance of a slope: for fits that are compared, and for the final one, in turn.

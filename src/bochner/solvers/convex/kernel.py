@@ -24,7 +24,7 @@ from bochner._core.blas import factor, solve_factored, square_part, symmetric_pr
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.optimum import Cholesky, ConjugateGradients, Convergence, Step
+from bochner.solvers.convex.optimum import Convergence, Step
 from bochner.solvers.convex.problem import (
     ROUNDING,
     TINY,
@@ -126,7 +126,7 @@ def minimise_on_kernel(
         np.concatenate([end.fitted for end in ends], axis=1),
         value=np.concatenate([end.value for end in ends]),
         gap=np.zeros(t),
-        algorithm=Cholesky() if local else ConjugateGradients(),
+        algorithm="cholesky" if local else "conjugate gradients",
         outcome=Convergence.worst(end.outcome for end in ends),
         steps=_side_by_side([end.steps for end in ends]),
     )

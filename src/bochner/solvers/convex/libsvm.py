@@ -1,4 +1,6 @@
-"""The hinge on a kernel matrix, by LIBSVM: sequential minimal optimisation of its dual.
+"""Duals on a kernel matrix, by LIBSVM: sequential minimal optimisation (Chang and Lin 2011).
+
+Of the hinge,
 
     minimise  Σᵢ wᵢ max(0, 1 − yᵢfᵢ) + (alpha/2) cᵀKc,    f = Kc + b,
 
@@ -20,12 +22,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.kernel import values
 from bochner.solvers.convex.losses import SquaredHinge
-from bochner.solvers.convex.optimum import Convergence, Libsvm, Step
+from bochner.solvers.convex.optimum import Convergence, Optimum, Step, history_of
 from bochner.solvers.convex.problem import Problem, State
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
@@ -167,7 +170,7 @@ def _judged(
         at,
         value=value,
         gap=gap,
-        algorithm=Libsvm(),
+        algorithm="libsvm",
         outcome=Convergence.CONVERGED if ended else Convergence.MOST_STEPS,
         steps=(Step(float(value.sum()), float(gap.sum()), active=active),),
     )
@@ -185,7 +188,90 @@ def _fitted(
     if isinstance(K, GaussianRows):
         machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
         K, _ = K.kernel.in_units(K.X, K.X)
+    machine = _quietly(machine, K, y, w)
+    return machine, bool(np.max(machine.n_iter_) < most)
+
+
+def _quietly(machine: Any, K: Array, y: Array, w: Array) -> Any:
+    """Return the fitted machine; that it did not converge is said in bochner's words."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is said in bochner's words
-        svm = machine.fit(K, y, w)
-    return svm, bool(np.max(svm.n_iter_) < most)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return machine.fit(K, y, w)
+
+
+# --- SVR and one-class machines ------------------------------------------------------------------
+#
+#     minimise  ½ aᵀKa − yᵀa + ε Σ |aᵢ|,    lowerᵢ ≤ aᵢ ≤ upperᵢ,    Σ a = total
+#
+# The duality gap bounds the distance of the objective from its minimum. The primal problem has
+# f = Ka + b and the loss upper max(0, y − f − ε) − lower max(0, f − y − ε) of each row.
+
+
+@dataclass(frozen=True, eq=False)
+class BoxPoint:
+    """Coefficients of the rows, an intercept, the primal objective, its gap, and the steps."""
+
+    coef: Float[Array, " n"]
+    intercept: float
+    value: float
+    gap: float
+    steps: int
+
+    def optimum(self, alpha: float, tol: float, worth: float, drift: float = 0.0) -> Optimum:
+        """Return the optimum at a penalty, of ``worth`` times this objective and drift·b."""
+        value, gap = worth * (self.value + drift * self.intercept), worth * self.gap
+        return Optimum(
+            self.coef[:, None],
+            np.array([self.intercept]),
+            alpha,
+            value,
+            gap,
+            Convergence.CONVERGED if self.gap <= tol * self.value else Convergence.ROUNDED,
+            history_of((Step(value, gap, self.steps),)),
+            "libsvm",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BoxProblem:
+    """The problem, and scikit-learn's machine that solves it on a precomputed kernel matrix."""
+
+    K: Float[Array, "n n"]
+    y: Float[Array, " n"]
+    w: Float[Array, " n"]  # weights that the machine takes
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    total: float
+    epsilon: float
+    machine: Any
+
+    def judged(self, coef: Float[Array, " n"], intercept: float, steps: int) -> BoxPoint:
+        """Return coefficients with their objective and duality gap."""
+        image = self.K @ coef
+        power = 0.5 * float(coef @ image)
+        r = self.y - image - intercept
+        lost = self.upper * np.maximum(r - self.epsilon, 0.0)
+        lost -= self.lower * np.maximum(-r - self.epsilon, 0.0)
+        value = power + float(lost.sum())
+        dual = float(self.y @ coef) - self.epsilon * float(np.abs(coef).sum()) - power
+        gap = value - dual + self.total * intercept
+        return BoxPoint(coef, intercept, value, max(gap, 0.0), steps)
+
+    def decomposed(self, tol: float, most: int) -> BoxPoint:
+        """Return LIBSVM's answer."""
+        machine = clone(self.machine).set_params(kernel="precomputed", tol=tol, max_iter=most)
+        machine = _quietly(machine, self.K, self.y, self.w)
+        coef = np.zeros(len(self.y))
+        coef[machine.support_] = machine.dual_coef_[0]
+        return self.judged(coef, float(machine.intercept_[0]), int(machine.n_iter_))
+
+    def solved(self, tol: float, max_iter: int, tolerances: tuple[float, ...]) -> BoxPoint:
+        """Return the minimum, to a share ``tol`` of it where LIBSVM's tolerances reach that."""
+        best = None
+        for fine in tolerances:
+            at = self.decomposed(fine, max_iter * len(self.y))
+            best = at if best is None or at.gap < best.gap else best
+            if best.gap <= tol * best.value:
+                break
+        assert best is not None
+        return best

@@ -26,8 +26,6 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.optimum import (
     Algorithm,
-    Cholesky,
-    ConjugateGradients,
     Convergence,
     Optimum,
     Step,
@@ -73,7 +71,7 @@ def fastest(problem: Problem) -> Algorithm:
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     few = (MOST_ACTIVE if local else MOST_ALL) >= D and problem.y.shape[1] * D**2 <= MOST_CELLS
     suits = few and rows.cached and problem.alpha > 0 and not loss.joint
-    return Cholesky() if suits else ConjugateGradients()
+    return "cholesky updates" if suits else "conjugate gradients"
 
 
 def minimise(
@@ -97,15 +95,13 @@ def minimise(
     smooth losses). Memory O(t D²), and a few numbers for each row and target.
     """
     loss = problem.loss
-    by_default = ConjugateGradients() if loss.joint else Cholesky(kept=False)
-    algorithm = algorithm or by_default
-    kept = isinstance(algorithm, Cholesky) and algorithm.kept and not loss.nonsmooth
+    algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
     system: Any = systems_of_rows
     share = INNER
-    if kept:
+    if algorithm == "cholesky updates" and not loss.nonsmooth:
         system, share = KeptHessians(problem), 1.0
         start = start or _thinned(problem, tol, max_iter)
-    elif isinstance(algorithm, ConjugateGradients):
+    elif algorithm == "conjugate gradients":
         system, share = HessianProducts(apart=loss.nonsmooth), INNER if loss.nonsmooth else 1.0
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
     end = _descended(problem, _started(problem, start), system, tol, share, max_iter)
@@ -231,7 +227,7 @@ def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
         return constant(problem, 0.0)
     rows = FeatureBlock(taken_rows(problem.rows, taken))
     few = replace(problem, rows=rows, y=problem.y[taken], w=EVERY * problem.w[taken])
-    at = minimise(few, tol=max(COARSE, tol), max_iter=max_iter, algorithm=Cholesky())
+    at = minimise(few, tol=max(COARSE, tol), max_iter=max_iter, algorithm="cholesky updates")
     return replace(at, multipliers=None, steps=())
 
 

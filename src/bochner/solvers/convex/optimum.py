@@ -1,4 +1,4 @@
-"""Algorithms as values, and the minimum they find with its outcome, whose text is the remedy.
+"""Algorithms, and the minimum they find with its outcome, whose text is the remedy.
 
 A loss whose slope jumps is smoothed about multipliers, which make it exact, by every algorithm
 (:mod:`bochner.solvers.convex.newton`).
@@ -6,47 +6,18 @@ A loss whose slope jumps is smoothed about multipliers, which make it exact, by 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
 
-# --- algorithms ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cholesky:
-    """Newton steps by Cholesky factors, for each column by itself.
-
-    The factors are of Hessians, (D + 1, D + 1), or of the kernel matrix of the active rows.
-
-    Parameters
-    ----------
-    kept : bool, default True
-        Whether a step updates the last Hessian by the rows whose curvature has changed, if features
-        are in memory. Otherwise, and always for nonsmooth losses, each step sums the Hessian again,
-        in one pass over the rows.
-    """
-
-    kept: bool = True
-
-
-@dataclass(frozen=True)
-class ConjugateGradients:
-    """Newton steps by products with Hessians, preconditioned; all columns share their passes.
-
-    With a kernel matrix its Cholesky factors precondition, each for some steps.
-    """
-
-
-@dataclass(frozen=True)
-class Libsvm:
-    """Sequential minimal optimisation of the dual, on a kernel matrix."""
-
-
-Algorithm = Cholesky | ConjugateGradients | Libsvm
+# Newton steps by Cholesky factors of Hessians or of the kernel matrix of the active rows: each step
+# sums the Hessian again ("cholesky"), or updates the last one by the rows whose curvature has
+# changed. Newton steps by products with Hessians, preconditioned, where all columns share their
+# passes. Sequential minimal optimisation of the dual, on a kernel matrix.
+Algorithm = Literal["cholesky", "cholesky updates", "conjugate gradients", "libsvm"]
 
 # --- outcomes ------------------------------------------------------------------------------
 

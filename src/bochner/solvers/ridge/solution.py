@@ -1,6 +1,6 @@
 """The result of a solver: solution, outcome with its remedy, and path."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -174,9 +174,6 @@ class Path:
             return False
         errors, low = getattr(self, criterion), self.lowest(criterion)
         return bool(np.all(errors[low + 1 : low + 2] <= (1 + LEVEL) * errors[low]))
-
-    def to_dict(self) -> dict[str, Array]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
