@@ -231,7 +231,7 @@ NETWORK, GAUSS, SINES = (
 )
 PLATE, ALL_DEGREES = ((0.0, 1.0),) * 2, bo.Maclaurin("geometric")
 STABLE = ExponentialPower(1.5)
-DIVERGENT = DotProduct(lambda n: gammaln(n + 1.0))
+DIVERGENT, UNIT = DotProduct(lambda n: gammaln(n + 1.0)), np.eye(3)
 WAVES, BELOW = drawn(Gaussian(1.5), "iid"), drawn(Gaussian(1.5), "nystrom")
 NEGATIVE = Custom(lambda X, Y: -(X @ Y.T))
 ENDLESS = lambda X, Y=None: np.full((len(X),) * 2, np.inf)
@@ -423,8 +423,8 @@ CASES = [
     (lambda: blind(DotExponential(), bo.Maclaurin()), InvalidInput, "no rows. Pass X=..."),
     (lambda: blind(Polynomial(2), bo.Positive()), UnsupportedKernel, "DotExponential or Gaussian"),
     (lambda: blind(Gaussian(), bo.Positive()), InvalidInput, "requires an even number of features"),
-    (lambda: blind(DIVERGENT, bo.Maclaurin(radius=1.5)), InvalidInput, "must converge"),
-    (lambda: blind(DotProduct((0.0, 0.0)), bo.Maclaurin(radius=1.5)), InvalidInput, "above zero"),
+    (lambda: bo.draw(DIVERGENT, bo.Maclaurin(), X=1.5 * UNIT), InvalidInput, "must converge"),
+    (lambda: drawn(DotProduct((0.0, 0.0)), bo.Maclaurin()), InvalidInput, "above zero"),
     (lambda: blind(Gaussian(), bo.Sign()), UnsupportedKernel, r"Sign requires Angular\(\)"),
     (lambda: blind(Angular(), NETWORK), UnsupportedKernel, "requires Neu.* or NNGP.*Nystrom"),
     (lambda: blind(ArcCosine(2), bo.ReLU(2, split=True)), InvalidInput, "more than the 6 features"),

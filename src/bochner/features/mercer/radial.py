@@ -11,7 +11,6 @@ from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
 from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
-from bochner._core.checks import Counted, MaybePositive
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
@@ -116,6 +115,7 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 
 DEGREES = 4096  # Degrees after which the search for energy ends
 POINTS = 512  # Greatest degree of an interpolant in the radius
+NODES = 64  # Quantiles of the radii on which radial kernels are factored
 REACH = 1.25  # Interpolants reach this many times the largest radius; rows beyond cost more
 AT_ONCE = 2048  # Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache
 ROUNDING = float(np.finfo(float).eps)
@@ -382,13 +382,6 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
 class MercerHarmonic(Method):
     """Spherical harmonics times radial functions, the D of greatest energy.
 
-    Parameters
-    ----------
-    nodes : int, default 64
-        Quantiles of the radii on which the radial kernels are factored.
-    radius : float, optional
-        Radius of the sphere that rows will lie on, in place of rows to learn the radii from.
-
     See Also
     --------
     HermiteMercer : For rows of unequal spread.
@@ -418,9 +411,6 @@ class MercerHarmonic(Method):
     >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.02
     True
     """
-
-    nodes: Counted = 64
-    radius: MaybePositive = None
 
     numbers_each = 0
 
@@ -460,10 +450,8 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     radial = radial_kernels(plain, ask.n_inputs)
     if ask.X is not None:
         require_squares("MercerHarmonic", ask.X, 1 / scales)
-    polar = polar_of(scales, ask.X, is_stationary(kernel) and method.radius is None)
-    if method.radius is not None and np.ptp(scales) == 0:  # in units of x, as polar radii are not
-        method = replace(method, radius=method.radius / float(scales[0]))
-    nodes, limit = _radii(method, radial, polar, ask.X)
+    polar = polar_of(scales, ask.X, is_stationary(kernel))
+    nodes, limit = _radii(radial, polar, ask.X)
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks = spectrum(radial, nodes, total, ask.n_features)
     sizes = np.array([float(b.size) for b in blocks])
@@ -484,20 +472,16 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)
 
 
-def _radii(
-    method: MercerHarmonic, radial: RadialKernels, polar: Polar, X: Array | None
-) -> tuple[Nodes, float]:
+def _radii(radial: RadialKernels, polar: Polar, X: Array | None) -> tuple[Nodes, float]:
     """Return the radii to factor on, and how far an interpolant must reach; 0 for none."""
-    if method.radius is not None:
-        return Nodes(np.array([method.radius]), np.ones(1)), REACH * method.radius
     if X is None and not radial.zonal:
         raise InvalidInput(
             "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "
-            "none. Pass X=..., or MercerHarmonic(radius=...) for rows on a sphere."
+            "none. Pass X=..."
         )
     if X is None:
         return Nodes(np.ones(1), np.ones(1)), 0.0
     r = polar(X.astype(np.float64))[1]
     if radial.zonal:  # one radial function a degree, the same for any radius but zero
         return Nodes(np.array([r.max() or 1.0]), np.ones(1)), 0.0
-    return quantiles(r, method.nodes), REACH * float(r.max())
+    return quantiles(r, NODES), REACH * float(r.max())

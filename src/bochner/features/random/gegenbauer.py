@@ -26,6 +26,7 @@ from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.radial import (
+    NODES,
     REACH,
     IndexedFunctions,
     Nodes,
@@ -340,7 +341,7 @@ def _optimal(
 ) -> Radials:
     """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
     d = radial.n_inputs
-    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), 64)
+    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
     q = _capped(48 if method.degree is None else method.degree, d)
     blocks = spectrum(radial, nodes, total, 1 << 62, q)

@@ -14,7 +14,7 @@ from typing import Annotated
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, moved, taken
-from bochner._core.checks import MaybePositive, word
+from bochner._core.checks import word
 from bochner._core.shapes import Array, Float
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
@@ -30,11 +30,8 @@ class Maclaurin(Method):
     ----------
     degrees : {"energy", "geometric"}, default "energy"
         "energy" takes the constant and, if it pays, the linear term exactly, and gives degree n
-        the share of the others that its term aₙ r²ⁿ has at the radius r; "geometric" is the
-        published method, Algorithm 1 with p = 2: P(N = n) = 2^{−n−1}, nothing exact.
-    radius : float, optional
-        r, in units of the lengthscale where the kernel has one. Default: the median length of
-        the rows that the map is drawn with.
+        the share of the others that its term aₙ r²ⁿ has at the lengths r of the rows; "geometric"
+        is the published method, Algorithm 1 with p = 2: P(N = n) = 2^{−n−1}, nothing exact.
 
     See Also
     --------
@@ -60,7 +57,6 @@ class Maclaurin(Method):
     """
 
     degrees: Annotated[str, word("energy", "geometric")] = "energy"
-    radius: MaybePositive = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ import scipy.sparse
 
 from bochner._core import native
 from bochner._core.arrays import dense
-from bochner._core.checks import MaybeCounted, MaybePositive
+from bochner._core.checks import MaybeCounted
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array
 from bochner.features.method import Method, Request
@@ -125,9 +125,6 @@ class PolySketch(Method):
     inner : int, optional
         Entries of inner nodes, rounded up to a power of two. Default: as many as the features of
         the degree that has most.
-    radius : float, optional
-        Length of rows at which the terms of a power series are weighed, in units of the
-        lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
 
     See Also
     --------
@@ -155,7 +152,6 @@ class PolySketch(Method):
     """
 
     inner: MaybeCounted = None
-    radius: MaybePositive = None
 
     numbers_each = 0
 
@@ -267,12 +263,6 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> powers.
 class TensorSketch(Method):
     """CountSketches of x combined by FFT: Pham and Pagh (2013), Algorithm 1.
 
-    Parameters
-    ----------
-    radius : float, optional
-        Length of rows at which the terms of a power series are weighed, in units of the
-        lengthscale where the kernel has one. Default: the median of the rows it is drawn with.
-
     See Also
     --------
     PolySketch : Better for dense rows.
@@ -296,8 +286,6 @@ class TensorSketch(Method):
     >>> phi(X).shape
     (50, 64)
     """
-
-    radius: MaybePositive = None
 
     numbers_each = 1
 

@@ -157,10 +157,10 @@ class Weights:
 
 
 def split_off(
-    kernel: Kernel, method: Any, parts: Powers, ask: Request
+    kernel: Kernel, method: Method, parts: Powers, ask: Request
 ) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
     """Return degrees taken exactly, the energies of the others, and the features left for them."""
-    energy = energies(parts.series, _lengths(method.radius, parts, ask))
+    energy = energies(parts.series, _lengths(parts, ask))
     d, D = ask.n_inputs, ask.n_features
     left = D - bool(energy[0])
     # The linear term is exact if the error of the others then falls: with features shared by
@@ -178,10 +178,8 @@ def split_off(
     return exact, energy, left
 
 
-def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
-    """Return the lengths of rows that degrees are weighed at: the one asked for, or the data's."""
-    if asked is not None:
-        return np.array([asked])
+def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
+    """Return the lengths of rows that degrees are weighed at."""
     if ask.X is not None and ask.X.shape[0]:
         n = ask.X.shape[0]
         rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
@@ -193,7 +191,7 @@ def _lengths(asked: float | None, parts: Powers, ask: Request) -> Float[np.ndarr
             return np.ones(1)  # one degree only: nothing to weigh
     raise InvalidInput(
         "draw: sketches of a power series share their features among degrees by what these "
-        "contribute to k(x, x) of the rows; got no rows. Pass X=..., or the method's radius=..."
+        "contribute to k(x, x) of the rows; got no rows. Pass X=..."
     )
 
 
