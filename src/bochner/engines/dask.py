@@ -13,7 +13,7 @@ from bochner._core.checks import positive
 from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.dask_tables import DaskPartition
-from bochner.engines.workers import ClusterPasses, Handle, Workers, failed, with_rows
+from bochner.engines.workers import ClusterPasses, Handle, failed, with_rows
 from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.executor import LOCAL, Engine
 
@@ -69,7 +69,7 @@ class Dask:
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
         with self._connected() as client:
-            yield ClusterPasses(_DaskWorkers(client, self.timeout), repr(self))
+            yield _DaskPasses(client, self)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -108,17 +108,18 @@ def _answering(address: object, timeout: float) -> AbstractContextManager[None]:
     return explained(lambda _: silent, OSError, TimeoutError)
 
 
-class _DaskWorkers(Workers):
-    """Workers of a cluster, through its client."""
+class _DaskPasses(ClusterPasses):
+    """Passes by workers of a cluster, through its client."""
 
-    def __init__(self, client: Any, timeout: float) -> None:
+    def __init__(self, client: Any, engine: Dask) -> None:
+        super().__init__(repr(engine))
         self._client = client
         self._held: dict[str, list[DaskPartition]] = {}
-        with _answering(client.scheduler.address if client.scheduler else "?", timeout):
-            client.wait_for_workers(1, timeout=timeout)
+        with _answering(client.scheduler.address if client.scheduler else "?", engine.timeout):
+            client.wait_for_workers(1, timeout=engine.timeout)
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         info = self._client.scheduler_info(n_workers=-1)
         workers = info.get("workers", {})  # a scheduler that is lost names none
         return max(1, sum(worker["nthreads"] for worker in workers.values()))

@@ -63,21 +63,19 @@ class Local:
     Notes
     -----
     Recorded are the sum of each finished pass, and of the current pass the sum of the blocks so
-    far and their number. A resumed fit has the same bits as an uninterrupted fit, and repeats the
-    work since the last record. Learners that keep features in
-    memory pass over these unrecorded. Where a record cannot be written, as on a full disk, the fit
-    continues with a warning, and the record before it stays. Ctrl-C ends a pass after the current
-    block, which is recorded. A record takes the memory of a sum once more on the disk: 8
-    D² bytes for each level of the tree (:mod:`bochner.sums.tree`) for moments.
+    far. A resumed fit has the same bits as an uninterrupted fit, and repeats the work since the
+    last record. Learners that keep features in memory pass over these unrecorded. Where a record
+    cannot be written, as on a full disk, the fit continues with a warning, and the record before
+    it stays. Ctrl-C ends a pass after the current block, which is recorded. A record takes the
+    memory of a sum once more on the disk: 8 D² bytes for each level of the tree
+    (:mod:`bochner.sums.tree`) for moments.
 
-    To a device go the rows, block after block, the next one while one is added up. Of learners
-    whose sums are moments (ridge regression and classifier, Gaussian process, principal components)
-    features are made and added up there, in float32 into sums of float64, and decompositions of
-    1024 features and more are made there; of others features come back. Features have the precision
-    of the rows until they are rounded: rows of float32 take half of the time or less. Sparse rows,
-    kernel matrices and samples that something is chosen by stay on the processor. Blocks have 8192
-    rows and more there. A device needs memory for the features of some 60,000 rows, and for four
-    matrices of 8 D² bytes. Products have torch's own setting of TF32, which is off.
+    To a device go the rows, block after block. Where sums are moments (ridge regression and
+    classifier, Gaussian process, principal components) features are made and added up there, in
+    float32 into sums of float64, and decompositions of 1024 features and more are made there; of
+    other learners features come back. Rows of float32 take half of the time or less. Sparse rows,
+    kernel matrices and samples stay on the processor. A device needs memory for the features of
+    some 60,000 rows, and for four matrices of 8 D² bytes.
 
     Examples
     --------

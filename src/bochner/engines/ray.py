@@ -12,14 +12,7 @@ from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import said
 from bochner.data.ray_tables import RayPartition
-from bochner.engines.workers import (
-    ClusterPasses,
-    Handle,
-    Workers,
-    failed,
-    require_answer,
-    with_rows,
-)
+from bochner.engines.workers import ClusterPasses, Handle, failed, require_answer, with_rows
 from bochner.errors import BochnerError, EngineError
 
 #: Workers that may die over one part before the fit is given up.
@@ -76,24 +69,22 @@ class Ray:
             )
             with explained(silent, ConnectionError, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
-        yield ClusterPasses(_RayWorkers(ray), repr(self))
+        yield _RayPasses(ray, repr(self))
 
 
 #: The engine of the cluster that this process is connected to.
 here = Ray
 
 
-class _RayWorkers(Workers):
-    """Workers of the cluster that this process is connected to."""
+class _RayPasses(ClusterPasses):
+    """Passes by workers of the cluster that this process is connected to."""
 
-    def __init__(self, ray: Any) -> None:
+    def __init__(self, ray: Any, label: str) -> None:
+        super().__init__(label)
+        self.count = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self._ray = ray
         self._remote = ray.remote(lambda function, *args: (function(*args), True))
         self._ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
-
-    @property
-    def count(self) -> int:
-        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
 
     def share(self, value: Any) -> Handle:
         return self._ray.put(value)

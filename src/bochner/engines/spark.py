@@ -15,14 +15,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.partitions import said
 from bochner.data.sources import Partition
 from bochner.data.spark_tables import SparkPartition, table_of
-from bochner.engines.workers import (
-    ClusterPasses,
-    Handle,
-    Workers,
-    failed,
-    merged,
-    require_answer,
-)
+from bochner.engines.workers import ClusterPasses, Handle, failed, merged, require_answer
 from bochner.errors import BochnerError, EngineError, InvalidType
 
 #: Times that a part is handed out before the fit is given up.
@@ -87,13 +80,11 @@ class Spark:
         )
         with explained(lambda _: stopped):
             workers = max(1, int(context.defaultParallelism))
-        with ThreadPoolExecutor(workers) as threads, ThreadPoolExecutor(1) as merging:
-            cluster = _SparkWorkers(context, threads, merging, workers)
-            try:
-                yield ClusterPasses(cluster, repr(self))
-            except BaseException:  # Ctrl-C too: nobody waits for what is still to be done
-                cluster.stop()
-                raise
+        passes = _SparkPasses(context, workers, repr(self))
+        try:
+            yield passes
+        finally:  # after Ctrl-C too: nobody waits for what is still to be done
+            passes.stop()
 
     def _begun(self) -> Any:
         """Return the Spark session; start a session if none is active."""
@@ -128,14 +119,16 @@ class _Shared:
         return cloudpickle.loads, (cloudpickle.dumps(self.value),)
 
 
-class _SparkWorkers(Workers):
-    """Executors of a session; threads of this process wait for jobs, and one merges their sums."""
+class _SparkPasses(ClusterPasses):
+    """Passes by executors of a session.
 
-    def __init__(
-        self, context: Any, threads: ThreadPoolExecutor, merging: ThreadPoolExecutor, count: int
-    ) -> None:
-        self._context, self._threads, self._merging = context, threads, merging
-        self._count = count
+    Threads of this process wait for jobs, and one merges their sums.
+    """
+
+    def __init__(self, context: Any, count: int, label: str) -> None:
+        super().__init__(label)
+        self._context, self.count = context, count
+        self._threads, self._merging = ThreadPoolExecutor(count), ThreadPoolExecutor(1)
         self._group = f"bochner-{uuid4().hex[:12]}"
 
     def stop(self) -> None:
@@ -143,10 +136,6 @@ class _SparkWorkers(Workers):
         for pool in (self._threads, self._merging):
             pool.shutdown(wait=False, cancel_futures=True)
         self._context.cancelJobGroup(self._group)
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def share(self, value: Any) -> Handle:
         return self._context.broadcast(_Shared(value))

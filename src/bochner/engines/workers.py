@@ -1,5 +1,6 @@
 """Passes made by worker processes: parts are summed near the rows and merged in tree order."""
 
+import abc
 import logging
 import re
 import time
@@ -9,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice
 from socket import create_connection
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from bochner._core.arrays import as_floating
@@ -45,29 +46,6 @@ class PartialSum:
     total: Any
     rows: int
     weighty: bool
-
-
-class Workers(Protocol):
-    """Processes that compute what is submitted to them, and keep it until it is asked for."""
-
-    @property
-    def count(self) -> int:
-        """How many there are, one at least."""
-
-    def share(self, value: Any) -> Handle:
-        """Give a value to all, once; it survives the death of a worker."""
-
-    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        """Compute ``function(*args)`` there, where handles among the arguments are their values.
-
-        Of arguments that are partitions, the function gets the rows.
-        """
-
-    def wait(self, handle: Handle) -> None:
-        """Return when the value is there."""
-
-    def result(self, handle: Handle) -> Any:
-        """Return the value, here; errors of the engine are raised as a BochnerError."""
 
 
 def require_answer(who: str, address: str, timeout: float) -> None:
@@ -107,64 +85,82 @@ def with_rows(
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
-class ClusterPasses:
+class ClusterPasses(abc.ABC):
     """The executor of one fit whose passes are made by workers.
 
     Any number of workers, in any order, gives the bits of one process that keeps no features: the
     same parts are merged in the same tree.
     """
 
-    def __init__(self, workers: Workers, label: str) -> None:
-        self._workers = workers
+    memory = 0  # rows stay where they are
+    in_order = False
+    #: Workers, one at least.
+    count: int
+
+    def __init__(self, label: str) -> None:
         self._label = label
         self._shared: dict[int, tuple[Any, Handle]] = {}
 
     def __repr__(self) -> str:
         return self._label
 
-    memory = 0  # rows stay where they are
-    in_order = False
+    @abc.abstractmethod
+    def share(self, value: Any) -> Handle:
+        """Give a value to all workers, once; it survives the death of a worker."""
+
+    @abc.abstractmethod
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        """Compute ``function(*args)`` there, where handles among the arguments are their values.
+
+        Of arguments that are partitions, the function gets the rows.
+        """
+
+    @abc.abstractmethod
+    def wait(self, handle: Handle) -> None:
+        """Return when the value is there."""
+
+    @abc.abstractmethod
+    def result(self, handle: Handle) -> Any:
+        """Return the value, here; errors of the engine are raised as a BochnerError."""
 
     def sum(self, summand: Any, blocks: Blocks) -> Any:
-        workers, shared, merging = self._workers, *self._shared_value(summand)
+        shared, merging = self._shared_value(summand)
         tree: MergeTree[Handle] = MergeTree(
-            lambda a, b: workers.submit("merge", merged, merging, a, b)
+            lambda a, b: self.submit("merge", merged, merging, a, b)
         )
         begun: deque[tuple[Handle, int]] = deque()
-        began = time.monotonic()
-        for part in _parts(blocks, workers.count):
+        began, count = time.monotonic(), self.count
+        for part in _parts(blocks, count):
             made = self._submitted(shared, summand, blocks, part)
             tree.take(made)
             elsewhere = part.stop - part.start if isinstance(part.blocks, Blocks) else 0
             begun.append((made, elsewhere))
-            if len(begun) > AHEAD * workers.count:
+            if len(begun) > AHEAD * count:
                 self._wait(begun.popleft(), blocks)
         root = tree.root()
         while begun:
             self._wait(begun.popleft(), blocks)
-        partial_sum: PartialSum = workers.result(root)
+        partial_sum: PartialSum = self.result(root)
         seconds = time.monotonic() - began
-        LOG.info(
-            "%r: %d rows by %d workers, %.2f s", self, partial_sum.rows, workers.count, seconds
-        )
+        LOG.info("%r: %d rows by %d workers, %.2f s", self, partial_sum.rows, count, seconds)
         blocks.finished(partial_sum.rows, partial_sum.weighty)
         return partial_sum.total
 
     def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
         """Wait for a part, and report its rows to the callbacks."""
         handle, rows = begun
-        self._workers.wait(handle)
+        self.wait(handle)
         if rows:
             blocks.passed(rows)
 
     def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
         """Share with the workers a map, once in a fit, or a summand; return also what merges."""
         if not isinstance(summand, SumOnFeatures):
-            shared = self._workers.share(summand)
+            shared = self.share(summand)
             return shared, shared
         phi = summand.features
         if id(phi) not in self._shared:
-            self._shared[id(phi)] = phi, self._workers.share(phi)
+            self._shared[id(phi)] = phi, self.share(phi)
         return self._shared[id(phi)][1], narrowed(summand.summand, slice(0, 0))
 
     def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
@@ -178,7 +174,7 @@ class ClusterPasses:
             part = replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions]))
         what = part, blocks.block_rows, repr(blocks.source)
         name = f"rows-{part.start}-{part.stop}"
-        return self._workers.submit(name, made, shared, narrow, *what, *partitions)
+        return self.submit(name, made, shared, narrow, *what, *partitions)
 
 
 def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
