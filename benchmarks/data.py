@@ -147,14 +147,6 @@ def standardised(name: str, options: Options, most: int) -> Array:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def on_sphere(latitude: Array, longitude: Array) -> Array:
-    """Return points of the unit sphere from degrees."""
-    latitude, longitude = np.radians(latitude), np.radians(longitude)
-    across = np.cos(latitude)
-    columns = across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)
-    return np.stack(columns, axis=1)
-
-
 def digits(options: Options, most: int) -> Split:
     """Return rows of MNIST to train and to test on, from 0 to 1."""
     arrays = stored("mnist", options.data)

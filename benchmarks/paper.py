@@ -9,9 +9,9 @@ from sklearn.cluster import KMeans
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench, each, used
-from benchmarks.data import Split, on_sphere, stored
+from benchmarks.data import Split, stored
 from bochner.data.blocks import Blocks
-from bochner.datasets import load_earth
+from bochner.datasets import load_earth, on_sphere
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian, Kernel, NeuralTangent
 from bochner.kernels.zonal import Angle, coefficients, gegenbauers

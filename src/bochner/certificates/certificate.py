@@ -341,12 +341,12 @@ def _to_halve(
 
 def _distance(c: Any) -> str:
     low, high = c.epsilon_interval
-    on = "all" if c.exact else f"{c.n_sample:,}"
     interval = f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
-    measured = f"{'' if low == high else interval}measured on {on} of them"
+    measured = f"measured on {'all' if c.exact else f'{c.n_sample:,}'} of them"
     return (
         f"With {c.n_features:,} features, {c.n_rows:,} rows and alpha = {c.alpha_measured:.3g}, "
-        f"the features are within ε = {c.epsilon:.2g} of the exact kernel ({measured})."
+        f"the features are within ε = {c.epsilon:.2g} of the exact kernel "
+        f"({'' if low == high else interval}{measured})."
     )
 
 
@@ -356,12 +356,11 @@ def _caveat(c: Any) -> str:
             f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
             "this or larger."
         )
-    if not c.resolved:
-        return (
-            "The sample is too small to resolve this alpha, so the upper end is coarse: measure "
-            "more rows (n_sample) or raise alpha."
-        )
-    return ""
+    coarse = (
+        "The sample is too small to resolve this alpha, so the upper end is coarse: measure "
+        "more rows (n_sample) or raise alpha."
+    )
+    return "" if c.resolved else coarse
 
 
 def _meaning(c: Any) -> str:
@@ -381,24 +380,16 @@ def _meaning(c: Any) -> str:
 def _more(c: Any) -> str:
     if c.epsilon == 0:
         return "That is zero up to rounding."
-    if c.features_to_halve is None and c.left_out is None:
-        return (
-            "The number of features that halves ε is not known: the error of these features is not "
-            "noise, and does not fall like 1/√D."
-        )
-    if c.features_to_halve is None:
-        return (
-            f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % "
-            "of the kernel's trace, whatever their number. Raise their degree or order."
-        )
-    if c.below_kernel:
-        return (
-            f"Halving ε takes at least {c.features_to_halve:,} features: the error of these "
-            "features follows the spectrum of the kernel."
-        )
+    if c.features_to_halve is not None:
+        words = "about {:,} features: the error of random features falls like 1/√D."
+        if c.below_kernel:
+            words = "at least {:,} features: their error follows the spectrum of the kernel."
+        return f"Halving ε takes {words.format(c.features_to_halve)}"
+    if c.left_out is None:
+        return "How many features halve ε is not known: their error does not fall like 1/√D."
     return (
-        f"Halving ε takes about {c.features_to_halve:,} features: the error of random features "
-        "falls like 1/√D."
+        f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % of "
+        "the kernel's trace, whatever their number. Raise their degree or order."
     )
 
 

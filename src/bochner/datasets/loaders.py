@@ -51,15 +51,9 @@ def stored(name: str) -> dict[str, np.ndarray]:
 # --- The compressive strength of concrete: a small table for tests and docs ----------------------
 
 _NAMES = (
-    "cement",
-    "blast_furnace_slag",
-    "fly_ash",
-    "water",
-    "superplasticizer",
-    "coarse_aggregate",
-    "fine_aggregate",
-    "age",
-)
+    "cement", "blast_furnace_slag", "fly_ash", "water",
+    "superplasticizer", "coarse_aggregate", "fine_aggregate", "age",
+)  # fmt: skip
 
 _CONCRETE = """\
 Compressive strength (MPa) of 1,030 samples of concrete, from seven ingredients (kg in a cubic
@@ -82,11 +76,6 @@ def load_concrete() -> Dataset:
     -------
     Dataset
         ``X`` (1030, 8) float32, kg/m³ and days; ``y`` (1030,) float32, MPa.
-
-    Notes
-    -----
-    Source: I-Cheng Yeh (1998), UCI Machine Learning Repository (CC BY 4.0), in the copy of
-    treforevans/uci_datasets (MIT).
 
     Examples
     --------
@@ -119,10 +108,6 @@ def load_co2() -> Dataset:
     -------
     Dataset
         ``X`` (521, 1) float32, years; ``y`` (521,) float32, parts per million.
-
-    Notes
-    -----
-    Source: C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography; public domain.
 
     Examples
     --------
@@ -204,11 +189,6 @@ def load_earth() -> Dataset:
         ``X`` (64800, 3) float32, points of the unit sphere; ``y`` (64800,) float32, metres;
         ``latitude`` and ``longitude`` (64800,) float32, degrees, of the middle of each cell.
         ``y.reshape(180, 360)`` is the map, south first.
-
-    Notes
-    -----
-    Source: ETOPO5, NOAA National Geophysical Data Center, 1988, averaged to one degree in
-    ferret-datasets, here rounded to whole metres. Public domain.
 
     Examples
     --------
