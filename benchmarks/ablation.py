@@ -47,6 +47,7 @@ RULES: dict[str, Replaced] = {
     "rough kernels": ROUGHER | _effort(families=(Matern(2.5), Gaussian())),
     "rough kernels with more rows": ROUGHER,
     "families": _effort(families=()),
+    "screened columns": {"selection.lengthscales.screened_lengthscales": lambda _: lambda *_: None},
     "sum over columns": {f"{RACE}._additive": NONE},
     "sums": {f"{RACE}._sums": NONE},
     "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},

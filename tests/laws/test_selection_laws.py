@@ -12,7 +12,6 @@ from sklearn.base import clone
 from tolerance import assert_close
 
 import bochner as bo
-from bochner import Blocks
 from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
@@ -21,7 +20,6 @@ from bochner.selection.choose import choose_kernel
 from bochner.selection.curves import choose_curves
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
-from bochner.sums.rows import sampled
 
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
 
@@ -176,10 +174,6 @@ def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
 # ---- metric: The learned metric: gradients, rounds, and what it is good for
 
 
-def sampled_rows(X, y, w=None, seed=0):
-    return sampled(Blocks.from_arrays(X, y, w), seed)
-
-
 @pytest.fixture(scope="module")
 def turned():
     """A function of one direction across all of six columns, in units that differ."""
@@ -192,7 +186,7 @@ def turned():
 @pytest.fixture(scope="module")
 def learned(turned):
     X, y = turned
-    return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sampled_rows(X[:450], y[:450]), 0)
+    return learn_metric(Gaussian(tuple(X.std(axis=0) * 2)), sample_of(X[:450], y[:450]), 0)
 
 
 @pytest.mark.main_cases(3)
@@ -256,13 +250,9 @@ SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=
 FAST = {"n_features": 128, "random_state": 0}
 
 
-def curve_sample(X, y):
-    return RowSample(X, y.reshape(len(y), -1), np.ones(len(y)), np.arange(len(y)) / len(y))
-
-
 def test_a_function_of_the_logarithm_is_found():
     y = np.sin(2 * np.log(SKEWED[:, 0])) + SKEWED[:, 1]
-    curves = choose_curves(curve_sample(SKEWED, y), 0)
+    curves = choose_curves(sample_of(SKEWED, y), 0)
     assert curves.columns == (0,)
     assert curves.gain > 0.3
     bent = curves.inputs(SKEWED)
@@ -275,12 +265,12 @@ def test_a_function_of_the_logarithm_is_found():
 
 def test_rows_are_left_as_they_are_where_that_is_as_good():
     y = np.sin(SKEWED[:, 1])  # the skewed column tells nothing
-    assert choose_curves(curve_sample(SKEWED[:, 1:], y), 0) is None
+    assert choose_curves(sample_of(SKEWED[:, 1:], y), 0) is None
     normal = CURVE_RNG.normal(size=(600, 2))
-    assert choose_curves(curve_sample(normal, normal[:, 0]), 0) is None
-    assert choose_curves(curve_sample(SKEWED[:50], SKEWED[:50, 0]), 0) is None
-    assert choose_curves(curve_sample(scipy.sparse.csr_array(SKEWED), y), 0) is None
-    assert choose_curves(curve_sample(SKEWED, np.zeros(600)), 0) is None
+    assert choose_curves(sample_of(normal, normal[:, 0]), 0) is None
+    assert choose_curves(sample_of(SKEWED[:50], SKEWED[:50, 0]), 0) is None
+    assert choose_curves(sample_of(scipy.sparse.csr_array(SKEWED), y), 0) is None
+    assert choose_curves(sample_of(SKEWED, np.zeros(600)), 0) is None
 
 
 @pytest.mark.main_cases(1)

@@ -31,7 +31,7 @@ from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, Loc
 from bochner.models.representations.representation import gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
-from bochner.planner.trials import PlannedFit, Task, local_fit, planned_fits, usual_widths
+from bochner.planner.trials import WIDTHS, PlannedFit, Task, local_fit, planned_fits
 from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
@@ -369,7 +369,8 @@ def plan(
     if isinstance(asked, str):
         asked = _chosen_kernel(spec, sample, blocks, n, local)
     task = Task(asked, sample.lowest(min(max(256, math.ceil(n / 5)), 2048)), *known)
-    fits = planned_fits(task, named, widths or usual_widths(n))
+    usual = WIDTHS if n > 4096 else (*(D for D in WIDTHS if n > D), n)
+    fits = planned_fits(task, named, widths or usual)
     fits += [local_fit(task, default_leaves(spec))] if local else []
     fits = fits if named is not None else with_default(fits, n, most)
     choice, reason = best_of(fits, allowed)

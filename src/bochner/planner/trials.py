@@ -253,13 +253,6 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
     return long / many**2 - b * many, b
 
 
-def usual_widths(n_rows: int) -> tuple[int, ...]:
-    """Return the default widths: none larger than the number of rows."""
-    if n_rows > 4096:
-        return WIDTHS
-    return (*(width for width in WIDTHS if width < n_rows), n_rows)
-
-
 def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[PlannedFit]:
