@@ -241,11 +241,6 @@ class ErrorLaw(HtmlResult):
         scores = scores_of(errors, deviation).T
         return ErrorLaw(tuple(TargetLaw.of(s, w, symmetric=True) for s in scores), source)
 
-    @property
-    def scores(self) -> Float[Array, "m t"]:
-        """Scores of the rows, rising."""
-        return np.stack([law.scores for law in self.targets], axis=1)
-
     def __len__(self) -> int:
         return len(self.targets[0].scores)
 

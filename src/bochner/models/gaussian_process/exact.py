@@ -118,8 +118,6 @@ class ExactProcess(ProcessLaw):
 
     lacks: ClassVar[Mapping[str, str]] = {
         **ProcessLaw.lacks,
-        "certify": "an exact fit has the kernel itself, and nothing to certify; fit with features, "
-        'e.g. method="auto", for a certificate.',
         "merge": "an exact fit keeps no moments that add.",
     }
 

@@ -118,13 +118,6 @@ class WaveProcess(ProcessLaw):
         variance = self._variance(X) + self.left_out_variance if exact is None else exact
         return self.means()(X), variance
 
-    def resolved_moments(self, X: Array) -> Both:
-        """Return the mean and variance of what waves draw of f at rows."""
-        exact = self._by_rows(X)
-        if exact is not None:
-            return self.means()(X), np.maximum(exact - self.left_out_variance, 0.0)
-        return self.means()(X), self._variance(X)
-
     @cached_property
     def by_rows(self) -> KernelPosterior | None:
         """The law at amplitude one by the kernel matrix of the rows, where they are few."""
@@ -238,7 +231,8 @@ class WaveProcess(ProcessLaw):
         With h_i = w_i Var f(x_i)/σ² the leverage of a row, its error is (y_i − f(x_i))/(1 − h_i),
         and its variance Var f(x_i)/(1 − h_i).
         """
-        mean, variance = self.resolved_moments(sample.X)
+        mean, variance = self.moments(sample.X)
+        variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of what waves draw
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
         slack = np.clip(1 - sample.w[:, None] * variance / noise, 1e-3, 1.0)
         errors = (sample.y - mean) / slack

@@ -131,10 +131,6 @@ class Neighbourhoods:
     def _tree(self) -> cKDTree:
         return cKDTree(self._own_places / self._units)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return all but the tree, which skops cannot store."""
-        return {name: part for name, part in vars(self).items() if name != "_tree"}
-
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the numbers of the rows nearest to each of these, (b, m)."""
         m = min(self.count, len(self.X))
@@ -261,7 +257,6 @@ class NeighbourProcess(ProcessLaw):
         "return_cov": _lacking("covariance of rows", "Ask for return_std=True, or fit"),
         "sample_functions": _lacking("functions"),
         "gradient": _lacking("gradients"),
-        "certify": _lacking("certificate"),
     }
 
     block_rows = 1 << 14

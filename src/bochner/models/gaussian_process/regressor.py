@@ -471,8 +471,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return self._law.require(name, who).representation
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        rows, alpha = self._rows_with("certify", type(self).__name__), self.evidence_.alpha
-        return rows.certificate(float(np.min(alpha)), blocks if other else None)
+        alpha = float(np.min(self.evidence_.alpha))
+        return self._law.representation.certificate(alpha, blocks if other else None)
 
     @property
     def noise_variance_(self) -> Any:
