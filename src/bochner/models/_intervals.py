@@ -21,6 +21,7 @@ from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition
 from bochner.models.error_law import LeftOutRows
+from bochner.models.representations.representation import piece_of
 
 ROWS = block_rows(1024)  # Rows whose bounds are made together
 
@@ -186,7 +187,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
         """Return rows as the fit predicts them, or another fit of the same learner."""
         blocks, _ = self._blocks_of(X, y, w, first=False)
-        rows = join([_numbers(block) for block in blocks.with_rows(ROWS)])
+        rows = join([piece_of(block) for block in blocks.with_rows(ROWS)])
         judged = self if other is None else other
         centre, deviation = judged._centred(Blocks.from_arrays(rows.X) if other is None else X)
         if rows.y.shape[1] != centre.shape[1]:
@@ -226,10 +227,3 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         return LeftOutRows(
             whole.X, predicted, errors, whole.w, parts[0].source, deviation=deviation
         )
-
-
-def _numbers(block: Any) -> Piece:
-    y = to_numpy(block.y).astype(np.float64)
-    w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
-    X = block.X if hasattr(block.X, "tocsr") else to_numpy(block.X)
-    return Piece(X, y.reshape(len(y), -1), w)

@@ -26,6 +26,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import OnSphere, named_on_sphere
 from bochner.selection.spec import NAMED, as_kernel
+from bochner.selection.waves import scaled
 from bochner.sums.rows import sampled
 
 TOGETHER = 256  # Rows whose distances are taken together
@@ -192,7 +193,7 @@ class Variogram:
             )
         weight = np.sqrt(self.pairs / self.pairs.sum())
         mean = float(np.exp(np.mean(np.log(np.asarray(known.lengthscale)))))
-        first = known.replace(lengthscale=_times(known.lengthscale, 1.0 / mean))
+        first = scaled(known, np.array([1.0 / mean]))
         top = max(self.variance, float(self.gamma.max()))
 
         def curve(p: Float[Array, " 3"]) -> Array:
@@ -213,7 +214,7 @@ class Variogram:
         miss = lambda p: weight * (self.gamma / curve(p) - 1)
         tried = [least_squares(miss, np.clip(p, *bounds), bounds=bounds) for p in starts]
         size, a2, s2 = np.exp(min(tried, key=lambda fit: fit.cost).x)
-        fit = first.replace(lengthscale=_times(first.lengthscale, float(size)))
+        fit = scaled(first, np.array([size]))
         return VariogramModel(fit, float(a2), float(s2), unit)
 
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
@@ -236,12 +237,6 @@ class Variogram:
         ax.set(xlabel=far, ylabel="γ", xlim=(0, None), ylim=(0, None))
         ax.legend()
         return ax
-
-
-def _times(lengthscale: Any, factor: float) -> Any:
-    if isinstance(lengthscale, tuple):
-        return tuple(factor * length for length in lengthscale)
-    return factor * float(lengthscale)
 
 
 def _along(kernel: Kernel, unit: Float[Array, " d"], lags: Float[Array, " m"]) -> Array:

@@ -189,16 +189,18 @@ def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
         )
 
 
+def piece_of(block: Any) -> Piece:
+    """Return the rows of a block in NumPy's float64, X maybe in CSR."""
+    n = block.X.shape[0]
+    X = block.X if is_sparse(block.X) else to_numpy(block.X)
+    y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
+    w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
+    return Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), w)
+
+
 def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     """Return all rows of positive weight, X in float64 or CSR; ``start`` rows came before."""
-    pieces = []
-    for block in blocks:
-        n = block.X.shape[0]
-        X = block.X if is_sparse(block.X) else to_numpy(block.X)
-        y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
-        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
-        pieces.append(Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), w))
-    X, y, w = join(pieces)
+    X, y, w = join([piece_of(block) for block in blocks])
     kept, priority = np.flatnonzero(w > 0), row_priorities(seed, start, len(w))
     if len(kept) < len(w):
         (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
