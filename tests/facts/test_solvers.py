@@ -3,6 +3,8 @@
 import signal
 import time
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from threading import Timer
 
 import naive
@@ -323,11 +325,9 @@ def least_norm(Z, y, w, centred):
 def test_a_triangle_has_the_solution_of_least_norm(n, centred):
     rng = np.random.default_rng(0)
     Z, y, w = rng.normal(0.5, 1, (n, D)), rng.normal(7, 1, (n, 2)), rng.uniform(0.5, 2, n)
-    sums, rest = Triangle(centred), Triangle(centred)
-    for start in range(0, n, 17):
-        part = sums if start < 34 else rest  # of which the second is empty where rows are few
-        part.add(Z[start : start + 17], y[start : start + 17], w[start : start + 17])
-    sums = rest + sums
+    pieces = [slice(start, start + 17) for start in range(0, n, 17)]
+    parts = [Triangle.of(Z[piece], y[piece], w[piece], centred) for piece in pieces]
+    sums = reduce(add, parts[2:] + parts[:1]) + parts[1] if len(parts) > 1 else parts[0]
     moments = Moments.of(Z, y, w) if centred else Moments.of(Z, y, w).about_zero()
     means = moments.feature_mean, moments.target_mean
     solution = solve_ridge(sums.eigen(), means, 0.0)

@@ -205,9 +205,8 @@ def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
 
 
 def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
-    part, w = Triangle(centred), None if block.w is None else to_numpy(block.w)
-    part.add(to_numpy(chosen.features(block.X)), to_numpy(block.y).astype(np.float64), w)
-    return part
+    y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
+    return Triangle.of(to_numpy(chosen.features(block.X)), y, w, centred)
 
 
 def triangle(summed: FeatureSums, blocks: Blocks | None, where: Executor) -> Eigen:

@@ -223,59 +223,44 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 # near n. The column of ones comes first, so that Z and y are centred below its row.
 
 
+@dataclass(frozen=True, eq=False)
 class Triangle:
-    """Adds blocks up to R with RᵀR = Σ w [1, z, y]ᵀ[1, z, y], by Householder reflections.
+    """Rows of √w [1, z, y], added up to R with RᵀR = Σ w [1, z, y]ᵀ[1, z, y] by reflections.
 
     Time 2 n D² and memory 2 D² for any n; float64. There may be fewer rows than D.
     """
 
-    def __init__(self, centred: bool = True) -> None:
-        self._centred = centred
-        self._held: list[Array] = []
-        self._features = 0
-        self._rows = 0
-        self._weight = 0.0
+    held: Float[Array, "m p"]  # rows, or R; without ones where there is no intercept
+    features: int  # D
+    rows: int  # n
+    weight: float  # W
+    centred: bool
 
-    def add(
-        self, Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Float[Array, " n"] | None = None
-    ) -> None:
-        """Add one block."""
+    @staticmethod
+    def of(
+        Z: Float[Array, "n D"], y: Float[Array, "n t"], w: Any = None, centred: bool = True
+    ) -> "Triangle":
+        """Return the rows of one block."""
         w = np.ones(len(Z)) if w is None else np.asarray(w, np.float64)
         root = np.sqrt(w)[:, None]
-        parts = [root * Z, root * y.reshape(len(Z), -1)]
-        self._held.append(np.concatenate([root, *parts] if self._centred else parts, axis=1))
-        self._features = Z.shape[1]
-        self._rows += int(np.count_nonzero(w))
-        self._weight += float(w.sum())
-        self._reduce_if_tall()
+        parts = [root, root * Z, root * y.reshape(len(Z), -1)][not centred :]
+        counts = Z.shape[1], int(np.count_nonzero(w)), float(w.sum())
+        return Triangle(np.concatenate(parts, axis=1), *counts, centred)
 
     def __add__(self, other: "Triangle") -> "Triangle":
-        """Add the rows of another, which is not changed."""
-        self._held = self._held + other._held
-        self._features = max(self._features, other._features)
-        self._rows, self._weight = self._rows + other._rows, self._weight + other._weight
-        self._reduce_if_tall()
-        return self
+        held = np.concatenate([self.held, other.held])
+        held = _triangular(held) if len(held) > 2 * held.shape[1] else held
+        rows, weight = self.rows + other.rows, self.weight + other.weight
+        return replace(self, held=held, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
         """Return the decomposition of the added rows by the singular values of R."""
-        self._reduce()
-        first = int(self._centred)
-        R, last = self._held[0][first:], first + self._features
-        return decompose_rows(
-            R[:, first:last],
-            R[:, last:],
-            np.ones(len(R)),
-            self._centred,
-            weight=self._weight,
-            rows=self._rows,
-        )
+        first = int(self.centred)
+        R, last = _triangular(self.held)[first:], first + self.features
+        Z, y, w = R[:, first:last], R[:, last:], np.ones(len(R))
+        return decompose_rows(Z, y, w, self.centred, weight=self.weight, rows=self.rows)
 
-    def _reduce_if_tall(self) -> None:
-        if self._held and sum(map(len, self._held)) > 2 * self._held[0].shape[1]:
-            self._reduce()
 
-    def _reduce(self) -> None:
-        stacked = np.concatenate(self._held)
-        (R,) = qr(stacked, overwrite_a=True, mode="r", check_finite=False)
-        self._held = [R[: R.shape[1]]]
+def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
+    (R,) = qr(rows, mode="r", check_finite=False)
+    return np.asarray(R[: R.shape[1]])
