@@ -21,7 +21,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.blas import mirror
 from bochner._core.checks import integers, unpacked
-from bochner._core.shapes import Array, Float, Others, Pairs, Rows
+from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
@@ -67,9 +67,6 @@ class Transformed(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
-
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.back(X, self.kernel.pullback(self.inputs(X), self.inputs(Y), C))
 
 
 def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
@@ -275,9 +272,6 @@ class Exp(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return _exp(self.kernel.diagonal(X))
-
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.kernel.pullback(X, Y, C * self.evaluate(X, Y))
 
 
 @dataclass(frozen=True)

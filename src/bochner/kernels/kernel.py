@@ -211,7 +211,8 @@ class Kernel(NamedArguments, abc.ABC):
 
         Rows are checked and dense, of one library and precision, X not empty. O(n m d) time, and
         memory for a few matrices (n, m): give rows in blocks. Kernels without a closed form of the
-        gradient raise UnsupportedKernel.
+        gradient raise UnsupportedKernel. Of sums, products and the like see
+        :func:`bochner.kernels.numbers.gradients`.
         """
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
@@ -339,9 +340,6 @@ class Sum(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) + self.right.diagonal(X)
 
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.left.pullback(X, Y, C) + self.right.pullback(X, Y, C)
-
 
 @dataclass(frozen=True)
 class Product(Kernel):
@@ -377,18 +375,6 @@ class Product(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.left.diagonal(X) * self.right.diagonal(X)
-
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        factors = list(leaves_of(self, (Product,)))
-        values = [factor.evaluate(X, Y) for factor in factors]
-        after = [C]  # C times the values of all later factors, from the last factor to the first
-        for value in values[:0:-1]:
-            after.append(after[-1] * value)
-        total, before = 0.0, 1.0
-        for factor, value, later in zip(factors, values, reversed(after), strict=True):
-            total = total + factor.pullback(X, Y, before * later)
-            before = before * value
-        return total
 
 
 @dataclass(frozen=True)
@@ -426,9 +412,6 @@ class Scaled(Kernel):
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.scale * self.kernel.diagonal(X)
 
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return self.scale * self.kernel.pullback(X, Y, C)
-
 
 @dataclass(frozen=True)
 class Power(Kernel):
@@ -465,10 +448,6 @@ class Power(Kernel):
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return self.kernel.diagonal(X) ** self.exponent
-
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        slopes = self.exponent * self.kernel.evaluate(X, Y) ** (self.exponent - 1)
-        return self.kernel.pullback(X, Y, C * slopes)
 
 
 #: Combinations of kernels of the same rows.

@@ -1,25 +1,28 @@
-"""Hyperparameters of kernels and the gradients of kernel values in them.
+"""Hyperparameters of kernels, and the gradients of kernel values in them and in the rows.
 
 Values and derivatives go through a kernel's parts: of E with ∂E/∂K = C, a sum hands C to both
 parts, a product C ∘ right to the left one, a power p C ∘ kernel^(p − 1), and a leaf sums up
-C ∘ ∂k/∂log θ for each of its numbers θ. So all of them cost as much as a few kernel matrices.
+C ∘ ∂k/∂log θ for each of its numbers θ, or C ∘ ∂k/∂x for its rows. So all of them cost as much as
+a few kernel matrices.
 """
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float
+from bochner._core.arrays import array_namespace
+from bochner._core.shapes import Array, Others, Pairs, Rows
 from bochner.kernels import distances
-from bochner.kernels.algebra import Exp, Mahalanobis, Transformed
+from bochner.kernels.algebra import Exp, Transformed
 from bochner.kernels.free import Free
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, parts_of, rebuilt
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import Periodic
-from bochner.kernels.windows import Windows
 
 #: Step of log θ in differences of kernel values.
 STEP = 1e-4
@@ -135,59 +138,78 @@ def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
             yield Place(name, j), kernel, X
     if X is not None and isinstance(kernel, Transformed):
         X = kernel.inputs(X)
-    elif X is not None and isinstance(kernel, Windows):
+    elif X is not None and hasattr(kernel, "stacked"):  # windows of sequences
         X = kernel.stacked(X, 4096)
     for name, part in parts_of(kernel).items():
         for place, leaf, rows in leaves(part, X):
             yield place.within(name), leaf, rows
 
 
-# --- Values, and derivatives in all numbers ------------------------------------------------------
+# --- Values, and derivatives in the rows or in all numbers ---------------------------------------
 
 Slopes = dict[Place, float]
-Back = Callable[[Array], Slopes]
+Back = Callable[[Array], Any]
 Wanted = Callable[[Place], bool]
 
 
+def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
+    """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i, as :meth:`Kernel.pullback`."""
+    return traced(kernel, X, Y, None)[1](C)
+
+
 def traced(
-    kernel: Kernel, X: Float[Array, "n d"], wanted: Wanted = lambda _: True
-) -> tuple[Float[Array, "n n"], Back]:
-    """Return K of rows, and the function from ∂E/∂K to the slopes in the logs of wanted numbers.
+    kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None
+) -> tuple[Callable[[], Array], Back]:
+    """Return the function that gives K, and the one from ∂E/∂K to gradients.
 
-    Exact for lengthscales, periods, weights and the shape of :class:`RationalQuadratic`; by central
-    differences of one part of the kernel for all others.
+    These are in the logs of wanted numbers, for Y = X: exact for lengthscales, periods, weights and
+    the shape of :class:`RationalQuadratic`, by central differences of one part of the kernel for
+    all others. With None wanted they are in the rows X.
     """
+    K: Callable[[], Array]
+    join = operator.add if wanted is None else operator.or_
 
-    def of(part: str, X: Array = X) -> tuple[Array, Back]:
+    def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Callable[[], Array], Back]:
         """Return the same of a part of the kernel."""
-        K, back = traced(getattr(kernel, part), X, lambda place: wanted(place.within(part)))
+        if wanted is None:
+            return traced(getattr(kernel, part), X, Y, None)
+        K, back = traced(getattr(kernel, part), X, Y, lambda place: wanted(place.within(part)))
         return K, lambda C: {place.within(part): slope for place, slope in back(C).items()}
 
     match kernel:
         case Sum() | Product():
             (A, by_left), (B, by_right) = of("left"), of("right")
             if isinstance(kernel, Sum):
-                return A + B, lambda C: by_left(C) | by_right(C)
-            return A * B, lambda C: by_left(C * B) | by_right(C * A)
+                return lambda: A() + B(), lambda C: join(by_left(C), by_right(C))
+            K = cache(lambda: A() * B())
+            return K, lambda C: join(by_left(C * B()), by_right(C * A()))
         case Scaled():
             A, back = of("kernel")
-            K, scale = kernel.scale * A, kernel.scale
-            return K, lambda C: {Place("scale"): float(np.vdot(C, K))} | back(C * scale)
+            K, scale = cache(lambda: kernel.scale * A()), kernel.scale
+            if wanted is None:
+                return K, lambda C: scale * back(C)
+            return K, lambda C: {Place("scale"): float(np.vdot(C, K()))} | back(C * scale)
         case Power():
             A, back = of("kernel")
             p = kernel.exponent
-            return A**p, lambda C: back(C * (p * A ** (p - 1)))
+            return cache(lambda: A() ** p), lambda C: back(C * (p * A() ** (p - 1)))
         case Exp():
             A, back = of("kernel")
-            K = np.exp(A)
-            return K, lambda C: back(C * K)
-        case Transformed() if not isinstance(kernel, Mahalanobis):
-            return of("kernel", kernel.inputs(X))
-        case Radial():
-            return _traced_radial(kernel, X, wanted)
-        case CoordinateWise() | Periodic():
-            return _traced_columns(kernel, X)
-    return _traced_by_differences(kernel, X, wanted)
+            K = cache(lambda: array_namespace(A()).exp(A()))
+            return K, lambda C: back(C * K())
+        case Transformed():
+            U = kernel.inputs(X)
+            K, back = of("kernel", U, U if Y is X else kernel.inputs(Y))
+            return K, back if wanted else lambda C: kernel.back(X, back(C))
+    if wanted is None:
+        return cache(lambda: kernel.evaluate(X, Y)), lambda C: kernel.pullback(X, Y, C)
+    if isinstance(kernel, Radial):
+        values, back = _traced_radial(kernel, X, wanted)
+    elif isinstance(kernel, CoordinateWise | Periodic):
+        values, back = _traced_columns(kernel, X)
+    else:
+        values, back = _traced_by_differences(kernel, X, wanted)
+    return lambda: values, back
 
 
 def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:

@@ -20,6 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Columns, leaves_on
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Part
+from bochner.kernels.numbers import gradients
 
 #: Divisors of sums over windows, as powers of the number of windows.
 AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
@@ -196,7 +197,7 @@ class Windows(Kernel):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         def of_windows(rows: Any, U: Array, share: Array) -> Array:
             parts = (
-                self.kernel.pullback(U, V, share[:, None] * C[rows, :][:, columns] * other)
+                gradients(self.kernel, U, V, share[:, None] * C[rows, :][:, columns] * other)
                 for columns, V, other in self.positions(Y)
             )
             return reduce(operator.add, parts)

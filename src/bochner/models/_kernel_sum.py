@@ -9,6 +9,7 @@ from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner.data.blocks import Blocks
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import gradients
 from bochner.solvers.cg import TILE
 
 
@@ -45,7 +46,7 @@ class KernelSum:
         for here in self._tiles:
             S = to_numpy(self.X[here])
             for t, c in enumerate(self.coef[here].T):
-                total[:, :, t] += self.kernel.pullback(X, S, np.broadcast_to(c, (len(X), len(S))))
+                total[:, :, t] += gradients(self.kernel, X, S, np.broadcast_to(c, (len(X), len(S))))
         return total
 
     @property

@@ -212,8 +212,8 @@ class OnNumbers(Objective):
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         rows = self.rows
-        K, through = traced(self.kernel(at), rows.X, self.numbers.__contains__)
-        problem = KernelRows(K, rows.y, rows.w, rows.centred)
+        values, through = traced(self.kernel(at), rows.X, rows.X, self.numbers.__contains__)
+        problem = KernelRows(values(), rows.y, rows.w, rows.centred)
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         slopes = through(score.by_kernel)
         return score.value, np.array([*(slopes[p] for p in self.numbers), score.by_log_alpha])

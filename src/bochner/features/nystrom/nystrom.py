@@ -17,6 +17,7 @@ from bochner.features.map import FeatureMap, in_precision
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.landmarks import Given, Landmarks, RPCholesky, as_landmarks
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import gradients
 from bochner.solvers.factorisations import raised_factor
 
 
@@ -125,7 +126,7 @@ class NystromMap(FeatureMap):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if self.whitened:
             C = C @ moved(self.root(precision(X)).T, like=X)
-        return self.kernel.pullback(X, moved(self.landmarks, like=X), C)
+        return gradients(self.kernel, X, moved(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ, written over the NumPy array C, in its precision."""

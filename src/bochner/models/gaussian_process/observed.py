@@ -27,6 +27,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.numbers import gradients
 from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess
@@ -244,7 +245,7 @@ def slopes(
     for start in range(0, len(Y), AT_ONCE):
         part = np.ascontiguousarray(Y[start : start + AT_ONCE])
         one_by_one = np.tile(np.eye(len(part)), (len(Z), 1))
-        G = kernel.pullback(np.repeat(Z, len(part), axis=0), part, one_by_one)
+        G = gradients(kernel, np.repeat(Z, len(part), axis=0), part, one_by_one)
         values[:, start : start + AT_ONCE] = G[:, column].reshape(len(Z), len(part))
     return values
 
