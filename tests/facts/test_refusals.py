@@ -516,7 +516,7 @@ CASES = [
     # grids and the globe
     (lambda: on_grid(Gaussian(0.3), np.tile(X, 2)[:, :4]), UnsupportedKernel, "one to three"),
     (lambda: on_grid(Linear()), UnsupportedKernel, "requires a stationary kernel with a spectral"),
-    (lambda: on_grid(Gaussian(1e-9)), InvalidInput, "more than any memory holds.*Or take a longer"),
+    (lambda: on_grid(Gaussian(1e-9)), InvalidInput, "more than any memory holds.*a longer"),
     (lambda: on_grid(Exponential(1e-3)), InvalidInput, "tolerance=0.001 takes .* waves"),
     (lambda: on_grid(Gaussian(), metric="learned"), InvalidInput, "learned.*serves few"),
     (lambda: on_grid(Gaussian(), alpha=0.0), InvalidInput, "alpha must be above 0 where waves"),

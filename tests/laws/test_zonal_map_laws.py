@@ -244,9 +244,9 @@ ROUNDED = 1e-9
 """Rounding of radial functions where eigenvalues of R_l are small, and of kernels."""
 
 
-def drawn_mercer(kernel, n_features=D_MERCER, X=None, **options):
+def drawn_mercer(kernel, n_features=D_MERCER, X=None):
     X = rows(60) if X is None else X
-    return draw(kernel, MercerHarmonic(**options), n_features=n_features, X=X, random_state=0)
+    return draw(kernel, MercerHarmonic(), n_features=n_features, X=X, random_state=0)
 
 
 def rest(phi):

@@ -238,9 +238,8 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
 
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
-    placement, d, m, amplitude = method.placement, ask.n_inputs, ask.n_features, 1.0
-    if not isinstance(kernel, Stationary | SkewedChi2):
-        amplitude = float(kernel.diag(np.zeros((1, d)))[0])
+    placement, d, m = method.placement, ask.n_inputs, ask.n_features
+    amplitude = float(kernel.diag(np.zeros((1, d)))[0])
     if isinstance(placement, placements.Grid):
         if not isinstance(kernel, Stationary):
             raise placement.refusal()

@@ -152,9 +152,7 @@ class EquispacedMap(FeatureMap):
             return np.maximum(tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0)
         return equispaced_weights(kernel, self.spacing, self.shape)
 
-    def gram(self, waves: Array, variances: Array, centred: bool) -> ToeplitzGram:
-        """Return ZᵀZ from sums of waves over rows."""
-        return ToeplitzGram(waves, variances, centred)
+    gram = ToeplitzGram  # ZᵀZ from sums of waves over rows
 
     def as_coefficients(self, numbers: Array) -> Array:
         """Return numbers in the order of the weights as coefficients of waves."""
@@ -468,7 +466,7 @@ def equispaced_map(
 ) -> EquispacedMap:
     """Return the map of a kernel on a box: all waves that the tolerance takes."""
     grid = grid_of(kernel, lower, upper, tolerance)
-    _require_room(kernel, lower, upper, tolerance, grid)
+    _require_room(tolerance, grid)
     return _mapped(kernel, lower, upper, grid)
 
 
@@ -493,7 +491,7 @@ def map_between(
     ]
     extent = tuple(int(m) for m in np.maximum(*reached))
     both = Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
-    _require_room(kernel, lower, upper, tolerance, both)
+    _require_room(tolerance, both)
     return _mapped(kernel, lower, upper, both)
 
 
@@ -544,10 +542,8 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
     )
 
 
-def _require_room(
-    kernel: Kernel, lower: Array, upper: Array, tolerance: float, grid: Frequencies
-) -> None:
-    """Refuse more waves than memory holds, and say what a larger tolerance takes."""
+def _require_room(tolerance: float, grid: Frequencies) -> None:
+    """Refuse more waves than memory holds."""
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
     too_many = grid.waves > MOST_WAVES or max(grid.extent) >= most
     # Of an implicit fit: sums, their FFT, and ten vectors.
@@ -555,16 +551,9 @@ def _require_room(
     if not too_many and size <= LITTLE:
         return
     what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
-    less = f"No tolerance up to {LOOSEST:g} takes under a million waves. "
-    while 10 * tolerance <= LOOSEST:
-        tolerance *= 10
-        coarse = grid_of(kernel, lower, upper, tolerance)
-        if coarse.waves < 10**6:
-            less = f"tolerance={tolerance:.1g} takes {coarse}. "
-            break
     remedy = (
-        f"{less}Or take a longer lengthscale, a smoother kernel, Nystrom(), or for a Gaussian "
-        "process NearestNeighbours(), which has no grid."
+        "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
+        "Gaussian process NearestNeighbours(), which has no grid."
     )
     if too_many:
         raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")

@@ -7,7 +7,7 @@ these features (:mod:`bochner.solvers.harmonics`).
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -116,9 +116,7 @@ class SphericalMap(FeatureMap):
 
     # --- waves -----------------------------------------------------------------------------------
 
-    @property
-    def places(self) -> Places:
-        return GlobePlaces()
+    places: ClassVar[Places] = GlobePlaces()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -131,8 +129,7 @@ class SphericalMap(FeatureMap):
     def variances_of(self, kernel: Kernel) -> Array:
         return degree_variances(kernel, self.degree)
 
-    def gram(self, waves: Array, variances: Array, centred: bool) -> HarmonicGram:
-        return HarmonicGram(waves, variances, centred)
+    gram = HarmonicGram
 
     def as_coefficients(self, numbers: Array) -> Array:
         return np.repeat(numbers, 2 * np.arange(len(numbers)) + 1)
