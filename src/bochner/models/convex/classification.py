@@ -43,6 +43,7 @@ from bochner.models.convex.fit import (
 )
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
+from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
@@ -95,6 +96,11 @@ class ClassSample:
     # Rows that each fold leaves out; () where rows are too few
     folds: tuple[Array, ...] = ()  # as many as a choice needs
     every_fold: tuple[Array, ...] = ()
+
+    @property
+    def calibrating(self) -> tuple[Array, ...]:
+        """Folds whose rows probabilities are calibrated on."""
+        return enough_folds(self.every_fold)
 
     def subsample(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
         """Return ``most`` rows, with more of rare classes, and their numbers."""
@@ -284,7 +290,13 @@ MOST_VALUES, MOVES_TRIED = 1 << 28, 20
 
 LEAST_HINGE = 0.03  # Penalty below which a hinge rarely changes: margins are met
 
-PENALTY_ROWS = 2048  # Rows that a penalty is chosen by, at most
+#: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
+#: more as columns of the problem are few.
+PENALTY_ROWS, DENSE_ROWS = 2048, 3072
+
+#: Steps between penalties that are tried again with more rows, and the share by which the loss must
+#: fall.
+FINER, WORTH = 2, 0.002
 
 #: The last step that a walk starts from. Beyond it a fit from nothing stops far from the minimum,
 #: its neighbours with it, and the walk would stay where it is.
@@ -307,10 +319,8 @@ def fit_classifier_exactly(
     on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, X)), rows, spec)
     path, near = None, None
     if alpha is None and rows.folds:
-        few, kept = on_rows.subsample(PENALTY_ROWS, seed)
-        few, kept = (few, kept) if few.rows.folds else (on_rows, np.arange(len(rows.w)))
-        path, end = few.best_path(chosen.search)
-        alpha, near = path.alpha, on_rows.spread(end, kept)
+        path, near = _path(on_rows, chosen)
+        alpha = path.alpha
     alpha = 1.0 if alpha is None else alpha
     state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
     solution = optimum(on_rows.problem(alpha), state)
@@ -338,7 +348,7 @@ class Calibrating:
         if len(end.coef) == len(rows.w):
             start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
         return OnRows(KernelMatrix(K), rows, self.spec).calibrated(
-            enough_folds(rows.every_fold), end.alpha, start
+            rows.calibrating, end.alpha, start
         )
 
 
@@ -387,6 +397,19 @@ def fit_to_support(
     return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
 
 
+def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]:
+    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
+    few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
+    if few is on_rows or not few.rows.folds:
+        return on_rows.best_path(chosen.search)
+    columns = on_rows.spec.targets(on_rows.rows.codes[:1]).shape[1]
+    most = max(DENSE_ROWS, int(EXACT_ROWS / columns**0.5))
+    dense, kept = on_rows.subsample(most, chosen.seed)
+    path, end = few.best_path(chosen.search)
+    path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
+    return path, on_rows.spread(end, kept)
+
+
 class OnRows(HeldOutLoss):
     """Rows, what is minimised on their features or kernel matrix, and the loss of rows left out.
 
@@ -399,9 +422,10 @@ class OnRows(HeldOutLoss):
         rows: ClassSample,
         spec: ConvexSpec,
         largest: float = 1.0,
+        near: State | None = None,
     ) -> None:
         super().__init__(largest)
-        self.on, self.rows, self.spec = on, rows, spec
+        self.on, self.rows, self.spec, self.near = on, rows, spec, near
         self.matrix = isinstance(on, KernelMatrix)
         self.calibrates = self.matrix and (isinstance(spec.loss, Hinge) or spec.pairs is not None)
         self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
@@ -458,6 +482,19 @@ class OnRows(HeldOutLoss):
         best = walk(lost, step_near(ridge, lost.largest, LAST_START), NEAREST, LAST)
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
+    def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:
+        """Try smaller penalties while the folds of these rows, which are more, lose less.
+
+        More rows may resolve what looks like noise to fewer, most of all in sums over columns.
+        """
+        rows, step = replace(self.rows, folds=self.rows.calibrating), 0
+        lost = OnRows(self.on, rows, self.spec, rows.inflation * path.alpha, near)
+        while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
+            step += FINER
+        if not step:
+            return path, lost.end(0)
+        return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.end(step)
+
     def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
 
@@ -499,7 +536,7 @@ class OnRows(HeldOutLoss):
             y = spec.targets(rows.codes[~fold_rows])
             b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
             return np.tile(b, (int(fold_rows.sum()), 1)), True
-        start, near, alpha = self._nearest(fold, step), None, self.alpha(step)
+        start, near, alpha = self._nearest(fold, step), self.near, self.alpha(step)
         for other in range(len(self.ends)):
             near = self._nearest(other, step) or near
         end = self.minimised(alpha, start, fold_rows, near=near, moves=MOVES_COMPARED)
