@@ -111,13 +111,14 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
 
 
 def destination(*suffixes: str) -> Callable[[str], Path]:
-    """Return what reads the name of a file, and refuses one that cannot be written."""
+    """Return what reads the name of a file, and refuses one that cannot be written.
+
+    Tables may be written to standard output, a dash.
+    """
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()
-        table = "only tables go to standard output. Name a file."
-        reason = table if path == STANDARD_OUTPUT else _reason(path, suffixes)
-        if reason:
+        if reason := _reason(path, suffixes):
             raise click.BadParameter(f"'{text}' cannot be written: {reason}")
         return path
 
@@ -127,28 +128,25 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 #: What a table is called that is written as text to where commands print.
 STANDARD_OUTPUT = Path("-")
 
-
-def table(text: str) -> Path:
-    """Return the name of a table to write; a dash is standard output."""
-    if text == str(STANDARD_OUTPUT):
-        return STANDARD_OUTPUT
-    return destination(".parquet", ".pq", ".csv")(text)
+table = destination(".parquet", ".pq", ".csv")
 
 
 def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:
     """Return why a file cannot be written, or None; called before the work starts."""
-    folder = path.absolute().parent
-    if suffixes and path.suffix.lower() not in suffixes:
-        return f"its name must end in {', '.join(suffixes)}."
-    if path.is_dir():
-        return "it is a folder. Name a file in it."
-    if not folder.is_dir():
-        return f"there is no folder '{folder}'. Make it first."
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return f"the folder '{folder}' may not be written to. Choose another."
-    if path.exists() and not os.access(path, os.W_OK):
-        return "the file there is read-only. Choose another name."
-    return None
+    if path == STANDARD_OUTPUT:
+        return None if ".csv" in suffixes else "only tables go to standard output. Name a file."
+    folder, ending = path.absolute().parent, path.suffix.lower()
+    reasons = {
+        f"its name must end in {', '.join(suffixes)}.": suffixes and ending not in suffixes,
+        "it is a folder. Name a file in it.": path.is_dir(),
+        f"there is no folder '{folder}'. Make it first.": not folder.is_dir(),
+        f"the folder '{folder}' may not be written to. Choose another.": not os.access(
+            folder, os.W_OK | os.X_OK
+        ),
+        "the file there is read-only. Choose another name.": path.exists()
+        and not os.access(path, os.W_OK),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:

@@ -9,7 +9,7 @@ only frozen dataclasses, enumerations and estimators of bochner (`_MODULES`) are
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import Enum
@@ -222,90 +222,52 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
 # --- Decoding ------------------------------------------------------------------------------------
 
 
-def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Return the value that :func:`encode` wrote."""
+def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:  # noqa: PLR0911, PLR0912  kinds
+    """Return the value that :func:`encode` wrote; refuse any other."""
     if isinstance(item, list):
         return [decode(part, arrays) for part in item]
     if not isinstance(item, dict):
         return item
-    ((key, content),) = item.items()
-    return _DECODERS[key](content, arrays)
-
-
-def _array(content: Json, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    name, order = content
-    return {"C": arrays[name], "F": arrays[name].T}[order]
-
-
-def _scalar(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    if arrays[content].shape != ():
-        raise ValueError("a scalar has no axes")
-    return arrays[content][()]
-
-
-def _text(content: Json, _arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    kind, shape, items = content
-    if not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError("lengths of axes are whole numbers")
-    if not all(isinstance(item, str) for item in items):
-        raise TypeError("an array of text holds text")
-    return np.array(items, dtype={"object": object, "str": str}[kind]).reshape(shape)
-
-
-def _sparse(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, (rows, columns), *parts = content
-    data, indices, indptr = (decode(part, arrays) for part in parts)
-    return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
-
-
-def _class(name: str, is_one: Callable[[Any], bool]) -> Any:
-    cls = class_of(name)
-    if not is_one(cls):
-        raise TypeError(f"{name} is a class of another kind")
-    return cls
-
-
-def _values(content: Mapping[str, Json], arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    return {key: decode(item, arrays) for key, item in content.items()}
-
-
-def _instance(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, fields = content
-    cls = _class(name, dataclasses.is_dataclass)
-    known = {f.name for f in dataclasses.fields(cls)}
-    values = _values(fields, arrays)
-    # A field of an older version that held nothing is left out.
-    value = cls(**{key: item for key, item in values.items() if key in known or item is not None})
-    require_fields(value)
-    require_numbers(value)
-    return value
-
-
-def _estimator(content: Json, arrays: Mapping[str, np.ndarray]) -> Any:
-    name, parameters, state = content
-    model = _class(name, is_estimator)(**_values(parameters, arrays))
-    if not {*state} <= FITTED_STATE:
-        raise TypeError(f"{name} has no such fitted state")
-    vars(model).update(_values(state, arrays))
-    require_learner(model)
-    return model
-
-
-def _number(content: Json, _arrays: Mapping[str, np.ndarray]) -> float:
-    if content not in ("nan", "inf", "-inf"):
-        raise ValueError("other numbers stand for themselves")
-    return float(content)
-
-
-_DECODERS: dict[str, Callable[[Json, Mapping[str, np.ndarray]], Any]] = {
-    "array": _array,
-    "class": _instance,
-    "dict": lambda content, arrays: {decode(k, arrays): decode(v, arrays) for k, v in content},
-    "enum": lambda content, _: _class(content[0], lambda cls: issubclass(cls, Enum))[content[1]],
-    "estimator": _estimator,
-    "float": _number,
-    "scalar": _scalar,
-    "sparse": _sparse,
-    "text": _text,
-    "tuple": lambda content, arrays: tuple(decode(part, arrays) for part in content),
-}
+    ((kind, content),) = item.items()
+    values = lambda fields: {name: decode(part, arrays) for name, part in fields.items()}
+    cls: Any = class_of(content[0]) if kind in ("class", "enum", "estimator") else None
+    match kind:
+        case "tuple":
+            return tuple(decode(part, arrays) for part in content)
+        case "dict":
+            return {decode(key, arrays): decode(part, arrays) for key, part in content}
+        case "float" if content in ("nan", "inf", "-inf"):  # other numbers stand for themselves
+            return float(content)
+        case "scalar" if arrays[content].shape == ():
+            return arrays[content][()]
+        case "array":
+            name, order = content
+            return {"C": arrays[name], "F": arrays[name].T}[order]
+        case "text":
+            dtype, shape, items = content
+            if not all(type(n) is int and n >= 0 for n in shape):
+                raise ValueError("lengths of axes are whole numbers")
+            if not all(isinstance(text, str) for text in items):
+                raise TypeError("an array of text holds text")
+            return np.array(items, dtype={"object": object, "str": str}[dtype]).reshape(shape)
+        case "sparse":
+            name, (rows, columns), *parts = content
+            data, indices, indptr = decode(parts, arrays)
+            return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
+        case "enum" if issubclass(cls, Enum):
+            return cls[content[1]]
+        case "class" if dataclasses.is_dataclass(cls):
+            name, fields = content
+            value: Any = cls(**values(fields))  # type: ignore[operator]
+            require_fields(value)
+            require_numbers(value)
+            return value
+        case "estimator" if is_estimator(cls):
+            name, parameters, state = content
+            model = cls(**values(parameters))
+            if not {*state} <= FITTED_STATE:
+                raise TypeError(f"{name} has no such fitted state")
+            vars(model).update(values(state))
+            require_learner(model)
+            return model
+    raise TypeError(f"a value of the kind {kind[:20]!r} must be as save writes it")
