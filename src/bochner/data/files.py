@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from bochner._core.optional import explained, needed
 from bochner.data.schema import did_you_mean
@@ -46,11 +46,8 @@ File = Path | Remote
 _ONE = (str, PathLike, Remote)
 
 
-class Stamp(NamedTuple):
-    """Size and version of a file, by which a change is noticed."""
-
-    size: int  # bytes
-    version: int | str  # time of the last change in ns, or what fsspec tells versions apart by
+#: Bytes of a file, and its version: the time of the last change in ns, or fsspec's key of it.
+Stamp = tuple[int, int | str]
 
 
 def stamp_of(file: File) -> Stamp:
@@ -58,9 +55,9 @@ def stamp_of(file: File) -> Stamp:
     with readable(file):
         if isinstance(file, Remote):
             file.system.invalidate_cache(file.path)
-            return Stamp(int(file.system.size(file.path) or 0), file.system.ukey(file.path))
+            return int(file.system.size(file.path) or 0), file.system.ukey(file.path)
         status = file.stat()
-        return Stamp(status.st_size, status.st_mtime_ns)
+        return status.st_size, status.st_mtime_ns
 
 
 def readable(file: object) -> AbstractContextManager[None]:
@@ -97,7 +94,7 @@ def _compare(file: File, stamp: Stamp) -> None:
     if now != stamp:
         raise DataFileError(
             f"Blocks: '{file}' must stay as it is until all passes are done; it changed after it "
-            f"was opened ({stamp.size} bytes then, {now.size} now). Make the Blocks again when "
+            f"was opened ({stamp[0]} bytes then, {now[0]} now). Make the Blocks again when "
             "nothing writes to it."
         )
 

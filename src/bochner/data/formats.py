@@ -98,7 +98,7 @@ class BinaryReader(Reader):
                     return
 
     def mark(self) -> str:
-        return f"'{self.file}' {tuple(self.stamp)}"
+        return f"'{self.file}' {self.stamp}"
 
     def part(self, start: int, stop: int) -> "BinaryReader":
         return replace(self, first=self.first + start, n_rows=stop - start)
@@ -275,7 +275,7 @@ class TextReader(Reader):
         )
 
     def mark(self) -> str:
-        return f"'{self.file}' {tuple(self.stamp)} {self.separator!r}"
+        return f"'{self.file}' {self.stamp} {self.separator!r}"
 
     def place(self, row: int) -> str:
         """Return the line that a row begins in, from 1; empty lines are no rows."""
@@ -294,7 +294,8 @@ class TextReader(Reader):
 def _open_text(path: File, separator: str | None) -> TextReader:
     """Find the separator, the names and, from the first block, the types."""
     stamp = stamp_of(path)
-    with _explained(path, partial(_damaged, path)), unpacked(path) as stream:
+    file = TextReader(path, stamp, separator or "", 0, f"'{path}'")
+    with _explained(path, partial(_sentence, file)), unpacked(path) as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
         raise empty_file(path)
@@ -315,7 +316,7 @@ def _open_text(path: File, separator: str | None) -> TextReader:
             "Add a line of names."
         )
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
-    file = TextReader(path, stamp, separator, block, f"'{path}'")
+    file = replace(file, separator=separator, block=block)
     with _explained(path, partial(_sentence, file)):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
@@ -366,18 +367,13 @@ def _sentence(file: TextReader, error: Exception) -> BochnerError:
             f"the column as text with dtypes={{{name!r}: 'category'}} (on the command line --types "
             f"{name}=category)."
         )
-    return _damaged(file.file, error)
+    return DataFileError(
+        f"Blocks: {label} cannot be read as a table of text: {text}. Write or copy it again."
+    )
 
 
 def _not_utf8(path: File) -> DataFileError:
     return DataFileError(
         f"Blocks: '{path}' must be text in UTF-8; it is in another encoding or no text at all. "
         "Save it again as UTF-8."
-    )
-
-
-def _damaged(path: File, error: Exception) -> DataFileError:
-    return DataFileError(
-        f"Blocks: '{path}' cannot be read as a table of text: {str(error).splitlines()[0]}. "
-        "Write or copy it again."
     )
