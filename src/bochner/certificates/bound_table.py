@@ -120,7 +120,6 @@ def compare_bounds(
     *,
     alpha: float,
     n_features: int = 1024,
-    rank: int = 10,
     confidence: float = 0.95,
     n_draws: int = 20,
     n_sample: int = 500,
@@ -138,8 +137,6 @@ def compare_bounds(
         Penalty, on the scale of the n rows.
     n_features : int, default 1024
         D.
-    rank : int, default 10
-        Of the projections whose cost is bounded.
     confidence : float, default 0.95
     n_draws : int, default 20
         Independent maps whose largest error is shown: at 20 about the 95 % quantile.
@@ -183,8 +180,8 @@ def compare_bounds(
     n_sample = integer(n_sample, who, "n_sample", 2)
     every = dense_rows(X, who)
     rows = every[np.sort(stream(seed, "bounds").permutation(len(every))[:n_sample])]
-    penalty, rank = alpha * len(rows) / len(every), integer(rank, who, "rank", 1)
-    entries = list(_entries(kernel, rows, penalty, min(rank, len(rows) - 1), D, confidence))
+    penalty = alpha * len(rows) / len(every)
+    entries = list(_entries(kernel, rows, penalty, D, confidence))
     if not entries:
         raise UnsupportedKernel(
             f"{who} requires a kernel of x − y, or a rotation-invariant one; got {kernel!r}. "
@@ -210,12 +207,7 @@ def compare_bounds(
 
 
 def _entries(
-    kernel: Kernel,
-    rows: Float[np.ndarray, "n d"],
-    alpha: float,
-    rank: int,
-    D: int,
-    confidence: float,
+    kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, D: int, confidence: float
 ) -> Iterator[tuple[str, Bound, Method, Measure]]:
     """Yield the bounds that hold for a kernel: name, bound, method and measure of its error."""
     values, vectors = eigen(kernel, rows, "compare_bounds")
@@ -225,6 +217,7 @@ def _entries(
     spectral = lambda E: largest(W.T @ E @ W)
     if is_stationary(kernel):
         pairs, by = Fourier(IID()), partial(fourier_bound, kernel, rows)
+        rank = min(10, len(rows) - 1)
         entries = lambda E: float(np.abs(E).max())
         costs = lambda E: max(map(abs, cost_ends(E, rank))) / float(values[:-rank].sum())
         yield "Hoeffding", by("hoeffding"), pairs, entries
