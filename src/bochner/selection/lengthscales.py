@@ -305,10 +305,20 @@ class OnProcess(Objective):
             up, down = (each(self.rows.X) for each in ends)
             change = (up - down) / (2 * STEP)
             return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
+        if self.width == 1:
+            s, factor = self._squared, float(np.exp(-2 * at[0]))
+            K, slope = _in_bands(kernel, lambda *band: factor * s[band], self._room)
+            along = lambda by: -4 * factor * np.einsum("ij,ij,ij->", by.below, slope, s)
+            return K, lambda by: np.array([float(along(by))])
         X = self.rows.X / kernel.lengthscale
-        K, slope = _in_bands(kernel, X, self._room)
-        add_up = np.sum if self.width == 1 else np.asarray
-        return K, lambda by: np.atleast_1d(add_up(_by_column(by.below, slope, X)))
+        size = np.einsum("ij,ij->i", X, X)
+        K, slope = _in_bands(kernel, lambda *band: squared_distances(X, size, *band), self._room)
+        return K, lambda by: _by_column(by.below, slope, X)
+
+    @cached_property
+    def _squared(self) -> Float[Array, "m m"]:
+        """Squared distances in units of the start's lengthscales."""
+        return squared_distances(self.rows.X / self.start.lengthscale)
 
     @cached_property
     def _room(self) -> Float[Array, "2 m m"]:
@@ -320,15 +330,14 @@ class OnProcess(Objective):
 
 
 def _in_bands(
-    kernel: Radial, X: Float[Array, "m d"], room: Float[Array, "2 m m"]
+    kernel: Radial, squared: Callable[[slice, slice], Array], room: Float[Array, "2 m m"]
 ) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
     """Return kernel values and their slopes in the squared distance, zero above the diagonal."""
-    (K, slope), size = room, np.einsum("ij,ij->i", X, X)
+    K, slope = room
     above = np.triu(np.ones((BAND, BAND), bool), 1)
     for start in range(0, len(K), BAND):
         band, left = slice(start, start + BAND), slice(0, min(start + BAND, len(K)))
-        s = squared_distances(X, size, band, left)
-        K[band, left], slope[band, left] = kernel.with_slope(s)
+        K[band, left], slope[band, left] = kernel.with_slope(squared(band, left))
         corner = slope[band, band]
         np.copyto(corner, 0.0, where=above[: len(corner), : len(corner)])
     return K, slope
