@@ -13,7 +13,7 @@ from bochner.kernels import Columns, Constant, Matern, OnSphere, Zonal
 from bochner.kernels.numbers import gradients
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.solvers.gram import conjugate_gradients, full_of
-from bochner.solvers.harmonics import from_waves, harmonics_of_real, real_of_harmonics, to_waves
+from bochner.solvers.harmonics import from_waves, to_waves
 from bochner.solvers.toeplitz import to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
@@ -87,9 +87,7 @@ def test_waves_are_the_harmonics_of_the_features(degree):
     zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
     phi = bo.draw(zonal, bo.SphericalHarmonics(degree), n_features=D, n_inputs=2)
     np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
-    c = harmonics_of_real(coef.T, degree)
-    np.testing.assert_allclose(real_of_harmonics(c), coef.T, atol=1e-14)
-    waves = full_of(to_waves(c))
+    waves = full_of(to_waves(coef.T, degree))
     k = np.arange(-degree, degree + 1)
     theta = GlobePlaces().angles(X)
     tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
@@ -101,8 +99,8 @@ def test_waves_are_the_harmonics_of_the_features(degree):
 def test_from_waves_is_the_adjoint():
     L, rng = 8, np.random.default_rng(3)
     a, b = rng.standard_normal((2, 1, (L + 1) ** 2))
-    waves = [to_real(to_waves(harmonics_of_real(c, L)), (L, L)) for c in (a, b)]
-    back = real_of_harmonics(from_waves(to_waves(harmonics_of_real(b, L))))
+    waves = [to_real(to_waves(c, L), (L, L)) for c in (a, b)]
+    back = from_waves(to_waves(b, L))
     np.testing.assert_allclose((waves[0] * waves[1]).sum(), (a * back).sum(), rtol=1e-11)
 
 

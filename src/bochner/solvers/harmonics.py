@@ -19,7 +19,7 @@ M then is G with the density of the rows averaged over longitude, one block for 
 (Schuh 1996). Else it is G among the first degrees, and its diagonal beyond.
 
 The D = (L + 1)² real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ), m = l, ..., 1, and
-√a_l P_l0, degree after degree. Complex coefficients (L + 1, L + 1) of l and m are zero for m > l.
+√a_l P_l0, degree after degree.
 """
 
 import math
@@ -28,7 +28,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from bochner._core.shapes import Array, Float, Int
+from bochner._core.shapes import Array, Float
 from bochner.solvers.gram import WaveGram, WavePreconditioner, factored
 
 MOST_LOW = 31  # Degrees that are solved for densely, at most: 1,024 harmonics.
@@ -95,15 +95,25 @@ def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
     return values
 
 
-def to_waves(c: Array) -> Array:
-    """Return the waves of functions, halves of spectra (s, 2L + 1, L + 1), of (s, L + 1, L + 1)."""
-    L = c.shape[1] - 1
-    by_order = np.ascontiguousarray(c.transpose(2, 1, 0))
+def _cosines(m: int, l: Array) -> Array:
+    """Return the numbers of the features cos mλ of degrees l; those of sin mλ follow."""
+    return np.asarray(l * l + 2 * (l - m))
+
+
+def to_waves(c: Float[Array, "s D"], degree: int) -> Array:
+    """Return the waves of functions of real features, halves of spectra (s, 2L + 1, L + 1)."""
+    L = degree
     torus = np.zeros((L + 1, L + 1, len(c)), dtype=np.complex128)
     for m, tables in enumerate(wave_tables(L)):
         for parity, table in enumerate(tables):
-            part = np.ascontiguousarray(by_order[m, _first(m, parity) :: 2]).view(np.float64)
-            torus[m, parity::2] = (table.T @ part).view(np.complex128)
+            at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
+            part = np.zeros((len(at), len(c), 2))  # real and imaginary parts
+            part[:, :, 0] = c[:, at].T
+            if m:
+                part[:, :, 1] = -c[:, at + 1].T
+                part /= math.sqrt(2)
+            made = table.T @ part.reshape(len(at), 2 * len(c))
+            torus[m, parity::2] = made.view(np.complex128)
     torus[1::2] *= -1j
     waves = np.empty((len(c), 2 * L + 1, L + 1), dtype=np.complex128)
     waves[:, : L + 1] = torus.transpose(2, 1, 0)
@@ -111,55 +121,26 @@ def to_waves(c: Array) -> Array:
     return waves
 
 
-def from_waves(waves: Array) -> Array:
-    """Return what the adjoint of :func:`to_waves` gives."""
+def from_waves(waves: Array) -> Float[Array, "s D"]:
+    """Return the coefficients of real features: the adjoint of :func:`to_waves`."""
     L = waves.shape[2] - 1
     by_order = waves[:, : L + 1].transpose(2, 1, 0).copy()
     by_order[:, 1:] += (_signs(L) * waves[:, :L:-1].transpose(1, 2, 0)).transpose(1, 0, 2)
     by_order[1::2] *= 1j
-    coefficients = np.zeros((L + 1, L + 1, len(waves)), dtype=np.complex128)
+    c = np.empty((len(waves), (L + 1) ** 2))
     for m, tables in enumerate(wave_tables(L)):
         for parity, table in enumerate(tables):
+            at = _cosines(m, np.arange(_first(m, parity), L + 1, 2))
             part = np.ascontiguousarray(by_order[m, parity::2]).view(np.float64)
-            coefficients[m, _first(m, parity) :: 2] = (table @ part).view(np.complex128)
-    coefficients[0].imag = 0.0
-    return np.ascontiguousarray(coefficients.transpose(2, 1, 0))
+            real, imaginary = (table @ part).reshape(len(at), len(waves), 2).T
+            c[:, at] = math.sqrt(2) * real if m else real
+            if m:
+                c[:, at + 1] = -math.sqrt(2) * imaginary
+    return c
 
 
 def _signs(degree: int) -> Float[Array, "m 1"]:
     return (-1.0) ** np.arange(degree + 1)[:, None]
-
-
-# --- Real features -------------------------------------------------------------------------------
-
-
-@lru_cache(maxsize=8)
-def _order(degree: int) -> tuple[Int[Array, " D"], Float[Array, " D"], Float[Array, " D"]]:
-    """Return where in (l, m) each real coefficient is, and factors of real and imaginary part."""
-    L = degree
-    l = np.repeat(np.arange(L + 1), 2 * np.arange(L + 1) + 1)
-    within = np.arange((L + 1) ** 2) - l * l
-    m = l - within // 2
-    sine = (within % 2 == 1) & (m > 0)
-    real = np.where(m == 0, 1.0, np.where(sine, 0.0, math.sqrt(2)))
-    return l * (L + 1) + m, real, np.where(sine, -math.sqrt(2), 0.0)
-
-
-def real_of_harmonics(c: Array) -> Float[Array, "s D"]:
-    """Return coefficients of the real features of (s, L + 1, L + 1)."""
-    at, real, imaginary = _order(c.shape[1] - 1)
-    flat = c.reshape(len(c), -1)[:, at]
-    return real * flat.real + imaginary * flat.imag
-
-
-def harmonics_of_real(c: Float[Array, "s D"], degree: int) -> Array:
-    """Return the inverse of :func:`real_of_harmonics`."""
-    at, real, imaginary = _order(degree)
-    flat = np.zeros((len(c), (degree + 1) ** 2), dtype=np.complex128)
-    cosines, sines = imaginary == 0, imaginary != 0
-    flat[:, at[cosines]] = c[:, cosines] / real[cosines]
-    flat[:, at[sines]] += 1j * (c[:, sines] / imaginary[sines])
-    return flat.reshape(-1, degree + 1, degree + 1)
 
 
 # --- Products ------------------------------------------------------------------------------------
@@ -190,15 +171,17 @@ class HarmonicGram(WaveGram):
         return np.repeat(np.sqrt(self.variances), 2 * np.arange(self.degree + 1) + 1)
 
     def shared(self, numbers: Float[Array, " D"]) -> Float[Array, " D"]:
-        at, _, _ = _order(self.degree)
-        total = np.bincount(at, numbers, at.max() + 1) / np.maximum(np.bincount(at), 1)
-        return total[at]
+        out = numbers.copy()
+        for l in range(1, self.degree + 1):
+            cosines, sines = (slice(l * l + k, (l + 1) ** 2 - 1, 2) for k in (0, 1))
+            out[cosines] = out[sines] = (numbers[cosines] + numbers[sines]) / 2
+        return out
 
     def real(self, half: Array) -> Float[Array, "s D"]:
-        return real_of_harmonics(from_waves(half))
+        return from_waves(half)
 
     def spectrum(self, c: Float[Array, "s D"]) -> Array:
-        return to_waves(harmonics_of_real(self.roots * c, self.degree))
+        return to_waves(self.roots * c, self.degree)
 
     def preconditioner(self, alpha: float, full: bool = False) -> WavePreconditioner:
         """Return M with a block for each order, or one of the first degrees.
@@ -209,7 +192,7 @@ class HarmonicGram(WaveGram):
             blocks = []
             for m in range(self.degree + 1):
                 l = np.arange(m, self.degree + 1)
-                cosines = l * l + 2 * (l - m)
+                cosines = _cosines(m, l)
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
             factors = [factored(G, alpha) for G in self.order_blocks]
             return WavePreconditioner(self, alpha, blocks, factors)
