@@ -16,7 +16,7 @@ import numpy as np
 from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Int
+from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -390,9 +390,9 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
     return _Rows(*judged, left, prior, w)
 
 
-def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> Int[Array, " m"]:
+def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> RowSample:
     """Return the rows that are no landmarks."""
-    return no_landmarks(law.left_out.landmarks or sums.chosen.map, sample.X)
+    return sample.take(no_landmarks(law.left_out.landmarks or sums.chosen.map, sample.X))
 
 
 def _adapted(
@@ -465,11 +465,9 @@ class FeatureProcess(ProcessLaw):
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        law = self.representation, self.predictive, sample
-        seen = np.argsort(sample.priority, kind="stable")[:LOO_ROWS]
-        unseen = np.setdiff1d(_judges(*law), seen)
-        errors, deviation = left_out(*law)
-        return ErrorLaw.of_process(errors[unseen], deviation[unseen], "leave one out")
+        law = self.representation, self.predictive
+        unseen = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
+        return ErrorLaw.of_process(*left_out(*law, _judges(*law, unseen)), "leave one out")
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
         return solved(spec, rows)
@@ -511,8 +509,7 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
     sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
-    rows, judges = _looked_at(sums, law, sample), _judges(sums, law, sample)
-    rows = replace(rows, **{name: part[judges] for name, part in vars(rows).items()})
+    rows = _looked_at(sums, law, _judges(sums, law, sample))
     # Whether features leave something out of enough rows for their errors to tell
     tells = np.maximum(rows.w, 1.0)[rows.left > EXPLAINED * rows.prior].sum() >= 20
     exponents = EXPONENTS if tells else EXPONENTS[:1]

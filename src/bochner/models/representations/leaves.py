@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,18 +62,15 @@ LEFT_OUT_ROWS = 2048
 Candidate = tuple[Tuning, Any, RowSample]
 
 
-class _SeenRows(NamedTuple):
-    """A kernel of differences or products, and rows as it sees them."""
-
-    kernel: Kernel
-    X: Float[Array, "n d"]
+#: A kernel of differences or products, and rows as it sees them.
+SeenRows = tuple[Kernel, Float[Array, "n d"]]
 
 
-def _within(kernel: Kernel, X: Float[Array, "n d"]) -> _SeenRows:
+def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
     """Take transformations of rows out of a kernel, so that each row is transformed once."""
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel
-    return _SeenRows(kernel, np.ascontiguousarray(X))
+    return kernel, np.ascontiguousarray(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,12 +109,12 @@ class LeafRows(Representation):
         machines = self._machines
 
         def at(X: Array) -> Float[Array, "b t"]:
-            seen = _within(self.chosen.kernel, as_rows(X))
-            total = np.zeros((len(seen.X), len(solution.intercept)))
-            for leaf, here in self._by_leaf(seen):
+            kernel, X = _within(self.chosen.kernel, as_rows(X))
+            total = np.zeros((len(X), len(solution.intercept)))
+            for leaf, here in self._by_leaf((kernel, X)):
                 if leaf not in machines:
                     machines[leaf] = self.machine(leaf, solution, inner=True)
-                total[here] = machines[leaf].at(seen.X[here])
+                total[here] = machines[leaf].at(X[here])
             return total
 
         return at
@@ -130,7 +127,7 @@ class LeafRows(Representation):
                 total[here] = self.machine(leaf, solution).gradients_at(X[here])
             yield block.X, total
 
-    def _by_leaf(self, seen: _SeenRows) -> Iterator[tuple[int, Array]]:
+    def _by_leaf(self, seen: SeenRows) -> Iterator[tuple[int, Array]]:
         """Give leaves, and which rows are in them."""
         leaf = self.tree.leaves(*seen)
         for number in np.unique(leaf):
@@ -144,8 +141,9 @@ class LeafRows(Representation):
         index, kernel = self._rows_of[leaf], self.chosen.kernel
         coef = np.concatenate([self.across[leaf], solution.coef[index]])
         X = np.concatenate([_landmarks(self.chosen.map), self.X[index]])
-        seen = _within(kernel, X) if inner else _SeenRows(kernel, X)
-        return KernelSum(*seen, coef, solution.intercept)
+        if inner:
+            kernel, X = _within(kernel, X)
+        return KernelSum(kernel, X, coef, solution.intercept)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
@@ -247,7 +245,7 @@ class LocalRows:
     spec: RidgeSpec
     rows: RowSample
     chosen: Chosen
-    seen: _SeenRows  # The kernel without transformations of rows, and rows transformed
+    seen: SeenRows  # The kernel without transformations of rows, and rows transformed
     leaves: list[Int[Array, " m"]]  # Rows of each leaf
 
     def solved(
@@ -298,7 +296,7 @@ class LocalRows:
 
     def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
         here = self.leaves[leaf]
-        matrix = partial(_matrix, self.seen.kernel, self.seen.X[here])
+        matrix = partial(_matrix, self.seen[0], self.seen[1][here])
         y = (self.rows.y[np.ix_(here, targets)] - self._mean[targets]) / self._unit[targets]
         w, marked = self.rows.w[here], self._marked[leaf]
         return Group(matrix, self._values(leaf) @ self._root, y, w, single, marked)
@@ -308,8 +306,8 @@ class LocalRows:
 
         They are computed twice, which costs less than to keep the values of all leaves.
         """
-        X = self.seen.X[self.leaves[leaf]]
-        return to_numpy(self.seen.kernel.evaluate(X, self._landmarks))
+        kernel, X = self.seen
+        return to_numpy(kernel.evaluate(X[self.leaves[leaf]], self._landmarks))
 
     @cached_property
     def _marked(self) -> list[Int[Array, " p"]]:
@@ -333,7 +331,7 @@ class LocalRows:
     @cached_property
     def _landmarks(self) -> Float[Array, "D d"]:
         """Return the landmarks as the kernel without transformations sees them."""
-        return _within(self.chosen.kernel, _landmarks(self.chosen.map)).X
+        return _within(self.chosen.kernel, _landmarks(self.chosen.map))[1]
 
     @cached_property
     def _root(self) -> Float[Array, "D D"]:
