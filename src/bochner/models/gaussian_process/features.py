@@ -118,22 +118,18 @@ class Posterior:
         return A, np.maximum(outside, 0.0)
 
 
-# --- What leaving out a row costs: its residual y − f̂ and its slack 1 − h ------------------------
-
-
-def residuals_and_slacks(
+def errors_and_slacks(
     posterior: Posterior,
     Z: Float[Array, "b D"],
     y: Float[Array, "b t"],
     w: Float[Array, " b"],
     precision: str,
 ) -> Both:
-    """Return residuals and slacks of some rows: O(b D²).
+    """Return leave-one-out errors (y − f̂)/(1 − h) of some rows, and their slacks 1 − h: O(b D²).
 
     Where rounding hides them, those of an isolated row: it has 1 − h = λ/(λ + k), the least for
-    rows with φ·φ = k, and is predicted by the mean without itself: its residual is that share of y
-    about the mean. Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products
-    move it by their error of G over λ.
+    rows with φ·φ = k, and is predicted by the mean without itself. Coordinates are off by ε√k,
+    which moves h by up to 2ε √(kD/λ); float32 products move it by their error of G over λ.
     """
     alpha, centred = posterior.evidence.alpha, Z - posterior.feature_mean
     prior = np.einsum("ij,ij->i", centred, centred)[:, None]
@@ -143,8 +139,8 @@ def residuals_and_slacks(
     least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * prior)
     resolved = slack > rounding
     centre = posterior.intercept + posterior.feature_mean @ posterior.coef
-    residual = np.where(resolved, y - posterior.mean(Z), least * (y - centre))
-    return residual, np.where(resolved, slack, least)
+    slack = np.where(resolved, slack, least)
+    return np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre), slack
 
 
 # --- What a Gaussian process on features predicts, with what the features leave out --------------
@@ -272,46 +268,6 @@ class Predictive:
 WIDTH = 1024  # F, features of each prior function
 
 
-def through_features(summed: FeatureSums, law: Predictive, n: int, seed: int) -> Values:
-    """Draw n functions of the posterior of a fit.
-
-    They are drawn from the features only if the map is exact or the kernel has no Fourier features.
-    """
-    chosen = summed.chosen
-    coef, offset = law.posterior.draw(n, stream(seed, "functions"))
-    landmarks = _landmarks(summed, law.left_out)
-
-    def plain(X: Array) -> Float[Array, "b t n"]:
-        return np.tensordot(chosen.double(X), coef, 1) + offset
-
-    if landmarks is None:
-        return plain
-    priors = []  # Features and weights of each f⁰, and L⁻¹f⁰(S)
-    for i in range(n):
-        f0 = prior_map(landmarks.kernel, landmarks.n_inputs, seed, str(i))
-        if f0 is None:
-            return plain
-        weights = stream(seed, "prior functions", i).standard_normal((f0.n_features, len(offset)))
-        at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
-        priors.append((f0, weights, landmarks.whiten(at).T))
-    above = LeftOut(landmarks.kernel, landmarks)
-
-    def values(X: Array) -> Float[Array, "b t n"]:
-        Z, f = chosen.double(X), plain(X)
-        inside = above.inside(X, Z)
-        rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
-        root, roots = law.factors(X, Z)
-        e, theirs = law.left_out.variance(X, Z), above.variance(X, Z)
-        least = EXPLAINED * law.left_out.prior(X)
-        share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
-        scale = np.sqrt(law.posterior.evidence.amplitude * share[:, None]) * root
-        mean = law.posterior.mean(Z)[:, :, None]
-        f = f + scale[:, :, None] * np.stack(rest, axis=2)
-        return mean + roots[:, :, None] * (f - mean)
-
-    return values
-
-
 def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
     """Return the map's landmarks, or others where it has none and leaves something out."""
     chosen = summed.chosen
@@ -351,18 +307,12 @@ SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
 class _Rows:
     """Rows of the fit, as a law sees them."""
 
-    # y − f̂, and 1 − h; see :mod:`bochner.models.gaussian_process.features`
-    residual: Float[Array, "b t"]
-    slack: Float[Array, "b t"]
+    errors: Float[Array, "b t"]  # Of the fits without each row
+    slack: Float[Array, "b t"]  # 1 − h
     # e(x) and k(x, x)
     left: Float[Array, " b"]
     prior: Float[Array, " b"]
     w: Float[Array, " b"]
-
-    @property
-    def errors(self) -> Float[Array, "b t"]:
-        """Errors y − f̂ of the fits without each row."""
-        return self.residual / self.slack
 
     def variance(self, law: Predictive) -> Float[Array, "b t"]:
         """Return Var f(x) of the fits without each row."""
@@ -386,7 +336,7 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    judged = residuals_and_slacks(law.posterior, Z, y, w, sums.moments.precision)
+    judged = errors_and_slacks(law.posterior, Z, y, w, sums.moments.precision)
     return _Rows(*judged, left, prior, w)
 
 
@@ -402,13 +352,12 @@ def _adapted(
 
     A row of weight w counts as w rows.
     """
-    errors = rows.errors
     best = np.full(len(first.noise), -np.inf)
     noise, power = first.noise.copy(), first.exponents.copy()
     for p in exponents:
         variance = rows.variance(replace(first, exponents=np.full_like(power, p)))
         for share in shares:
-            score = rows.w @ log_normal(errors, variance + share * first.noise) / rows.w.sum()
+            score = rows.w @ log_normal(rows.errors, variance + share * first.noise) / rows.w.sum()
             better = score > best
             best[better] = score[better]
             noise[better], power[better] = share * first.noise[better], p
@@ -459,7 +408,46 @@ class FeatureProcess(ProcessLaw):
         return self.predictive.moments(X, self.chosen.double(X))
 
     def draw(self, n: int, seed: int) -> Values:
-        return through_features(self.representation, self.predictive, n, seed)
+        """Draw n functions of the posterior.
+
+        They are drawn from the features only if the map is exact or the kernel has no Fourier
+        features.
+        """
+        chosen, law = self.chosen, self.predictive
+        coef, offset = law.posterior.draw(n, stream(seed, "functions"))
+        landmarks = _landmarks(self.representation, law.left_out)
+
+        def plain(X: Array) -> Float[Array, "b t n"]:
+            return np.tensordot(chosen.double(X), coef, 1) + offset
+
+        if landmarks is None:
+            return plain
+        priors = []  # Features and weights of each f⁰, and L⁻¹f⁰(S)
+        for i in range(n):
+            f0 = prior_map(landmarks.kernel, landmarks.n_inputs, seed, str(i))
+            if f0 is None:
+                return plain
+            weights = stream(seed, "prior functions", i).standard_normal(
+                (f0.n_features, len(offset))
+            )
+            at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
+            priors.append((f0, weights, landmarks.whiten(at).T))
+        above = LeftOut(landmarks.kernel, landmarks)
+
+        def values(X: Array) -> Float[Array, "b t n"]:
+            Z, f = chosen.double(X), plain(X)
+            inside = above.inside(X, Z)
+            rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
+            root, roots = law.factors(X, Z)
+            e, theirs = law.left_out.variance(X, Z), above.variance(X, Z)
+            least = EXPLAINED * law.left_out.prior(X)
+            share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
+            scale = np.sqrt(law.posterior.evidence.amplitude * share[:, None]) * root
+            mean = law.posterior.mean(Z)[:, :, None]
+            f = f + scale[:, :, None] * np.stack(rest, axis=2)
+            return mean + roots[:, :, None] * (f - mean)
+
+        return values
 
     def scores(self) -> ErrorLaw | None:
         sample = self.representation.sample
