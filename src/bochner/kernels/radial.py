@@ -47,28 +47,17 @@ from bochner.kernels.zonal import (
 Radii = Float[np.ndarray, " _"]
 
 
-#: Rising degrees l and radii r_i, s_j to the matrices R_l(r_i, s_j).
-Matrices = Callable[[np.ndarray, Radii, Radii], Float[np.ndarray, "q a b"]]
-
-
 @dataclass(frozen=True, eq=False)
 class RadialKernels:
     """The radial kernels of one kernel in one dimension."""
 
     n_inputs: int  # dimension d of the sphere's space
-    chosen: Matrices  # for radii zero or above; α_l is inside
+    #: A degree L and radii r_i, s_j, zero or above, to R_0(r_i, s_j), ..., R_L(r_i, s_j), with α_l.
+    matrices: Callable[[int, Radii, Radii], Float[np.ndarray, "q a b"]]
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`.
     power_series: Series | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
-
-    def matrix(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
-        """Return R_l(r_i, s_j), l = ``degree``."""
-        return self.chosen(np.array([degree]), np.asarray(r, float), np.asarray(s, float))[0]
-
-    def matrices(self, degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        """Return R_0, ..., R_degree at once: for kernels of |x − y| as cheap as one of them."""
-        return self.chosen(np.arange(degree + 1), np.asarray(r, float), np.asarray(s, float))
 
 
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
@@ -76,9 +65,6 @@ class RadialKernels:
 
 def _of_series(d: int, series: Series, decay: float = 0.0) -> RadialKernels:
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
-
-    def chosen(degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        return np.stack([one(l, r, s) for l in degrees.tolist()])
 
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         z = r[:, None] * s[None, :]
@@ -97,7 +83,8 @@ def _of_series(d: int, series: Series, decay: float = 0.0) -> RadialKernels:
             )
         return R
 
-    return RadialKernels(d, chosen, power_series=series, decay=decay)
+    matrices = lambda degree, r, s: np.stack([one(l, r, s) for l in range(degree + 1)])
+    return RadialKernels(d, matrices, power_series=series, decay=decay)
 
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
@@ -200,10 +187,9 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
     is about √α_l eps, absolute.
     """
 
-    def chosen(degrees: np.ndarray, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        degree = int(degrees[-1])
+    def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
-        p = np.stack(orthonormals(degree, d, np.cos(theta)))[degrees] * w
+        p = np.stack(orthonormals(degree, d, np.cos(theta))) * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = _pairs(r, s)
         values = np.empty((len(p), len(i)))
@@ -216,9 +202,9 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
-        return _signal(R, d, degrees, r, s)
+        return _signal(R, d, r, s)
 
-    return RadialKernels(d, chosen)
+    return RadialKernels(d, matrices)
 
 
 def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,18 +215,16 @@ def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return i.reshape(-1), j.reshape(-1)
 
 
-def _signal(R: np.ndarray, d: int, degrees: np.ndarray, r: np.ndarray, s: np.ndarray) -> np.ndarray:
+def _signal(R: np.ndarray, d: int, r: np.ndarray, s: np.ndarray) -> np.ndarray:
     """Return √α_l times the means R; zero where they are rounding, and R_l(0, ·) for l ≥ 1.
 
     A mean of k p_l, |k| ≤ 1, is right to about eps; functions below ten eps everywhere are noise,
     which √α_l would enlarge without bound.
     """
     heard = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
-    R *= np.where(heard, np.exp([0.5 * log_alpha(l, d) for l in degrees.tolist()]), 0.0)[
-        :, None, None
-    ]
-    there = (r > 0)[:, None] & (s > 0)[None, :]
-    R *= there | (degrees == 0)[:, None, None]
+    roots = np.exp([0.5 * log_alpha(l, d) for l in range(len(R))])
+    R *= np.where(heard, roots, 0.0)[:, None, None]
+    R[1:] *= (r > 0)[:, None] & (s > 0)[None, :]
     return R
 
 
@@ -330,14 +314,13 @@ def monomials(
 
 
 def _of_angle(
-    kernel: Homogeneous | Zonal, d: int, l: np.ndarray, r: Radii, s: Radii
+    kernel: Homogeneous | Zonal, d: int, degree: int, r: Radii, s: Radii
 ) -> Float[np.ndarray, "q a b"]:
     """R_l(r, s) = c_l (r s)^p."""
-    c = _all_coefficients(kernel, d, int(l[-1]))[l]
-    powers = [v**kernel.degree for v in (r, s)]
-    R = c[:, None, None] * powers[0][:, None] * powers[1]
-    there = (r > 0)[:, None] & (s > 0)
-    return R * (there | (l == 0)[:, None, None])
+    c = _all_coefficients(kernel, d, degree)[:, None, None]
+    R = c * (r**kernel.degree)[:, None] * s**kernel.degree
+    R[1:] *= (r > 0)[:, None] & (s > 0)
+    return R
 
 
 @lru_cache(maxsize=64)
@@ -366,11 +349,11 @@ def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np
 
 
 def _of_functions(
-    kernel: GeneralizedZonal, d: int, degrees: np.ndarray, r: Radii, s: Radii
+    kernel: GeneralizedZonal, d: int, degree: int, r: Radii, s: Radii
 ) -> Float[np.ndarray, "q a b"]:
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of the kernel's own functions."""
     h, most = kernel.radial, 1 if d == 1 else math.inf
-    return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in degrees.tolist()])
+    return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in range(degree + 1)])
 
 
 # --- multiples, sums and products ---------------------------------------------------------------
@@ -378,7 +361,8 @@ def _of_functions(
 
 def _multiple(scale: float, one: RadialKernels) -> RadialKernels:
     series = one.power_series and weighted(scale, one.power_series)
-    return replace(one, chosen=lambda l, r, s: scale * one.chosen(l, r, s), power_series=series)
+    matrices = lambda degree, r, s: scale * one.matrices(degree, r, s)
+    return replace(one, matrices=matrices, power_series=series)
 
 
 def _sum(left: RadialKernels, right: RadialKernels) -> RadialKernels:
@@ -387,7 +371,7 @@ def _sum(left: RadialKernels, right: RadialKernels) -> RadialKernels:
         series = summed(left.power_series, right.power_series)
     return RadialKernels(
         left.n_inputs,
-        lambda l, r, s: left.chosen(l, r, s) + right.chosen(l, r, s),
+        lambda degree, r, s: left.matrices(degree, r, s) + right.matrices(degree, r, s),
         power_series=series,
         decay=left.decay if series else 0.0,
     )

@@ -9,7 +9,6 @@ Every measure here is exact in any dimension. Two shapes cover all kernels of th
 ω is in radians per unit of x.
 """
 
-import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -131,27 +130,12 @@ SECH = Law(
 )
 
 
-class Measure(abc.ABC):
-    """Law of a frequency vector ω in R^d, symmetric about zero."""
-
-    scales: np.ndarray  # 1 / lengthscale of each column, shape (d,)
-
-    @property
-    @abc.abstractmethod
-    def second_moment(self) -> float:
-        """E |ω|², possibly infinite."""
-
-    @abc.abstractmethod
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        """Return m independent frequencies, shape (m, d)."""
-
-    @abc.abstractmethod
-    def log_density(self, W: np.ndarray) -> np.ndarray:
-        """Return the log density at each row of W (m, d), shape (m,)."""
+# Laws of a frequency vector ω in R^d, symmetric about zero: E |ω|², possibly infinite, m
+# independent frequencies (m, d), and the log density at rows W (m, d); scales are 1/ℓ, (d,).
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture(Measure):
+class GaussianMixture:
     """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector."""
 
     mixing: Mixing  # law of s²
@@ -171,7 +155,7 @@ class GaussianMixture(Measure):
 
 
 @dataclass(frozen=True, eq=False)
-class Independent(Measure):
+class Independent:
     """ω_j = c_j · scales_j, with independent c_j of one law."""
 
     law: Law  # of each c_j
@@ -189,7 +173,7 @@ class Independent(Measure):
 
 
 @dataclass(frozen=True, eq=False)
-class Components(Measure):
+class Components:
     """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin."""
 
     weights: np.ndarray  # of the components; they sum to one
@@ -214,3 +198,6 @@ class Components(Measure):
             scale = math.log(0.5 * w) - np.log(sigma).sum() - 0.5 * len(mu) * math.log(2 * math.pi)
             parts += [scale - 0.5 * np.sum(((W + m) / sigma) ** 2, axis=1) for m in (mu, -mu)]
         return logsumexp(parts, axis=0)
+
+
+Measure = GaussianMixture | Independent | Components

@@ -239,7 +239,7 @@ class QMC(Placement):
             if isinstance(measure, GaussianMixture):
                 W = ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
             else:
-                W = measure.law.quantile(u)  # type: ignore[attr-defined]
+                W = measure.law.quantile(u)
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
 
 
