@@ -28,7 +28,7 @@ from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch.maclaurin import Maclaurin
 from bochner.features.sketch.polysketch import TensorSketch
-from bochner.features.sketch.powers import log_coefficients, powers
+from bochner.features.sketch.powers import log_coefficients, power_form, powers
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Constant, Kernel, Scaled
@@ -417,7 +417,7 @@ def features_bound(
         sums = (float(len(rows)), norm, float(squares.max()) * norm)[p]
         largest = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0) * sums
         exact = polynomial_width(p, d) if split else 0
-    elif isinstance(method, Maclaurin) and method.degrees == "geometric":
+    elif method == Maclaurin("geometric") and power_form(kernel, rows.shape[1]) is not None:
         largest = _largest_product(kernel, rows)
     else:
         raise UnsupportedKernel(
@@ -432,7 +432,7 @@ def features_bound(
 
 def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     """Return an upper limit of D Σ z(x_j)² of one feature of ``Maclaurin("geometric")``."""
-    parts = powers(kernel, Maclaurin("geometric"), rows.shape[1])
+    parts = powers(kernel, rows.shape[1])
     scaled, series = rows * parts.scales, parts.series
     N = np.arange(1 + (DEGREES if series.degree is None else series.degree))
     # Upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω.

@@ -340,8 +340,6 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
     A sketch adds noise: the product of maps that are below their kernels stays whole, narrower,
     and so below its own.
     """
-    if isinstance(kernel, Power) and kernel.exponent == 1:
-        return draw_map(method, kernel.kernel, ask)
     if terms := composed.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
     if isinstance(kernel, Product):

@@ -328,15 +328,6 @@ class IndexedFunctions:
         H = xp.exp(logs + powers * xp.log(positive) - decay * r * r)
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether these are all functions of a user's own: of one column degrees end at one."""
-        if not isinstance(self.kernel, GeneralizedZonal):
-            return False
-        degrees = len(self.kernel.radial_functions)
-        count, one = min(degrees, 2) if self.n_inputs == 1 else degrees, np.ones(1)
-        return len(self.degrees) == sum(self.kernel.radial(l, one).shape[1] for l in range(count))
-
     def chosen(self, which: np.ndarray) -> Self:
         """Return some of the functions."""
         return replace(self, degrees=self.degrees[which], indices=self.indices[which])

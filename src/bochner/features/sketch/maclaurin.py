@@ -133,7 +133,7 @@ class MaclaurinMap(FeatureMap):
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
     """Draw products of random projections, degrees by what they contribute or as published."""
-    parts, D = powers.powers(kernel, method, ask.n_inputs), ask.n_features
+    parts, D = powers.powers(kernel, ask.n_inputs), ask.n_features
     exact = degrees = np.empty(0, dtype=np.int64)
     if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
         degrees = ask.stream("degrees").geometric(0.5, D) - 1

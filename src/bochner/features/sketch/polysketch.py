@@ -195,8 +195,6 @@ class Tree:
     def _pairs(self, start: int, size: int, count: int, width: int, use: str) -> Pairs:
         half = size // 2
         left, right = self._step(start, half, half), self._step(start + half, half, count - half)
-        if self.widths[left] < self.widths[right]:
-            left, right = right, left
         rng = self.ask.stream(f"{use} {start} {size} {count}")
         return Pairs(left, right, *_balanced(self.widths[left], self.widths[right], width, rng))
 
@@ -238,7 +236,7 @@ def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Ar
 
 def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> powers.SketchMap:
     """Draw the sketches of all powers from one tree."""
-    parts = powers.powers(kernel, method, ask.n_inputs)
+    parts = powers.powers(kernel, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
     inner, columns = power_of_two(method.inner or left), power_of_two(ask.n_inputs)
     most = lambda n: capacity(n, min(inner, columns), inner)
@@ -327,7 +325,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> pow
         sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
         weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
         return powers.SketchMap(kernel, inputs, weights, (sketch,), (), False)
-    parts = powers.powers(kernel, method, ask.n_inputs)
+    parts = powers.powers(kernel, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
     shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
     sketches = (
