@@ -12,7 +12,7 @@ from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 import bochner as bo
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns
 from benchmarks.data import standardised
-from bochner.certificates.bound_table import compare_bounds
+from bochner.certificates.comparison import compare_bounds
 from bochner.datasets import load_concrete, load_earth
 from bochner.features import Method
 from bochner.kernels import (

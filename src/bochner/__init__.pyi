@@ -7,13 +7,13 @@ from bochner import errors as errors
 from bochner import export as export
 from bochner import kernels as kernels
 from bochner import landmarks as landmarks
-from bochner.certificates.bound_table import compare_bounds as compare_bounds
 from bochner.certificates.certificate import Certificate as Certificate
 from bochner.certificates.certificate import certify as certify
 from bochner.certificates.checks import check_features as check_features
 from bochner.certificates.checks import check_kernel as check_kernel
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
+from bochner.certificates.comparison import compare_bounds as compare_bounds
 from bochner.certificates.risks import CostCertificate as CostCertificate
 from bochner.certificates.risks import certify_costs as certify_costs
 from bochner.certificates.risks import risk as risk

@@ -1,7 +1,5 @@
 """The names of bochner.certificates, each once, with the module that defines it."""
 
-from bochner.certificates.bound_table import BoundComparison as BoundComparison
-from bochner.certificates.bound_table import compare_bounds as compare_bounds
 from bochner.certificates.bounds import Bound as Bound
 from bochner.certificates.bounds import ball_bound as ball_bound
 from bochner.certificates.bounds import features_bound as features_bound
@@ -13,8 +11,10 @@ from bochner.certificates.certificate import certify as certify
 from bochner.certificates.checks import Check as Check
 from bochner.certificates.checks import check_features as check_features
 from bochner.certificates.checks import check_kernel as check_kernel
+from bochner.certificates.comparison import BoundComparison as BoundComparison
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
+from bochner.certificates.comparison import compare_bounds as compare_bounds
 from bochner.certificates.leverage import effective_dimension as effective_dimension
 from bochner.certificates.leverage import leverage_scores as leverage_scores
 from bochner.certificates.risks import CostCertificate as CostCertificate
