@@ -28,7 +28,7 @@ from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, ModelFileError
 from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
-from bochner.persist.values import NamedArrays, decode, encode, name_of, own_kernels
+from bochner.persist.values import NamedArrays, decode, encode, name_of
 
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
@@ -161,13 +161,13 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
                     again = "Copy it again, or save the model again"
                     raise _refusal(path, f"its array '{name}' is altered. {again}")
     try:
-        with own_kernels(kernels):
-            require_arrays(arrays)
-            require_nesting(header, size)
-            model = decode(header["value"], arrays)
-            if name_of(type(model)) != header["class"]:
-                raise TypeError("the file says that it holds another class")
-            require_working(model, size)
+        require_arrays(arrays)
+        require_nesting(header, size)
+        own = {f"{cls.__module__}:{cls.__qualname__}": cls for cls in kernels}
+        model = decode(header["value"], arrays, own)
+        if name_of(type(model)) != header["class"]:
+            raise TypeError("the file says that it holds another class")
+        require_working(model, size)
     except Exception as error:
         reason = _short(error, 120) or type(error).__name__
         what = f"a {_short(header.get('class'), 80).rpartition(':')[2]} as of bochner"

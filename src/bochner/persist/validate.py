@@ -248,7 +248,7 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
 
 
 def require_learner(model: Any) -> None:
-    """Refuse a fit of the wrong type or whose parts do not fit together."""
+    """Refuse a fit of the wrong type, or whose parts disagree about columns or features."""
     fit = vars(model).get("fit_")
     if fit is None:
         return
@@ -258,19 +258,14 @@ def require_learner(model: Any) -> None:
     for name in ("cluster_centers_", "eigenvectors_", *parts):
         if not is_finite(getattr(model, name, 0.0)):
             raise ValueError(f"{name} must be finite")
-    _require_alike(model)
-
-
-def _require_alike(state: Any) -> None:
-    """Refuse parts that disagree about columns, features, targets or classes."""
-    part = lambda name: getattr(state, name, None)
-    raw, schema = state.n_features_in_, part("schema_")
+    part = lambda name: getattr(model, name, None)
+    raw, schema = model.n_features_in_, part("schema_")
     columns = raw if schema is None else len(schema.feature_names)
     pairs = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
     if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
     if (moments := part("moments_")) is not None:
-        pairs.append((moments.n_features, state.map_.n_features))
+        pairs.append((moments.n_features, model.map_.n_features))
     if (sample := part("sample_")) is not None:
         pairs.append((sample.X.shape[1], columns))
     if (names := part("feature_names_in_")) is not None:

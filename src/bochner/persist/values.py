@@ -10,8 +10,6 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from enum import Enum
 from functools import cached_property, partial
 from importlib import import_module
@@ -98,20 +96,6 @@ RENAMED: dict[str, str] = {
 }
 
 
-#: Kernel classes from outside of bochner that are loaded, by name.
-_OWN: ContextVar[Mapping[str, type]] = ContextVar("own kernels", default=MappingProxyType({}))
-
-
-@contextmanager
-def own_kernels(classes: Iterable[type]) -> Iterator[None]:
-    """Let files hold these kernel classes from outside of bochner."""
-    token = _OWN.set({f"{cls.__module__}:{cls.__qualname__}": cls for cls in classes})
-    try:
-        yield
-    finally:
-        _OWN.reset(token)
-
-
 def is_estimator(cls: type) -> bool:
     """Return whether the class is an estimator, stored as parameters and fitted state."""
     return cls.__name__ in bochner.__all__ and issubclass(cls, KernelEstimator)
@@ -128,10 +112,10 @@ def name_of(cls: type) -> str | None:
     return f"{module}:{cls.__qualname__}" if known else None
 
 
-def class_of(name: str) -> Any:
+def class_of(name: str, own: Mapping[str, type]) -> Any:
     """Return the class of this name; refuse a name that :func:`name_of` does not give."""
-    if name in _OWN.get():
-        return _OWN.get()[name]
+    if name in own:
+        return own[name]
     module, _, class_name = RENAMED.get(name, name).partition(":")
     if not _MODULES.fullmatch(module):
         raise TypeError(
@@ -222,20 +206,26 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
 # --- Decoding ------------------------------------------------------------------------------------
 
 
-def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:  # noqa: PLR0911, PLR0912  kinds
-    """Return the value that :func:`encode` wrote; refuse any other."""
+def decode(  # noqa: PLR0911, PLR0912  one per kind
+    item: Json, arrays: Mapping[str, np.ndarray], own: Mapping[str, type] = MappingProxyType({})
+) -> Any:
+    """Return the value that :func:`encode` wrote; refuse any other.
+
+    ``own`` are classes of kernels from outside of bochner, by their names in files.
+    """
+    inner = lambda part: decode(part, arrays, own)
+    values = lambda fields: {name: inner(part) for name, part in fields.items()}
     if isinstance(item, list):
-        return [decode(part, arrays) for part in item]
+        return list(map(inner, item))
     if not isinstance(item, dict):
         return item
     ((kind, content),) = item.items()
-    values = lambda fields: {name: decode(part, arrays) for name, part in fields.items()}
-    cls: Any = class_of(content[0]) if kind in ("class", "enum", "estimator") else None
+    cls: Any = class_of(content[0], own) if kind in ("class", "enum", "estimator") else None
     match kind:
         case "tuple":
-            return tuple(decode(part, arrays) for part in content)
+            return tuple(map(inner, content))
         case "dict":
-            return {decode(key, arrays): decode(part, arrays) for key, part in content}
+            return {inner(key): inner(part) for key, part in content}
         case "float" if content in ("nan", "inf", "-inf"):  # other numbers stand for themselves
             return float(content)
         case "scalar" if arrays[content].shape == ():
@@ -252,7 +242,7 @@ def decode(item: Json, arrays: Mapping[str, np.ndarray]) -> Any:  # noqa: PLR091
             return np.array(items, dtype={"object": object, "str": str}[dtype]).reshape(shape)
         case "sparse":
             name, (rows, columns), *parts = content
-            data, indices, indptr = decode(parts, arrays)
+            data, indices, indptr = map(inner, parts)
             return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
         case "enum" if issubclass(cls, Enum):
             return cls[content[1]]
