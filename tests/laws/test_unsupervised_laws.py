@@ -224,8 +224,6 @@ def test_the_exact_cost_lies_where_the_objective_says(method, kernel, weighted):
     assert_close(o.features, exact_cost(fitted.map_(X) @ fitted.map_(X).T, fitted.labels_, w))
     assert abs(o.features / exact - 1) > 1e-4  # so that the next line can fail
     assert not o.features * (1 - 1e-9) <= exact <= o.features * (1 + 1e-9)
-    again = fitted.objective(X, sample_weight=w)
-    assert_close([again.low, again.high], [o.low, o.high], factor=1e5)
 
 
 @pytest.mark.parametrize("method", ["nystrom", "orthogonal"])

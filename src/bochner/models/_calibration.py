@@ -50,10 +50,6 @@ class Calibration:
             return log_expit(np.column_stack([-scores[:, 0], scores[:, 0]]))
         return log_softmax(scores, axis=1)
 
-    def probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return p."""
-        return np.exp(self.log_probabilities(f))
-
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Fit the slopes to decision values of rows that were held out, by maximum likelihood.

@@ -336,8 +336,6 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")
-    choice_y_ = learned("chosen_y.choice", "Method taken for Y, and what it was compared with.")
-    n_partners_ = learned("chosen_y.map.n_inputs", "Columns of Y.")
     correlations_ = learned("correlations", "Correlations of the scores of the fit's rows.")
     singular_values_ = learned("directions.values", "The maxima a·C_xy b, falling.")
     x_weights_ = learned("directions.a", "a, (D, q).")

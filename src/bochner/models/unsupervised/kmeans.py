@@ -158,15 +158,6 @@ class Clustering(FitSummary):
         """Cost of the clusters in the kernel's own terms."""
         return kernel_cost(self.chosen, self.clusters, self.diagonal, self.sample)
 
-    def measured(self, blocks: Blocks, where: Executor = LOCAL) -> "Clustering":
-        """Return the same centres with the clusters of other rows."""
-        chosen, summand = self.chosen, CentroidsOf(self.clusters.centres)
-        sums = Together((summand, diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
-        features = Features(chosen.map, alone(blocks), chosen.precision, 0, where)
-        total, diagonal, kept = features.sum(sums)
-        clusters = summand.clusters(total)
-        return replace(self, clusters=clusters, diagonal=diagonal, sample=nonempty(kept))
-
 
 def fit_kmeans(
     spec: KMeansSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
@@ -396,15 +387,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         sample_weight: Array | None = None,
     ) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
-        return -self._measured(X, sample_weight).clusters.inertia
-
-    def objective(self, X: Tabular, sample_weight: Array | None = None) -> KernelCost:
-        """Return the cost, in the kernel's own terms, of the clusters that these rows fall into."""
-        return self._measured(X, sample_weight).objective
-
-    def _measured(self, X: Tabular, sample_weight: Array | None) -> Clustering:
         fit = self._fitted
-        return fit.measured(self._blocks_of(X, None, sample_weight, first=False)[0])
+        blocks, _ = self._blocks_of(X, None, sample_weight, first=False)
+        features = Features(fit.chosen.map, alone(blocks), fit.chosen.precision, 0)
+        return -assign(features, fit.clusters.centres).inertia
 
     cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")
     labels_ = learned("clusters.labels", "Clusters of the rows of the last call, (n,) int32.")
