@@ -120,7 +120,7 @@ class Across:
 class Reduced:
     """A group after its factor: its part of the sums, C⁻¹V, C⁻¹[y, s] and some (C⁻¹)_ii."""
 
-    sums: Float[Array, "p p"]  # [V, y, s]ᵀC⁻¹[V, y, s]
+    sums: Float[Array, "s s"]  # [V, y, s]ᵀC⁻¹[V, y, s]
     by_features: Float[Array, "m D"]
     reduced_rows: Float[Array, "m c"]
     marked: Int[Array, " p"]
