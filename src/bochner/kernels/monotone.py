@@ -1,7 +1,7 @@
 """Kernels of columns that are transformed one by one, each by a rising function through points."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, final
+from typing import Annotated, final
 
 import numpy as np
 
@@ -56,9 +56,8 @@ class Monotone(Transformed):
         for name in ("points", "values"):
             curves = tuple(tuple(map(float, curve)) for curve in getattr(self, name))
             object.__setattr__(self, name, curves)
-        pairs = zip(self.points, self.values, strict=False)
         fits = len(self.points) == len(self.values) == len(self.columns)
-        if not fits or not all(_is_rising(*pair) for pair in pairs):
+        if not fits or not all(map(_is_rising, self.points, self.values)):
             raise InvalidInput(
                 "Monotone: points and values must be two or more finite numbers for each of the "
                 f"{len(self.columns)} columns, points rising and values rising or equal; got "
@@ -67,34 +66,21 @@ class Monotone(Transformed):
             )
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return the transformed rows; sparse ones stay so where every function keeps zero."""
+        """Return the transformed rows, in their own format."""
         X = X if hasattr(X, "shape") else np.asarray(X, np.float64)
         require_columns("Monotone", self.columns, X)
         if is_sparse(X):
-            return self._sparse(X)
+            return X.__class__(self.inputs(X.toarray()))
         columns = [X[:, j] for j in range(X.shape[1])]
-        for j, curve in zip(self.columns, self._curves, strict=True):
+        for j, *curve in zip(self.columns, self.points, self.values, strict=True):
             columns[j] = _through(X[:, j] + 0.0, *curve)[0]
         return array_namespace(X).stack(columns, axis=1)
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
         columns = [G[:, j] for j in range(X.shape[1])]
-        for j, curve in zip(self.columns, self._curves, strict=True):
+        for j, *curve in zip(self.columns, self.points, self.values, strict=True):
             columns[j] = G[:, j] * _through(X[:, j] + 0.0, *curve)[1]
         return array_namespace(X).stack(columns, axis=1)
-
-    @property
-    def _curves(self) -> list[tuple[tuple[float, ...], tuple[float, ...]]]:
-        return list(zip(self.points, self.values, strict=True))
-
-    def _sparse(self, X: Any) -> Any:
-        out = X.tocsc(copy=True)
-        for j, (points, values) in zip(self.columns, self._curves, strict=True):
-            if np.interp(0.0, points, values) != 0.0:
-                return X.__class__(self.inputs(X.toarray()))
-            column = slice(out.indptr[j], out.indptr[j + 1])
-            out.data[column] = np.interp(out.data[column], points, values)
-        return out.tocsr()
 
 
 def _is_rising(points: tuple[float, ...], values: tuple[float, ...]) -> bool:

@@ -63,6 +63,8 @@ class Compilable(Stationary):
     lengthscale: TunedNumbers
     #: Whether k has a bounded derivative at distance zero, which gradients in rows need.
     smooth: ClassVar[Any] = False
+    #: Name and parameter of the compiled loop for NumPy arrays, None if there is none.
+    compiled: ClassVar[Any] = None
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
@@ -70,11 +72,6 @@ class Compilable(Stationary):
         U, V = distances.centred(X, Y)
         X = _divide(self, U)
         return X, X if V is U else _divide(self, V)
-
-    @property
-    def compiled(self) -> Compiled | None:
-        """Name and parameter of the compiled loop for NumPy arrays, None if there is none."""
-        return None
 
 
 class Radial(Compilable):

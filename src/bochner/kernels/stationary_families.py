@@ -3,14 +3,14 @@
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import check_fields, each, finite, integer, numbers, positive, unpacked
+from bochner._core.checks import each, finite, integer, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances, spectral, stationary
@@ -385,6 +385,11 @@ class Periodic(stationary.Stationary):
         return {"lengthscale": slope * wave, "period": by_period}
 
 
+def _finite_numbers(value: Any, who: str, name: str) -> Any:
+    several = isinstance(unpacked(value), list | tuple)
+    return each(finite)(value, who, name) if several else finite(value, who, name)
+
+
 @dataclass(frozen=True)
 class SpectralMixture(stationary.Stationary):
     """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
@@ -414,14 +419,12 @@ class SpectralMixture(stationary.Stationary):
     array([[-0.97,  0.88]])
     """
 
-    weights: tuple[float, ...]
-    means: tuple[float | tuple[float, ...], ...]
-    scales: tuple[float | tuple[float, ...], ...]
+    weights: Annotated[tuple[float, ...], each(positive)]
+    means: Annotated[tuple[float | tuple[float, ...], ...], each(_finite_numbers)]
+    scales: Annotated[tuple[float | tuple[float, ...], ...], each(numbers)]
 
     def __post_init__(self) -> None:
-        many = lambda v: isinstance(unpacked(v), list | tuple)
-        several = lambda v, who, name: (each(finite) if many(v) else finite)(v, who, name)
-        check_fields(self, weights=each(positive), means=each(several), scales=each(numbers))
+        super().__post_init__()
         m, u, s = len(self.weights), len(self.means), len(self.scales)
         if not m == u == s:
             raise InvalidInput(

@@ -546,6 +546,13 @@ class Monomials(NamedArguments):
         return np.asarray(self.coefficients) * t[:, None] ** np.asarray(self.powers) * envelope
 
 
+def _functions(given: Any, who: str, name: str) -> tuple[RadialFunction, ...]:
+    functions = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not functions or not all(map(callable, functions)):
+        raise InvalidType(f"{who}: {name} must be callables of radii, at least one; got {given!r}.")
+    return functions
+
+
 @dataclass(frozen=True)
 class GeneralizedZonal(Kernel):
     """k(x, y) = Σ_l ⟨h_l(|x|), h_l(|y|)⟩ P_l(cos θ), P_l the Gegenbauer polynomial for d columns.
@@ -573,17 +580,7 @@ class GeneralizedZonal(Kernel):
     array([[3., 2.]])
     """
 
-    radial_functions: tuple[RadialFunction, ...]
-
-    def __post_init__(self) -> None:
-        given = self.radial_functions
-        functions = tuple(given) if isinstance(given, list | tuple) else (given,)
-        if not functions or not all(map(callable, functions)):
-            raise InvalidType(
-                "GeneralizedZonal: radial_functions must be callables of radii, at least one; got "
-                f"{given!r}."
-            )
-        object.__setattr__(self, "radial_functions", functions)
+    radial_functions: Annotated[tuple[RadialFunction, ...], _functions]
 
     def radial(self, degree: int, t: Float[np.ndarray, " n"]) -> Float[np.ndarray, "n s"]:
         """Return h_l at radii t, l = ``degree``; zero at t = 0 for l ≥ 1, and beyond the last."""
