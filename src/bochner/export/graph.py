@@ -80,7 +80,12 @@ class Graph:
     ) -> Any:
         """Return the checked model of this graph; ``"rows"`` in a shape is any number."""
         helper = self._onnx.helper
-        nodes = self._needed(set(outputs))
+        nodes: list[Any] = []  # those that the outputs are computed from
+        wanted = set(outputs)
+        for node in reversed(self._nodes):
+            if wanted & {*node.output}:
+                nodes.insert(0, node)
+                wanted |= {*node.input}
         read = {name for node in nodes for name in node.input}
         constants = [c for c in self._constants.values() if c.name in read]
         computed = {*outputs, *(n for node in nodes for n in node.output)}
@@ -106,12 +111,3 @@ class Graph:
         )
         self._onnx.checker.check_model(model, full_check=True)
         return model
-
-    def _needed(self, wanted: set[str]) -> list[Any]:
-        """Return the nodes that these values are computed from."""
-        kept = []
-        for node in reversed(self._nodes):
-            if wanted & {*node.output}:
-                kept.append(node)
-                wanted = wanted | {*node.input}
-        return kept[::-1]

@@ -149,7 +149,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     with explained(partial(_unread, path), OSError), path.open("rb") as file:
         beginning, size = file.read(64), file.seek(0, os.SEEK_END)
         with explained(lambda _: _refusal(path, _what(beginning)), *_MISREAD):
-            header = _header(path, _metadata(file, size), size)
+            header = _header(path, file, size)
             file.seek(0)
             # Not as a memory map, which would end the process if the file were cut meanwhile.
             arrays = from_bytes(file.read())
@@ -236,19 +236,15 @@ def _what(beginning: bytes) -> str:
     return next(kinds, "it is something else, or its beginning is damaged")
 
 
-def _metadata(file: IO[bytes], total: int) -> Mapping[str, str] | None:
-    """Return the metadata alone, so that no foreign file is read as a whole."""
+def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
+    """Return the header after checking its format and checksum; the arrays are not read."""
     file.seek(0)
-    size = int.from_bytes(file.read(8), "little")
-    if size > min(total, 100_000_000):  # the longest that safetensors writes
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(size, 100_000_000):  # the longest that safetensors writes
         raise ValueError("a header of this length is none of safetensors")
-    text = file.read(size)
-    require_text(text, total)
-    return json.loads(text).get("__metadata__")
-
-
-def _header(path: Path, metadata: Mapping[str, str] | None, size: int) -> dict[str, Any]:
-    """Return the header after checking its format and checksum."""
+    outer = file.read(length)
+    require_text(outer, size)
+    metadata = json.loads(outer).get("__metadata__")
     if metadata is None or "bochner" not in metadata:
         raise _refusal(path, "it is a safetensors file of another program, or altered")
     text = metadata["bochner"]

@@ -182,10 +182,7 @@ Fit = tuple[Any, MethodResult]
 
 
 def run_demo(
-    out: str | PathLike[str] = ".",
-    quick: bool = False,
-    seed: int = 0,
-    show: Say | None = None,
+    out: str | PathLike[str] = ".", quick: bool = False, seed: int = 0, show: Say | None = None
 ) -> DemoResult:
     """Fit the Earth's relief by every method at equal width, and write one HTML page.
 

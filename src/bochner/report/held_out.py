@@ -18,13 +18,7 @@ from bochner.data.blocks import count_rows
 from bochner.data.sample import Sample
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
-from bochner.report.quality import (
-    Examined,
-    errors_in_words,
-    errors_of,
-    target_names,
-    unweighted,
-)
+from bochner.report.quality import Examined, errors_in_words, errors_of, target_names, unweighted
 
 #: Rows that are looked at, at most, and how many of them to one that is held out.
 ROWS, TO_ONE = 8192, 5
