@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from bochner._core.arrays import moved
 from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput
 from bochner.features.composed import is_stationary
+from bochner.features.fourier.placements import placed
 from bochner.features.map import Draw, FeatureMap, times, with_far_rows
 from bochner.features.mercer.axes import axes_of_rows, principal_axes
 from bochner.features.method import Method, Request
@@ -31,16 +31,7 @@ from bochner.kernels.stationary import CoordinateWise
 BLOCK = 1 << 22  # Numbers of features of a block of rows while the Gram matrix is summed
 
 
-def _method(value: Any, who: str, name: str) -> Any:
-    """Return a method, or refuse any other value."""
-    if not isinstance(value, Method):
-        raise InvalidInput(
-            f"{who}: {name} must be a value such as HermiteMercer() or Nystrom(); got {value!r}."
-        )
-    return value
-
-
-MethodField = Annotated[Method, _method]
+MethodField = Annotated[Method, placed("a value such as HermiteMercer() or Nystrom()", Method)]
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 
 from bochner._core.arrays import dense, moved, precision
-from bochner._core.checks import LITTLE, check_fields, optional, require_room, share
+from bochner._core.checks import LITTLE, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -25,10 +26,8 @@ from bochner.features.mercer.axes import box_of_rows, given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.method import Method, Request
 from bochner.kernels import equispaced, periods
-from bochner.kernels.equispaced import equispaced_weights, tapered_weights
 from bochner.kernels.green import checked_box
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.periods import is_cyclic, turns
 from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.sums.fourier import BoxPlaces, within
 
@@ -81,11 +80,11 @@ class FourierGrid(Method):
     True
     """
 
-    tolerance: float = 1e-4
-    box: tuple[tuple[float, float], ...] | None = None
+    tolerance: Annotated[float, share] = 1e-4
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
 
     def __post_init__(self) -> None:
-        check_fields(self, tolerance=share, box=optional(checked_box))
+        super().__post_init__()
         if self.tolerance < FINEST:
             raise InvalidInput(
                 f"FourierGrid: tolerance must be {FINEST:g} or above, which is what float64 "
@@ -142,15 +141,17 @@ class EquispacedMap(FeatureMap):
     def places(self) -> BoxPlaces:
         """Map from rows to angles."""
         d = self.n_inputs
-        cyclic = np.array([is_cyclic(self.kernel, a, d) for a in range(d)])
+        cyclic = np.array([periods.is_cyclic(self.kernel, a, d) for a in range(d)])
         half = np.where(cyclic, math.inf, self.half)
-        return BoxPlaces(self.centre, self.spacing, half, turns(self.kernel, self.spacing))
+        return BoxPlaces(self.centre, self.spacing, half, periods.turns(self.kernel, self.spacing))
 
     def variances_of(self, kernel: Kernel) -> Array:
         """Return the weights of another kernel on the same waves."""
         if self.tapered:
-            return np.maximum(tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0)
-        return equispaced_weights(kernel, self.spacing, self.shape)
+            return np.maximum(
+                equispaced.tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0
+            )
+        return equispaced.equispaced_weights(kernel, self.spacing, self.shape)
 
     gram = ToeplitzGram  # ZᵀZ from sums of waves over rows
 

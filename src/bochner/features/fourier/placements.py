@@ -36,8 +36,8 @@ class Placement(NamedArguments, ABC):
         """Return W, (d, m) float64: each column has the law ``measure``."""
 
 
-def placed(known: str, *kinds: type[Placement]) -> Callable[[Any, str, str], Any]:
-    """Return the check of a field that is a placement, of these kinds if any are given."""
+def placed(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:
+    """Return the check of a field that is of these kinds, or else a placement."""
 
     def checked(value: Any, who: str, name: str) -> Any:
         if not isinstance(value, kinds or Placement):
