@@ -10,11 +10,13 @@ is made is one branch, and the models are equal to rounding.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import (
+    ClassMargin,
     EpsilonInsensitive,
     Hinge,
     Huber,
@@ -30,17 +32,14 @@ SLOWEST = 1e-6  # Rates of "adaptive" below this end the descent
 
 
 @dataclass(frozen=True)
-class Perceptron(Loss):
+class Perceptron(ClassMargin):
     """max(0, −y f)."""
 
-    def value(self, y: Array, f: Array) -> Array:
-        return np.maximum(-y * f, 0.0)
+    width: float = 0.0
+    at_jump = 1.0
 
-    def slope(self, y: Array, f: Array) -> Array:
-        return np.where(y * f <= 0, -y, 0.0)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return np.zeros_like(f)
+    def margin(self, y: Array, f: Array) -> Array:
+        return -y * f
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class Walk:
 class Descent:
     """Makes the steps.
 
-    It continues from the state ``walk``, whose arrays the steps change. Coefficients are averaged
+    They change the arrays of ``walk``, the state after the steps so far. Coefficients are averaged
     from step ``average_from`` on, counted from 1; 0 for never.
     """
 
@@ -189,34 +188,21 @@ class Descent:
         loss: Loss,
         schedule: Schedule,
         walk: Walk,
-        fit_intercept: bool = True,
-        average_from: int = 0,
-        batch_size: int = 1,
+        fit_intercept: bool,
+        average_from: int,
+        batch_size: int,
     ) -> None:
+        self.walk = walk
+        self.total = self.weight = 0.0  # loss of the rows of this epoch, and their weight
         self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
-        self._from, self._batch, self._at = average_from, batch_size, walk
-        self._steps, self._averaged, self.rate = walk.steps, walk.averaged, walk.rate
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin an epoch: its loss is summed anew."""
-        self.total = self.weight = 0.0
-
-    def slow_down(self, factor: float) -> None:
-        """Divide the rate of steps."""
-        self.rate /= factor
-
-    @property
-    def walk(self) -> Walk:
-        """State after the steps so far; further steps change its arrays."""
-        return replace(self._at, steps=self._steps, averaged=self._averaged, rate=self.rate)
+        self._from, self._batch = average_from, batch_size
 
     def step(
         self,
         R: Float[Array, "c m"],
         y: Float[Array, "c t"],
         w: Float[Array, " c"],
-        columns: Array | None = None,
+        columns: Any = slice(None),
         coordinates: Array | None = None,
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
@@ -225,26 +211,17 @@ class Descent:
         of u of its columns, all nonzero rows of u among them, and ``coordinates`` (c,) the
         columns of the rows themselves.
         """
-        walk = self._at
-        if columns is None:
-            self._sweep(R, y, w, walk.coef, walk.mean_coef, coordinates)
-            return
-        coef = walk.coef[columns]
+        walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
+        b, middle, coef = walk.intercept, walk.mean_intercept, walk.coef[columns]
         mean = walk.mean_coef[columns] if len(walk.mean_coef) else walk.mean_coef
-        self._sweep(R, y, w, coef, mean, coordinates)
-        walk.coef[columns] = coef
-        if len(mean):
-            walk.mean_coef[columns] = mean
-
-    def _sweep(
-        self, R: Array, y: Array, w: Array, coef: Array, mean: Array, coordinates: Array | None
-    ) -> None:
-        walk = self._at
         for first in range(0, len(y), self._batch):
             batch = slice(first, first + self._batch)
-            rows = R[batch].astype(np.float64, copy=False)
-            eta = self._schedule.rate(self._steps, self.rate)
-            g = eta * self._slopes(rows @ coef, y[batch], w[batch])
+            rows, targets, weights = R[batch].astype(np.float64, copy=False), y[batch], w[batch]
+            f = rows @ coef + b
+            self.total += float(weights @ self._loss.value(targets, f).mean(axis=1))
+            self.weight += float(weights.sum())
+            eta = self._schedule.rate(steps, walk.rate)
+            g = eta * (self._loss.slope(targets, f) * (weights / len(targets))[:, None])
             # Never through zero: a penalty too large for the rate makes coefficients zero.
             coef *= max(0.0, 1 - eta * self._schedule.alpha)
             if coordinates is None:
@@ -252,18 +229,13 @@ class Descent:
             else:
                 coef[coordinates[batch]] -= g
             if self._fit_intercept:
-                b = walk.intercept
                 b -= g.sum(axis=0)
-            self._steps += 1
-            if 0 < self._from <= self._steps:
-                self._averaged += 1
-                mean += (coef - mean) / self._averaged
-                middle = walk.mean_intercept
-                middle += (walk.intercept - middle) / self._averaged
-
-    def _slopes(self, f: Array, y: Array, w: Array) -> Float[Array, "b t"]:
-        """Return (w/|B|) ℓ'(y, f + b), and add the losses to the total."""
-        f = f + self._at.intercept
-        self.total += float(w @ self._loss.value(y, f).mean(axis=1))
-        self.weight += float(w.sum())
-        return self._loss.slope(y, f) * (w / len(y))[:, None]
+            steps += 1
+            if 0 < self._from <= steps:
+                averaged += 1
+                mean += (coef - mean) / averaged
+                middle += (b - middle) / averaged
+        walk.coef[columns] = coef
+        if len(mean):
+            walk.mean_coef[columns] = mean
+        self.walk = replace(walk, steps=steps, averaged=averaged)

@@ -363,7 +363,7 @@ class Table:
         """Let the descent make its steps on these rows."""
         itself = self.width - self.X.shape[0] + index if self.fit.is_dual else None
         if self.kept is not None:
-            descent.step(self.kept[index], y, w, None, itself)
+            descent.step(self.kept[index], y, w, coordinates=itself)
         elif itself is None:
             descent.step(numbers(self.fit, self.X[index], None), y, w)
         else:
@@ -407,7 +407,7 @@ def _walked(
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
         number, given = fit.epochs + len(losses), list[Window]()
-        descent.begin()
+        descent.total = descent.weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for i, window in enumerate(kept or windows()):
                 _sweep(fit, descent, *window, number, i)
@@ -426,10 +426,10 @@ def _walked(
         idle = idle + 1 if value > best - spec.tol else 0
         best = min(best, value)
         if idle >= spec.n_iter_no_change:
-            stopped = spec.learning_rate != "adaptive" or descent.rate <= SLOWEST
+            stopped = spec.learning_rate != "adaptive" or walk.rate <= SLOWEST
             if stopped:
                 break
-            descent.slow_down(5)
+            descent.walk = replace(walk, rate=walk.rate / 5)
             idle = 0
     if not stopped:
         warn_user(
