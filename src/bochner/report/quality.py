@@ -345,7 +345,7 @@ def _regressed(
     if not isinstance(model, bo.GaussianProcessRegressor):
         calibration = bo.CalibrationDisplay.of_means(observed[:, 0], predicted[:, 0])
     elif left_out is not None and len(model.calibration_):
-        calibration = bo.CalibrationDisplay.of_scores(model.calibration_.scores[:, 0])
+        calibration = bo.CalibrationDisplay.of_scores(model.calibration_.targets[0].scores)
     else:
         calibration = bo.CalibrationDisplay.from_estimator(model, rows, y.reshape(len(y), -1))
     residuals = Residuals(observed[:, 0], predicted[:, 0], next(iter(errors)))

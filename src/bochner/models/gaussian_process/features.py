@@ -7,7 +7,7 @@ With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -400,6 +400,9 @@ class FeatureProcess(ProcessLaw):
     def block_rows(self) -> int:  # type: ignore[override]
         """Rows that are predicted together: their features, or those of drawn functions, fit."""
         return block_rows(max(self.chosen.n_features, WIDTH))
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:  # with the digits of ``moments``
+        return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         return self.predictive.covariance(X, self.chosen.double(X))
