@@ -102,23 +102,6 @@ class ClassSample:
         """Folds whose rows probabilities are calibrated on."""
         return enough_folds(self.every_fold)
 
-    def subsample(self, most: int, seed: int, n_classes: int) -> tuple["ClassSample", Array]:
-        """Return ``most`` rows, with more of rare classes, and their numbers."""
-        codes = self.codes.astype(np.int64)
-        if len(codes) <= most:
-            return self, np.arange(len(codes))
-        order = stream(seed, "some of the rows").permutation(len(codes))
-        kept = np.isin(np.arange(len(codes)), order[:most])
-        rare = most // (2 * n_classes)
-        for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
-            kept[order[codes[order] == k][:rare]] = True
-        numbers = np.flatnonzero(kept)
-        counts = np.bincount(codes, self.w, minlength=n_classes)
-        have = np.bincount(codes[numbers], self.w[numbers], minlength=n_classes)
-        stands = (counts / np.where(have > 0, have, 1.0))[codes[numbers]]
-        rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
-        return rows_to_choose_by(*rows, stands, seed, n_classes), numbers
-
 
 def class_sample(
     blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL, most: int = MOST
@@ -144,7 +127,13 @@ def rows_to_choose_by(
     shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
     squares = (1 - shares[codes.astype(np.int64)]) ** 2
     inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
-    return ClassSample(X, codes, w, inflation, *_folds(X, codes, seed, n_classes))
+    marks, numbers = row_marks(X, seed), codes.astype(np.int64)
+    different, first = np.unique(marks, return_index=True)
+    every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, numbers >= 0, n_classes)
+    others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
+    every = every if others > 1 else []
+    enough = max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))
+    return ClassSample(X, codes, w, inflation, tuple(every[:enough]), tuple(every))
 
 
 def _with_rare(
@@ -185,18 +174,6 @@ class RowsOfClass:
     def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
         rows = self.sample.merge(a, b)
         return None if rows is None else rows.lowest(self.most)
-
-
-def _folds(
-    X: Array, codes: Float[Array, " m"], seed: int, n_classes: int
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Return the folds that a choice needs, and all; see :func:`serving`."""
-    marks, codes = row_marks(X, seed), codes.astype(np.int64)
-    different, first = np.unique(marks, return_index=True)
-    every = serving(np.searchsorted(different, marks) % N_FOLDS, codes, codes >= 0, n_classes)
-    others = len(different) - int(np.bincount(codes[first], minlength=n_classes).max())
-    every = every if others > 1 else []
-    return tuple(every[: max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))]), tuple(every)
 
 
 def serving(
@@ -498,12 +475,24 @@ class OnRows(HeldOutLoss):
     def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
 
-        The same first rows for any number.
+        The same first rows for any number, and more of rare classes.
         """
-        rows, numbers = self.rows.subsample(most, seed, self.spec.n_classes)
-        if rows is self.rows:
-            return self, numbers
-        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), rows, self.spec), numbers
+        sample, n_classes = self.rows, self.spec.n_classes
+        codes = sample.codes.astype(np.int64)
+        if len(codes) <= most:
+            return self, np.arange(len(codes))
+        order = stream(seed, "some of the rows").permutation(len(codes))
+        kept = np.isin(np.arange(len(codes)), order[:most])
+        rare = most // (2 * n_classes)
+        for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
+            kept[order[codes[order] == k][:rare]] = True
+        numbers = np.flatnonzero(kept)
+        counts = np.bincount(codes, sample.w, minlength=n_classes)
+        have = np.bincount(codes[numbers], sample.w[numbers], minlength=n_classes)
+        stands = (counts / np.where(have > 0, have, 1.0))[codes[numbers]]
+        rows = part(Piece(sample.X), numbers).X, sample.codes[numbers], sample.w[numbers]
+        few = rows_to_choose_by(*rows, stands, seed, n_classes)
+        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), few, self.spec), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""
