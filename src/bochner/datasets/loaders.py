@@ -59,10 +59,10 @@ _CONCRETE = """\
 Compressive strength (MPa) of 1,030 samples of concrete, from seven ingredients (kg in a cubic
 metre) and the age (days).
 
-Source: I-Cheng Yeh, Modeling of strength of high-performance concrete using artificial neural
-networks, Cement and Concrete Research 28 (1998) 1797-1808; UCI Machine Learning Repository,
-Concrete Compressive Strength (data set 165). The rows are those of the centred copy in the GitHub
-repository treforevans/uci_datasets, with the means of the original columns added.
+Source: Yeh (1998), Modeling of strength of high-performance concrete using artificial neural
+networks, Cement and Concrete Research 28, 1797-1808; UCI Machine Learning Repository, Concrete
+Compressive Strength (data set 165). The rows are those of the centred copy in the GitHub repository
+treforevans/uci_datasets, with the means of the original columns added.
 
 Licence: the UCI repository gives the data under CC BY 4.0; the copy is under the MIT licence,
 copyright (c) 2022 Trefor Evans.
