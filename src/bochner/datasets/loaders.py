@@ -70,7 +70,7 @@ copyright (c) 2022 Trefor Evans.
 
 
 def load_concrete() -> Dataset:
-    """Return the strength of concrete: 1,030 samples, eight columns.
+    """Return the strength of concrete, by Yeh (1998): 1,030 samples, eight columns.
 
     Returns
     -------
