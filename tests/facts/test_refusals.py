@@ -652,7 +652,7 @@ CASES = [
     (lambda: globe(X=X[:, :2] + 95), InvalidInput, "latitude, the first column, must lie within"),
     (lambda: globe(X=X), InvalidInput, r"rows must be \(latitude, longitude\) in degrees"),
     (lambda: globe(metric="haversine"), InvalidInput, "metric must be"),
-    (lambda: globe().fit("laplace"), UnsupportedKernel, "OnSphere"),
+    (lambda: globe().fit("laplace"), InvalidInput, "OnSphere: kernel must be a Kernel"),
     # regressions by other losses
     (lambda: regressor(loss="poisson"), InvalidInput, 'loss="poisson" needs y of 0 or above; got'),
     (lambda: regressor(y=abs(Y) - abs(Y).min(), loss="gamma"), InvalidInput, 'loss="gamma" needs'),

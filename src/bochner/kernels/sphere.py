@@ -106,17 +106,11 @@ class OnSphere(Transformed):
         return xp.stack([north, xp.cos(phi) * across], axis=1) * (turn * self.radius)
 
 
-def named_on_sphere(who: str, kernel: Kernel | str) -> Kernel:
+def named_on_sphere(kernel: Kernel | str) -> Kernel:
     """Return a kernel of the globe as given, or of the family that a name says."""
-    if isinstance(kernel, str):
-        kernel = "gaussian" if kernel == "auto" else kernel
-        if kernel not in FAMILIES:
-            raise UnsupportedKernel(
-                f"{who}: SphericalHarmonics serves the names {', '.join(map(repr, FAMILIES))}; got "
-                f"{kernel!r}. Or pass OnSphere(kernel)."
-            )
-        return OnSphere(FAMILIES[kernel])
-    return kernel
+    return (
+        OnSphere("gaussian" if kernel == "auto" else kernel) if isinstance(kernel, str) else kernel
+    )
 
 
 def is_on_sphere(kernel: Kernel) -> bool:

@@ -177,7 +177,7 @@ class Variogram:
         unit = np.eye(self.n_columns)[0] if self.direction is None else self.direction
         known: Any
         if self.metric == "great-circle":
-            unit, known = np.array([0.0, 1.0]), named_on_sphere("Variogram.fit", kernel)
+            unit, known = np.array([0.0, 1.0]), named_on_sphere(kernel)
             if not isinstance(known, OnSphere):
                 raise UnsupportedKernel(
                     "Variogram.fit requires OnSphere(...) for great-circle distances, or a "

@@ -375,7 +375,7 @@ def kernel_of_waves(
     """
     asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
     if isinstance(asked.method, SphericalHarmonics):
-        known = named_on_sphere(asked.who, kernel)
+        known = named_on_sphere(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":
             return Tuning(known)
         return lengthscale_on_sphere(known, sample, centred, noise, amplitude)
