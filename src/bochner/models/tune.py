@@ -8,7 +8,6 @@ from sklearn.base import BaseEstimator, clone
 from bochner._core.checks import one_of, require_squares
 from bochner._core.random import seed_of
 from bochner._core.threads import one_thread
-from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import places_of
@@ -102,20 +101,14 @@ def tune(
         else:
             sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
             require_squares("tune", sample.y, sample.w)
-        tuning = _tuned(model.kernel, sample, criterion, seed, centred)
+        kernel, by = model.kernel, CRITERIA[criterion]
+        if not isinstance(kernel, Kernel):
+            name = "matern32" if kernel == "auto" else kernel
+            kernel = NAMED[name](median_scales(sample, name in COORDINATEWISE, seed)[-1])
+        if isinstance(kernel, Radial) and not is_composite(kernel):
+            tuning = tune_lengthscales(kernel, sample, by, centred=centred)
+        else:
+            if not places_of(kernel):
+                require_lengthscale(kernel)
+            tuning = tune_numbers(kernel, sample, by, seed, centred=centred)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
-
-
-def _tuned(
-    kernel: Any, sample: RowSample, criterion: str, seed: int, centred: bool = True
-) -> Tuning:
-    """Return the kernel with tuned numbers."""
-    if not isinstance(kernel, Kernel):
-        name = "matern32" if kernel == "auto" else kernel
-        kernel = NAMED[name](median_scales(sample, name in COORDINATEWISE, seed)[-1])
-    by = CRITERIA[criterion]
-    if isinstance(kernel, Radial) and not is_composite(kernel):
-        return tune_lengthscales(kernel, sample, by, centred=centred)
-    if not places_of(kernel):
-        require_lengthscale(kernel)
-    return tune_numbers(kernel, sample, by, seed, centred=centred)

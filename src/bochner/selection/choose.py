@@ -64,17 +64,6 @@ def choose(
     return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
 
 
-def choose_map(
-    spec: FeatureSpec, blocks: Blocks, alpha: float | None = None, where: Executor = LOCAL
-) -> Chosen:
-    """Choose open parameters and draw the map of a learner of numbers, in the given precision.
-
-    ``alpha`` is a given penalty of ridge regression, for which lengthscale and width are chosen.
-    """
-    chosen, _ = choose(spec, blocks, alpha=alpha, where=where)
-    return chosen.in_precision(spec.precision, blocks.n_rows)
-
-
 def choose_from(
     spec: FeatureSpec,
     n_columns: int,

@@ -115,8 +115,8 @@ def lengthscale_on_sphere(
     start: Kernel,
     sample: RowSample,
     centred: bool,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    noise: float | None,
+    amplitude: float | None,
 ) -> Tuning:
     """Return the kernel of the globe whose one lengthscale has the largest evidence.
 

@@ -119,7 +119,7 @@ def lengthscales_on_waves(
     phi: WaveMap,
     noise: float | None,
     amplitude: float | None,
-    alpha: float | None = None,
+    alpha: float | None,
 ) -> tuple[Kernel, float, bool]:
     """Descend minus the log evidence in log lengthscales and log penalty, by scoring steps.
 

@@ -21,7 +21,7 @@ from bochner.models._tables import by_partition
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, warned
 from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
-from bochner.selection.choose import choose_map, searched
+from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.libsvm import BoxProblem
 from bochner.solvers.convex.losses import BelowZero
@@ -164,7 +164,8 @@ def fit_one_class(
     spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
-    chosen = choose_map(spec.features, blocks, where=where)
+    chosen, _ = choose(spec.features, blocks, where=where)
+    chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
     drift = nu * float(w.sum())

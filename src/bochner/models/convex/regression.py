@@ -35,7 +35,7 @@ from bochner.models._rows import (
 from bochner.models.convex.fit import LAST, ConvexFit, ConvexSpec, choose_exactly, step_near, warned
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import gather
-from bochner.selection.choose import choose_map
+from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
@@ -335,7 +335,9 @@ def fit_regressor(
     asked = spec.loss
     if epsilon is not None:
         asked = tube_of(asked, epsilon, rows).in_units(1 / rows.units)
-    chosen = choose_map(spec.features, rows.blocks, _like_ridge(spec, rows), where)
+    alpha = _like_ridge(spec, rows)
+    chosen, _ = choose(spec.features, rows.blocks, alpha=alpha, where=where)
+    chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
     shape = required_targets(spec.who, blocks.target_shape)
