@@ -50,7 +50,8 @@ class HeldOutPath:
     @property
     def best(self) -> int:
         """Index of the largest alpha whose error is the least, within one part in 10⁴ of it."""
-        return _first_least(self.errors, self.none)
+        near = self.errors <= 1.0001 * self.errors.min() + self.none
+        return int(np.flatnonzero(near)[0])
 
     @property
     def alpha(self) -> float:
@@ -197,10 +198,6 @@ class _Folds(HeldOutLoss):
         tube = np.asarray(getattr(loss, "epsilon", 0.0))
         shares = [fold.held_out.sum() / fold.unfitted for fold in self._folds]
         return float(np.mean(WITHIN_TUBE * tube**loss.degree * np.array(shares)))
-
-
-def _first_least(errors: Float[Array, " p"], none: float) -> int:
-    return int(np.flatnonzero(errors <= 1.0001 * errors.min() + none)[0])
 
 
 def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:

@@ -147,15 +147,17 @@ def _gradients_and_hessians(
     return gradient, hessians
 
 
-def _add_active(H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"]) -> None:
-    """Add the rows with c > 0."""
+def _add_active(
+    H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"], sign: float = 1.0
+) -> None:
+    """Add sign Σ c [z 1]ᵀ[z 1] of the rows with c > 0 to the upper triangle."""
     many = np.count_nonzero(c > 0) > FEW_IN_FLOAT64
-    A = active_features(Z, c, Z.dtype if many else np.float64)
-    if A.dtype == np.float64:
-        add_gram(H, A)
+    A = active_features(Z, c, Z.dtype if many or H.dtype == np.float32 else np.float64)
+    if A.dtype == H.dtype:
+        add_gram(H, A, sign)
         return
     part = np.zeros(H.shape, A.dtype, order="F")
-    add_gram(part, A)
+    add_gram(part, A, sign)
     H += part
 
 
@@ -176,21 +178,16 @@ def changed(rows: SolverRows, old: OuterSum | None, c: Float[Array, " n"]) -> Ou
         drift = old.drift + count
         if count <= CHANGED * active and drift <= DRIFT * active:
             total = old.total.copy(order="F")
-            _add(rows, total, np.maximum(change, 0.0), 1.0)
-            _add(rows, total, np.maximum(-change, 0.0), -1.0)
+            for block in rows:
+                part = change[places(block)]
+                _add_active(total, block.Z, np.maximum(part, 0.0))
+                _add_active(total, block.Z, np.maximum(-part, 0.0), -1.0)
             return OuterSum(total, c, drift)
     p, dtype = rows.n_features + 1, next(iter(rows)).Z.dtype
     total = np.zeros((p, p), dtype, order="F")
-    _add(rows, total, c, 1.0)
-    return OuterSum(total, c, 0)
-
-
-def _add(rows: SolverRows, total: Float[Array, "p p"], c: Float[Array, " n"], sign: float) -> None:
-    """Add sign Σ c z zᵀ to the upper triangle."""
     for block in rows:
-        A = active_features(block.Z, c[places(block)], total.dtype)
-        if len(A):
-            add_gram(total, A, sign)
+        _add_active(total, block.Z, c[places(block)])
+    return OuterSum(total, c, 0)
 
 
 class KeptHessians:

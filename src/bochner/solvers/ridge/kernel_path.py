@@ -240,7 +240,8 @@ def solve_kernel(
             tried[alpha] = fit
         return _lost_of_last(part, alpha, fit.coef[-last:], fit.slack, lost)
 
-    if (many or lost is not None) and _settles(few, chosen, criterion):
+    settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
+    if settles and (many or lost is not None):
         at = before = float(chosen[0])
         whole = len(dense.w) == len(rows.w)
         if lost is not None or not whole:
@@ -302,11 +303,6 @@ def _lost_of_last(
     if lost is not None:
         return lost(y - errors, y, w)
     return float(pooled((w @ errors**2 / w.sum())[None], rows.power)[0])
-
-
-def _settles(rows: KernelRows, chosen: Float[Array, " c"], criterion: str) -> bool:
-    """Whether one penalty for all targets was chosen by leave-one-out errors."""
-    return criterion == "loo" and len(chosen) == 1 and bool(np.any(rows.power > 0))
 
 
 def _settled(
