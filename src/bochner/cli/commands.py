@@ -304,7 +304,7 @@ def _resumable(terminal: "Terminal", checkpoint: str | None) -> Iterator[None]:
     from bochner.engines.checkpoint import FIRST
 
     if checkpoint is not None and (Path(checkpoint) / FIRST).exists():
-        terminal.note(f"Resuming the fit in '{checkpoint}'; delete it to begin again.")
+        terminal.say(f"Resuming the fit in '{checkpoint}'; delete it to begin again.", err=True)
     try:
         yield
     except BaseException as stopped:

@@ -57,15 +57,10 @@ class Terminal:
     def _watched(self) -> bool:
         return not self.quiet and sys.stderr.isatty()
 
-    def note(self, text: str) -> None:
-        """Write a line for people to stderr, where results are not."""
+    def say(self, text: str, err: bool = False) -> None:
+        """Print text for people; ``err``: where results are not."""
         if not self.as_json and not self.quiet:
-            click.echo(text, err=True)
-
-    def say(self, text: str) -> None:
-        """Print text for people."""
-        if not self.as_json and not self.quiet:
-            click.echo(text)
+            click.echo(text, err=err)
 
     def show(self, facts: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> None:
         """Print the facts as JSON, or in words as a table of two columns, or nothing.
