@@ -179,7 +179,11 @@ def _descend(
         if new.value > best.value + ENOUGH:
             step = step * 0.3
             continue
-        curvature = _corrected(curvature, new.x - best.x, new.slope - best.slope)
+        moved, change = new.x - best.x, new.slope - best.slope
+        bent = curvature @ moved
+        if moved @ change > 0.1 * (moved @ bent):  # else the curvature would not be positive
+            curvature = curvature - np.outer(bent, bent) / (moved @ bent)
+            curvature = curvature + np.outer(change, change) / (moved @ change)
         best, step = new, _step(new, curvature, lower, upper)
     return best
 
@@ -189,15 +193,6 @@ def _step(at: EvidenceAt, curvature: Array, lower: Array, upper: Array) -> Float
     step = np.zeros(len(at.x))
     step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], at.slope[free])
     return np.clip(at.x + step, lower, upper) - at.x
-
-
-def _corrected(curvature: Array, step: Array, change: Array) -> Float[Array, "p p"]:
-    """Return the BFGS update of the curvature, if it is positive."""
-    along, moved = float(step @ change), curvature @ step
-    if along <= 0.1 * float(step @ moved):
-        return curvature
-    old = np.outer(moved, moved) / (step @ moved)
-    return curvature - old + np.outer(change, change) / along
 
 
 def _information(
