@@ -15,7 +15,7 @@ from bochner._core.optional import explained, needed
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.sums.executor import Together
 from bochner.sums.tree import MergeTree, Summand, blocks_per_part, narrowed, summed
 
@@ -28,28 +28,18 @@ AHEAD = 2
 ROWS, CELLS = 8192, 1 << 25
 
 
-def as_devices(asked: Any) -> tuple[str, ...]:
-    """Check the devices of an engine, as torch names them: "cuda", "cuda:1", or several."""
-    names = (asked,) if isinstance(asked, str) else asked
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise InvalidType(
-            'Local: device must be a name of torch, as "cuda" or "cuda:1", or several; got '
-            f"{type(asked).__name__}."
-        )
-    if not names:
-        raise InvalidInput("Local: device must name one device at least; got none.")
-    return tuple(names)
-
-
-def opened(names: Sequence[str]) -> list[Any]:
-    """Return torch's devices of these names, which must be there."""
+def opened(asked: Any) -> list[Any]:
+    """Return torch's devices of a name, as "cuda" or "cuda:1", or of several."""
+    names = asked if isinstance(asked, list | tuple) else (asked,)
     torch = needed("torch", "Local: device=", "torch")
     said = lambda error: InvalidInput(
         "Local: device must name devices that torch has here, and that know float64; got "
-        f"{', '.join(names)} ({str(error).splitlines()[0]}). "
+        f"{', '.join(map(str, names))} ({str(error).splitlines()[0]}). "
         'Take "cuda", "cuda:1" or "cpu", or leave it out.'
     )
     with explained(said, RuntimeError, AssertionError, ValueError, TypeError):
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError("one name at least")
         devices = [torch.device(name) for name in names]
         for device in devices:
             torch.empty(1, dtype=torch.float64, device=device)

@@ -19,7 +19,7 @@ from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
 from bochner.data.blocks import Blocks, has_weight
 from bochner.engines.checkpoint import NOW, Checkpoint, digest_of, foreign
-from bochner.engines.device import DevicePasses, as_devices, eigh_on, opened
+from bochner.engines.device import DevicePasses, eigh_on, opened
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput
 from bochner.sums.executor import LOCAL, Executor, InProcess
 from bochner.sums.tree import RunningSum, Summand
@@ -99,8 +99,6 @@ class Local:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", positive(self.every, "Local", "every"))
-        if self.device is not None:
-            object.__setattr__(self, "device", as_devices(self.device))
         if self.device is not None and self.checkpoint is not None:
             raise InvalidInput(
                 "Local: a checkpoint records sums of this process, and those of device= are "
