@@ -96,7 +96,7 @@ class Checkpoint:
             f"Local: the checkpoint '{path}' must be whole; it is damaged "
             f"({str(error).splitlines()[0]}). Delete the folder '{self.folder}' to begin again."
         )
-        with explained(damaged, BadZipFile, OSError, ValueError, KeyError, TypeError):
+        with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as stored:
                 arrays = dict(stored)
             return unpacked(decode(json.loads(str(arrays.pop(RECORD))), arrays))
