@@ -310,7 +310,8 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
     )
     Z = xp.reshape(_filled(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
     for step, diagonal in enumerate(others):
-        Z = xp.reshape(walsh(xp.reshape(Z, (n * blocks, p))), (n, blocks * p))
+        Z = xp.reshape(Z, (n * blocks, p))
+        Z = xp.reshape(hadamard(Z) if is_numpy(Z) else walsh(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):
             places = chains.orders.astype(np.int64) + p * np.arange(blocks)[:, None]
             Z = taken(Z, places.reshape(-1), axis=1)
