@@ -10,11 +10,10 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
-from bochner.errors import InvalidInput
 from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
@@ -128,20 +127,6 @@ class Features:
 # weight 2 is then the same as two rows, and the order of rows does not matter.
 
 N_FOLDS = 5  # Folds, each left out once
-
-
-def rows_left_out(
-    who: str, blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor
-) -> Bool[Array, "n 1"]:
-    """Return which rows the first of five folds leaves out, by one pass."""
-    numbers = fold_numbers(blocks, w, seed, where)
-    many = 1 + int(numbers[w > 0].max(initial=-1))
-    if many < 2:
-        raise InvalidInput(
-            f"{who}: to leave rows out, at least 2 different rows of positive weight are "
-            f"required; got n_samples = {many}. Give alpha as a number."
-        )
-    return numbers[:, None] == 0
 
 
 def fold_numbers(

@@ -27,10 +27,10 @@ from bochner.models._rows import (
     N_FOLDS,
     TARGETS,
     Features,
+    fold_numbers,
     folds_of,
     no_landmarks,
     row_marks,
-    rows_left_out,
 )
 from bochner.models.convex.fit import LAST, ConvexFit, ConvexSpec, choose_exactly, step_near, warned
 from bochner.models.error_law import LeftOutRows
@@ -300,7 +300,13 @@ def _best_penalty(
         largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
         share *= float(w.sum()) * curvature / largest
     else:
-        out = rows_left_out(spec.who, rows.blocks, problem.w[:, 0], seed, where)
+        numbers = fold_numbers(rows.blocks, problem.w[:, 0], seed, where)
+        if not numbers[problem.w[:, 0] > 0].any():
+            raise InvalidInput(
+                f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
+                "required; got n_samples = 1. Give alpha as a number."
+            )
+        out = numbers[:, None] == 0
         largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
         share /= float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
     known = not problem.loss.joint and np.isfinite(share) and share > 0
