@@ -32,10 +32,7 @@ from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 #: Frequencies whose density is computed together.
 TOGETHER = 1 << 18
 
-#: A taper is ½ erfc, from this argument's negative at the end of the box to this where it is zero;
-#: and what it takes off at the end of the box, and leaves beyond.
-STEEPNESS = 5.0
-LEAKS = 1e-12
+LEAKS = 1e-12  # What a taper takes off at the end of the box, and leaves beyond
 
 
 def has_weights(kernel: Kernel) -> bool:
@@ -100,7 +97,7 @@ def taper(t: Array, period: float, length: float) -> Array:
     """Return a factor of the kernel: one up to ``length``, zero from (period − length)/2 on."""
     end = (period - length) / 2
     along = (np.abs(t) - (length + end) / 2) / ((end - length) / 2)
-    return erfc(STEEPNESS * along) / 2
+    return erfc(5.0 * along) / 2  # from −5 at the end of the box to 5 where it is zero
 
 
 def tapered_weights(

@@ -499,8 +499,6 @@ def _as_kernel(value: object) -> Kernel | None:
 
 # --- A user's own function as a kernel -----------------------------------------------------------
 
-BLOCK = 64  # Rows of one block of the diagonal, where it has no function of its own
-
 
 @dataclass(frozen=True)
 class Custom(Kernel):
@@ -551,8 +549,8 @@ class Custom(Kernel):
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
         n, parts = X.shape[0], []
-        for start in range(0, max(n, 1), BLOCK):
-            rows = X[start : min(start + BLOCK, n), :]
+        for start in range(0, max(n, 1), 64):
+            rows = X[start : min(start + 64, n), :]
             K = self.evaluate(rows, rows)
             xp = array_namespace(K)
             one = xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
