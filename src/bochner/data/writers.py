@@ -38,33 +38,27 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
         if path.exists() and not path.is_file():
             with path.open(mode, **text) as file:
                 yield file
-        else:
-            with _replacing(path, mode.replace("w", "x"), text) as file:
+            return
+        if path.exists() and not os.access(path, os.W_OK):  # renaming over it would succeed
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
+        try:
+            with part.open(mode.replace("w", "x"), **text) as file:
                 yield file
-
-
-@contextmanager
-def _replacing(path: Path, mode: str, text: dict[str, Any]) -> Iterator[IO[Any]]:
-    if path.exists() and not os.access(path, os.W_OK):  # renaming over it would succeed
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    part = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}.part")
-    try:
-        with part.open(mode, **text) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            part.chmod(path.stat().st_mode)
-        part.replace(path)
-        if hasattr(os, "O_DIRECTORY"):  # the new name survives a crash of the machine
-            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                part.chmod(path.stat().st_mode)
+            part.replace(path)
+            if hasattr(os, "O_DIRECTORY"):  # the new name survives a crash of the machine
+                folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
 
 
 def _unwritten(path: Path, error: OSError) -> DataFileError | None:
