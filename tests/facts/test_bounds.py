@@ -34,68 +34,75 @@ def sphere(n=200, d=3, radius=1.5):
 
 
 ROWS = sphere(40)
-PAIRS = 780
+PAIRS = {"pair": 780, "phase": 820}
 
 
-def hoeffding(e, D):
-    return 2 * PAIRS * mpmath.exp(-D * (e / 3) ** 2 / 4)
+def hoeffding(e, D, form):
+    return 2 * PAIRS[form] * mpmath.exp(-D * (e / 3) ** 2 / (4 if form == "pair" else 8))
 
 
-def bernstein(e, D):
+def bernstein(e, D, form):
     k, doubled = Gaussian(0.8)(ROWS), Gaussian(0.8)(2 * ROWS)
-    m, e, v = D / mpmath.mpf(2), e / 3, (1 + doubled - 2 * k**2) / 2
-    return 2 * PAIRS * mpmath.exp(-m * e**2 / (2 * (v.max() + 2 * e / 3)))
+    m, reach, e = (D / mpmath.mpf(2), 2, e / 3) if form == "pair" else (D, 3, e / 3)
+    v = (1 + doubled - 2 * k**2) / 2 if form == "pair" else 1 + doubled / 2 - k**2
+    return 2 * PAIRS[form] * mpmath.exp(-m * e**2 / (2 * (v.max() + reach * e / 3)))
 
 
-def rahimi_recht(e, D):
+def rahimi_recht(e, D, form):
     d, e = mpmath.mpf(3), e / 3
     radius = np.linalg.norm(ROWS - ROWS.mean(axis=0), axis=1).max()
     diameter = min(2 * radius, np.linalg.norm(np.ptp(ROWS, axis=0)))
     reach = 2 * 3**0.5 / 0.8 * diameter / e
-    beta = ((d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))) * 2 ** ((6 * d + 2) / (d + 2))
-    return beta * reach ** (2 * d / (d + 2)) * mpmath.exp(-D * e**2 / (8 * (d + 2)))
+    if form == "pair":
+        beta = ((d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))) * 2 ** ((6 * d + 2) / (d + 2))
+        return beta * reach ** (2 * d / (d + 2)) * mpmath.exp(-D * e**2 / (8 * (d + 2)))
+    beta = (d ** (-d / (d + 1)) + d ** (1 / (d + 1))) * 2 ** ((5 * d + 1) / (d + 1))
+    beta *= 3 ** (d / (d + 1))
+    return beta * reach ** (2 * d / (d + 1)) * mpmath.exp(-D * e**2 / (32 * (d + 1)))
 
 
-def operator_norm(e, D):
+def operator_norm(e, D, form):
+    m, L = (D / mpmath.mpf(2), 1) if form == "pair" else (D, 2)
     values = np.linalg.eigvalsh(Gaussian(0.8)(ROWS))
     size = values.sum() / values[-1]
-    return 8 * size * mpmath.exp(-D / mpmath.mpf(2) * e**2 / (2 * size * (1 + 2 * e / 3)))
+    return 8 * size * mpmath.exp(-m * e**2 / (2 * size * L * (1 + 2 * e / 3)))
 
 
-def spectral(e, D):
+def spectral(e, D, form):
+    m, L = (D / mpmath.mpf(2), 1) if form == "pair" else (D, 2)
     values = 3 * np.linalg.eigvalsh(Gaussian(0.8)(ROWS))
-    tau, d = 3 * 40 / 2.0, (values / (values + 2.0)).sum()
-    return 16 * d * mpmath.exp(-D / mpmath.mpf(2) * e**2 / (2 * tau * (1 + 2 * e / 3)))
+    tau, d = 3 * 40 * L / 2.0, (values / (values + 2.0)).sum()
+    return 16 * d * mpmath.exp(-m * e**2 / (2 * tau * (1 + 2 * e / 3)))
 
 
-def tensor_sketch(e, D):
+def tensor_sketch(e, D, _):
     values = np.linalg.eigvalsh(Polynomial(3)(ROWS))
     return (2 + mpmath.mpf(3) ** 3) * (values.sum() / values[-1]) ** 2 / (D * e**2)
 
 
 features_bound, fourier_bound = certificates.features_bound, certificates.fourier_bound
-SCALED = 3.0 * Gaussian(0.8)
+FORMS, SCALED = ("pair", "phase"), 3.0 * Gaussian(0.8)
 PRINTED = [
-    (fourier_bound(SCALED, ROWS, "hoeffding"), hoeffding),
-    (fourier_bound(SCALED, ROWS, "bernstein"), bernstein),
-    (fourier_bound(SCALED, ROWS, "rahimi_recht"), rahimi_recht),
-    (fourier_bound(Gaussian(0.8), ROWS, "operator_norm"), operator_norm),
-    (fourier_bound(SCALED, ROWS, "spectral", alpha=2.0), spectral),
-    (features_bound(Polynomial(3), ROWS, bo.TensorSketch()), tensor_sketch),
+    *((fourier_bound(SCALED, ROWS, "hoeffding", f), hoeffding, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "bernstein", f), bernstein, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "rahimi_recht", f), rahimi_recht, f) for f in FORMS),
+    *((fourier_bound(Gaussian(0.8), ROWS, "operator_norm", f), operator_norm, f) for f in FORMS),
+    *((fourier_bound(SCALED, ROWS, "spectral", f, alpha=2.0), spectral, f) for f in FORMS),
+    (features_bound(Polynomial(3), ROWS, bo.TensorSketch()), tensor_sketch, ""),
 ]
-IDS = [chance.__name__ for _, chance in PRINTED]
+IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
 
 
-@pytest.mark.parametrize(("bound", "chance"), PRINTED, ids=IDS)
-def test_error_and_width_solve_the_printed_inequality(bound, chance):
-    step = 1 if chance is tensor_sketch else 2
+@pytest.mark.parametrize(("bound", "chance", "form"), PRINTED, ids=IDS)
+def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
+    step = 2 if form == "pair" else 1
     for confidence in (0.5, 0.95, 0.999):
         error = bound.error(60 * step, confidence)
-        found = chance(mpmath.mpf(error), 60 * step)
+        found = chance(mpmath.mpf(error), 60 * step, form)
         assert found == pytest.approx(1 - confidence, rel=1e-8)
     width, e = bound.width(0.3), mpmath.mpf("0.3")
     assert width % step == 0
-    assert chance(e, width) <= 0.05 < chance(e, width - step)
+    assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
 
 
 SOME_CUTS = Cuts(

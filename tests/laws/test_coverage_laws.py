@@ -124,7 +124,7 @@ def pool(weighted):
 
 
 GAUSSIAN, MATERN = Gaussian(1.5), Matern(1.5, 2.0)
-PAIRS = bo.Fourier(bo.IID())
+PAIRS, PHASES = bo.Fourier(bo.IID()), bo.Fourier(bo.IID(), form="phase")
 
 
 def of_pair(theorem, distance, draw):
@@ -163,24 +163,34 @@ def gegenbauer():
     return of_spectrum(bound, bo.Gegenbauer("monomial", cut.order, cut.degree), 14.0)
 
 
-def of_rows(theorem, kernel, measure, fault):
+def of_rows(theorem, kernel, phases, measure, fault):
     """A bound of all pairs of rows, by its theorem."""
-    return matrices(fourier_bound(kernel, rows(), theorem), kernel, PAIRS, measure, fault)
+    form = ("phase",) if phases else ()
+    return matrices(
+        fourier_bound(kernel, rows(), theorem, *form),
+        kernel,
+        PHASES if phases else PAIRS,
+        measure,
+        fault,
+    )
 
 
-def of_penalty():
-    return of_spectrum(fourier_bound(GAUSSIAN, rows(), "spectral", alpha=4.0), PAIRS, 15.0)
+def of_penalty(form, method, fault):
+    return of_spectrum(fourier_bound(GAUSSIAN, rows(), "spectral", form, alpha=4.0), method, fault)
 
 
 G, M = GAUSSIAN, MATERN
 CASES = {
     "Hoeffding, the widest pair": lambda: of_pair("hoeffding", 1.0, widest),
     "Bernstein, a far pair": lambda: of_pair("bernstein", 20.0, far_pair),
-    "Hoeffding, all pairs": lambda: of_rows("hoeffding", G, largest, 3.3),
-    "Bernstein, all pairs": lambda: of_rows("bernstein", M, largest, 3.0),
-    "Rahimi-Recht": lambda: of_rows("rahimi_recht", G, largest, 7.5),
-    "operator norm": lambda: of_rows("operator_norm", G, operator(G), 9.5),
-    "spectral, n/λ": of_penalty,
+    "Hoeffding, all pairs": lambda: of_rows("hoeffding", G, False, largest, 3.3),
+    "Bernstein, all pairs, phases": lambda: of_rows("bernstein", M, True, largest, 2.6),
+    "Rahimi-Recht": lambda: of_rows("rahimi_recht", G, False, largest, 7.5),
+    "Rahimi-Recht, phases": lambda: of_rows("rahimi_recht", G, True, largest, 12.0),
+    "operator norm": lambda: of_rows("operator_norm", G, False, operator(G), 9.5),
+    "operator norm, phases": lambda: of_rows("operator_norm", M, True, operator(M), 6.6),
+    "spectral, n/λ": lambda: of_penalty("pair", PAIRS, 15.0),
+    "spectral, n/λ, phases": lambda: of_penalty("phase", PHASES, 13.5),
     "spectral, largest leverage of a pool": lambda: pooled(False, 9.3),
     "spectral, drawn by leverage": lambda: pooled(True, 5.9),
     "cost of projections": projections,

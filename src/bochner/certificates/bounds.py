@@ -102,7 +102,7 @@ class Tail(Bound):
     variance: float  # v
     scale: float  # b
     power: float = 0.0  # p
-    per_draw: int = 2  # features of one draw: 2 for pairs of cosine and sine
+    per_draw: int = 2  # features of one draw: 2 for pairs, 1 for phases
     exact: int = 0  # exact features, which are not random
 
     def width(self, error: float, confidence: float = 0.95) -> int:
@@ -197,11 +197,12 @@ def fourier_bound(
     kernel: Kernel,
     X: Float[Array, "n d"],
     theorem: str,
+    form: str = "pair",
     *,
     alpha: float | None = None,
     rank: int | None = None,
 ) -> Bound:
-    """Return a bound of the error of ``Fourier(IID())``, pairs of cosine and sine, by one theorem.
+    """Return a bound of the error of Fourier features, by one theorem.
 
     Parameters
     ----------
@@ -209,22 +210,25 @@ def fourier_bound(
         Of x − y.
     X : (n, d)
     theorem : str
-        * ``"hoeffding"``: the largest entry of Z Zᵀ − K, by a union over the n(n − 1)/2 pairs of
-          rows; O(n d).
+        * ``"hoeffding"``: the largest entry of Z Zᵀ − K, by a union over the pairs of rows: N =
+          n(n − 1)/2 for pairs, whose diagonal is exact, and n(n + 1)/2 for phases; O(n d).
         * ``"bernstein"``: the same, sharper where the variance of entries is small; O(n² d). With
-          k(x, x) = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2.
+          k(x, x) = 1 the variance of a draw is (1 + k(2δ) − 2k(δ)²)/2 for pairs and
+          1 + k(2δ)/2 − k(δ)² for phases.
         * ``"rahimi_recht"``: the largest entry for all points of the region that the rows span. It
           requires σ² = E|ω|² finite: not Laplace, Exponential or Matérn up to smoothness 1. With
-          2σ in place of σ: the mean square of the error's gradient is at most 4σ² at the largest
-          error, a point that depends on the draw.
-        * ``"operator_norm"``: ‖Z Zᵀ − K‖/‖K‖, with ‖R‖ ≤ Tr K and E R² ⪯ Tr K · K; O(n³).
+          2σ in place of σ: the mean square of the error's gradient is at most 4σ² (pair) and 12σ²
+          (phase) at the largest error, a point that depends on the draw.
+        * ``"operator_norm"``: ‖Z Zᵀ − K‖/‖K‖, with ‖R‖ ≤ L Tr K and E R² ⪯ L Tr K · K; O(n³).
         * ``"spectral"``: the spectral distance at ``alpha``; O(n³). The leverage is at most
-          n k(x, x)/λ.
+          n k(x, x)/λ for pairs and twice that for phases.
         * ``"projection_cost"``: the cost Tr(K − PKP) of all projections P of this ``rank``,
           relative; O(n³). It holds where the spectral distance at λ = (1/k) Σ_{i>k} λ_i(K) and the
           trace beyond rank k, relative, are both at most ε/11; the trace by Bernstein's
           inequality, v = n k(x, x)/Σ_{i>k} λ_i. A clustering of the features within a factor γ of
           the best is then within γ(1 + ε)/(1 − ε) for the kernel.
+    form : {"pair", "phase"}, default "pair"
+        Of :class:`bochner.Fourier`.
     alpha : float, optional
         λ, at most ‖K‖; for ``"spectral"``.
     rank : int, optional
@@ -263,22 +267,27 @@ def fourier_bound(
             f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
             "certify measures the error of any map."
         )
+    per_draw = 2 if one_of(form, who, "form", ("pair", "phase")) == "pair" else 1
     size, n = float(to_numpy(kernel.diag(rows[:1]))[0]), len(rows)
     if theorem == "rahimi_recht":
-        return _rahimi_recht(kernel, rows, size)
+        return _rahimi_recht(kernel, rows, size, per_draw)
     if theorem in ("hoeffding", "bernstein"):
-        variance, scale = size**2, 0.0
+        # N pairs of rows; with phases also of a row with itself
+        pairs = n * (n - 1) // 2 if per_draw == 2 else n * (n + 1) // 2
+        variance, scale = (1.0 if per_draw == 2 else 4.0) * size**2, 0.0
         if theorem == "bernstein":
             k, doubled = (to_numpy(kernel(factor * rows)) / size for factor in (1, 2))
-            largest = float((1 + doubled - 2 * k**2).max()) / 2
-            variance, scale = max(largest, 1e-300) * size**2, 2 * size / 3
-        return Tail("largest entry", math.log(n * (n - 1)), variance, scale)
-    values = values_of(kernel, rows, who)
+            v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
+            variance = max(float(v.max()), 1e-300) * size**2
+            scale = (4 - per_draw) * size / 3
+        return Tail("largest entry", math.log(2 * pairs), variance, scale, per_draw=per_draw)
+    values, twice = values_of(kernel, rows, who), 3.0 - per_draw
     if theorem == "operator_norm":
-        return _norm_tail(values, 1.0, 2)
+        return _norm_tail(values, twice, per_draw)
+    trace = twice * size * n
     if theorem == "spectral":
         alpha = positive(alpha, who, "alpha")
-        return leverage_bound(size * n / alpha, effective(who, values, alpha))
+        return leverage_bound(trace / alpha, effective(who, values, alpha), per_draw)
     rank = integer(rank, who, "rank", 1)
     beyond = float(values[:-rank].sum())
     if rank >= n or beyond <= 1e-12 * values.sum():
@@ -286,11 +295,11 @@ def fourier_bound(
             f"{who}: rank must be below the rank of the kernel matrix; "
             f"got rank {rank} for {n} rows. Ask for a lower rank."
         )
-    d, ratio = effective(who, values, beyond / rank), size * n / beyond
-    rest = Tail("trace beyond the rank, relative", math.log(2), ratio, ratio / 3)
+    d, ratio = effective(who, values, beyond / rank), trace / beyond
+    distance = leverage_bound(trace * rank / beyond, d, per_draw)
+    rest = Tail("trace beyond the rank, relative", math.log(2), ratio, ratio / 3, per_draw=per_draw)
     # costs err by 11 times the spectral or the trace error
-    parts = leverage_bound(rank * ratio, d), rest
-    return Worst("cost of projections, relative", parts, 11)
+    return Worst("cost of projections, relative", (distance, rest), 11)
 
 
 #: The theorems of :func:`fourier_bound`.
@@ -299,7 +308,9 @@ THEOREMS = (
 )  # fmt: skip
 
 
-def _rahimi_recht(kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float) -> Tail:
+def _rahimi_recht(
+    kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float, per_draw: int
+) -> Tail:
     d = rows.shape[1]
     sigma = _second_moment(kernel, d) ** 0.5
     if sigma == math.inf:
@@ -311,11 +322,16 @@ def _rahimi_recht(kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float) -
     # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
     radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
     diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
-    # β_d, at most 66: Sutherland and Schneider (2015), proposition 1
-    sides = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2))
-    constant, power = sides * 2 ** ((6 * d + 2) / (d + 2)), 2 * d / (d + 2)
+    # β_d of pairs (at most 66) or β′_d of phases (at most 98): propositions 1 and 2
+    if per_draw == 2:
+        sides, power = (d / 2) ** (-d / (d + 2)) + (d / 2) ** (2 / (d + 2)), (6 * d + 2) / (d + 2)
+        constant, variance = sides * 2**power, 2 * (d + 2)
+    else:
+        sides, power = d ** (-d / (d + 1)) + d ** (1 / (d + 1)), (5 * d + 1) / (d + 1)
+        constant, variance = sides * 2**power * 3 ** (d / (d + 1)), 16 * (d + 1)
+    power = 2 * d / (d + per_draw)
     logs = math.log(constant) + power * math.log(2 * sigma * diameter * size)
-    return Tail("largest entry, anywhere", logs, 2 * (d + 2) * size**2, 0.0, power)
+    return Tail("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
 
 
 def _second_moment(kernel: Kernel, d: int) -> float:
@@ -465,7 +481,8 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     effective_dimension : float
         d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
     per_draw : int, default 2
-        Features per draw: 2 for pairs, s for Gegenbauer features.
+        Features per draw: 2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer
+        features.
 
     See Also
     --------
