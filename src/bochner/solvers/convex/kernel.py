@@ -229,15 +229,17 @@ def _descended(
                 most *= 1 + (since >= most)
                 inverse, since = _Inverse.of(problem, curved, last), 0
         since += 1
-        gradient = _Gradient.of(problem, at)
-        up = step = inverse(gradient.r, gradient.s)
-        steepest = gradient.along(up)
+        gradient = _gradient(problem, at)
+        up = step = inverse(*gradient)
+        steepest = _slope_along(gradient, up)
         if before is not None and not local:
             old, size, earlier = before
-            turned = up.moved(max((steepest - old.along(up)) / min(size, -TINY), 0.0), earlier)
-            step = turned if gradient.along(turned) < 0 else up
+            turned = up.moved(
+                max((steepest - _slope_along(old, up)) / min(size, -TINY), 0.0), earlier
+            )
+            step = turned if _slope_along(gradient, turned) < 0 else up
         before, promise = (gradient, steepest, step), -steepest / 2
-        there = _along(problem, at, step) if gradient.along(step) < 0 else at
+        there = _along(problem, at, step) if _slope_along(gradient, step) < 0 else at
         new = problem.objective(values(problem, there), there.intercept)
         share = len(inverse.parts[0].rows) / len(problem.w) if local else 1.0
         taken.append(Step(min(new, value), promise, active=share))
@@ -254,23 +256,18 @@ def _descended(
     return replace(at, value=values(problem, at), outcome=outcome, steps=tuple(taken))
 
 
-@dataclass(frozen=True, eq=False)
-class _Gradient:
-    """Of the objective: K r in c, and s in b."""
+_Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in b
 
-    r: Float[Array, "n t"]
-    s: Float[Array, " t"]
 
-    @staticmethod
-    def of(problem: Problem, at: State) -> "_Gradient":
-        g = _slopes(problem, at.fitted)
-        s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
-        return _Gradient(g + problem.alpha * at.coef, s)
+def _gradient(problem: Problem, at: State) -> _Gradient:
+    g = _slopes(problem, at.fitted)
+    s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
+    return g + problem.alpha * at.coef, s
 
-    def along(self, step: State) -> float:
-        """Return the slope along a step."""
-        image = step.fitted - step.intercept
-        return float((self.r * image).sum()) + float(self.s @ step.intercept)
+
+def _slope_along(gradient: _Gradient, step: State) -> float:
+    r, s = gradient
+    return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,7 +396,7 @@ class _Inverse:
         base = base.moved(1.0, State(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
         g = _slopes(problem, near.fitted)
         step = self(g, g.sum(axis=0))
-        first = _Gradient.of(problem, base).along(step)
+        first = _slope_along(_gradient(problem, base), step)
         return _along(problem, base, step) if first < 0 else base
 
 
