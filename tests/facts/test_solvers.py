@@ -401,7 +401,7 @@ every_matrix = pytest.mark.parametrize("name", MATRICES)
 
 @pytest.fixture
 def in_steps(monkeypatch):
-    for name, value in {"AT_ONCE": 40, "COLUMNS": 11, "SLAB": 13}.items():
+    for name, value in {"AT_ONCE": 40, "SLAB": 13}.items():
         monkeypatch.setattr(f"bochner.solvers.factorisations.{name}", value)
 
 

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from bochner._core.blas import cholesky, eigvalsh, factor
-from bochner._core.lapack import add_product
+from bochner._core.lapack import add_product, solve_rows_by_triangle
 from bochner._core.shapes import Array, Float, Int
 
-AT_ONCE = 2048  # Up to this size a decomposition runs in the main thread, in one to two seconds
-COLUMNS, SLAB = 128, 1024  # Columns that are solved for at once, and rows of a slab
+AT_ONCE = 2048  # Up to this size eigenvalues are found in the main thread, in one to two seconds
+SLAB = 1024  # Rows of a slab
 WAIT = 0.2  # Seconds between two looks at Ctrl-C
 LARGEST = float(np.finfo(float).max)  # Largest number of float64
 
@@ -50,13 +50,18 @@ def eigenvalues(A: Float[Array, "m m"]) -> Float[Array, " m"]:
 
 def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return lower triangular L with L Lᵀ = A; A is overwritten."""
-    if len(A) <= AT_ONCE:
-        return cholesky(A, lower=True, overwrite_a=True, check_finite=False)
     U = np.asfortranarray(A)
     interruptible(lambda: factor(U))
     for rows in slabs(len(U)):
         U.T[rows] = np.tril(U.T[rows], rows.start)
     return U.T
+
+
+def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
+    """Return L⁻¹ B."""
+    X = np.array(B, order="F")
+    interruptible(lambda: solve_rows_by_triangle(np.asfortranarray(L.T), X))
+    return X
 
 
 def raised(act: Callable[[float], T], value: float, least: float, most: float = LARGEST) -> T:
@@ -101,16 +106,6 @@ def interruptible(act: Callable[[], T]) -> T:
         if error is not None:
             raise error
         return result  # type: ignore[return-value]
-
-
-def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
-    """Return L⁻¹ B."""
-    if len(L) <= AT_ONCE:
-        return solve_triangular(L, B, lower=True, check_finite=False)
-    X = np.empty(B.shape, order="F")
-    for c in slices(B.shape[1], COLUMNS):
-        X[:, c] = solve_triangular(L, B[:, c], lower=True, check_finite=False)
-    return X
 
 
 # --- Pivots: which rows represent all rows -------------------------------------------------------
