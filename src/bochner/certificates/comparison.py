@@ -390,12 +390,12 @@ def compare_bounds(
     K, errors = to_numpy(kernel(rows)), np.zeros(len(entries))
     for i in range(n_draws):  # bounds of one method share its maps
         ask = Request(rows.shape[1], D, int(stream(seed, "bounds", i).integers(2**31)), X=rows)
-        drawn: dict[Method, Array] = {}
+        errors_of_maps: dict[Method, Array] = {}
         for j, (_, _, method, measure) in enumerate(entries):
-            if method not in drawn:
+            if method not in errors_of_maps:
                 Z = to_numpy(draw_map(method, kernel, ask)(rows))
-                drawn[method] = Z @ Z.T - K
-            errors[j] = max(errors[j], measure(drawn[method]))
+                errors_of_maps[method] = Z @ Z.T - K
+            errors[j] = max(errors[j], measure(errors_of_maps[method]))
     compared = []
     for (name, bound, method, _), error in zip(entries, errors.tolist(), strict=True):
         required = None
@@ -428,21 +428,21 @@ def _entries(
         yield "leverage n/λ", by("spectral", alpha=alpha), pairs, spectral
         with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
             yield f"cost of rank {rank}", by("projection_cost", rank=rank), pairs, costs
-    own = partial(features_bound, kernel, rows)
+    bound_for = partial(features_bound, kernel, rows)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
-        yield "matrix Bernstein, signs", own(signs), signs, operator
+        yield "matrix Bernstein, signs", bound_for(signs), signs, operator
     if isinstance(kernel, ArcCosine):
         split = 2 * polynomial_width(kernel.order, rows.shape[1]) <= D
         ramps = ReLU(kernel.order, IID(), split=split)
-        yield "matrix Bernstein, ReLU", own(ramps), ramps, operator
+        yield "matrix Bernstein, ReLU", bound_for(ramps), ramps, operator
     if isinstance(kernel, Polynomial):
         relative = lambda E: float(np.linalg.norm(E)) / norm
-        yield "Chebyshev, TensorSketch", own(TensorSketch()), TensorSketch(), relative
+        yield "Chebyshev, TensorSketch", bound_for(TensorSketch()), TensorSketch(), relative
     if isinstance(kernel, DotProductKernel) and not isinstance(kernel, Linear):
         products = Maclaurin("geometric")
         with suppress(InvalidInput):  # terms that do not fall
-            yield "matrix Bernstein, Maclaurin", own(products), products, operator
+            yield "matrix Bernstein, Maclaurin", bound_for(products), products, operator
     for name, bound_of in (("lemma 7", zonal_bound), ("theorems 11 and 12", ball_bound)):
         with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
             zonal = bound_of(kernel, rows, alpha=alpha)

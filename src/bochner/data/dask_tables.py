@@ -74,8 +74,8 @@ def chunks(X: Any, y: Any, w: Any) -> Chunks:
     parts: list[Any] = [[None] * len(sizes)] * 3
     for k, array in enumerate((X, y, w)):
         if array is not None:
-            whole = {1: -1} if array.ndim == 2 else {}
-            parts[k] = array.rechunk({0: sizes, **whole}).to_delayed().flat
+            columns = {1: -1} if array.ndim == 2 else {}
+            parts[k] = array.rechunk({0: sizes, **columns}).to_delayed().flat
     tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
     pieces = tuple(
         Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
@@ -96,7 +96,7 @@ def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
     return tuple(groups)
 
 
-def beside(table: Any, columns: dict[str, Any]) -> Any:
+def with_columns(table: Any, columns: dict[str, Any]) -> Any:
     """Return a table with more columns, of tables with the same partitions."""
     for name, column in columns.items():
         if getattr(column, "npartitions", None) != table.npartitions:

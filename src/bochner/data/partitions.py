@@ -207,8 +207,8 @@ def module_of(table: Any) -> Any:
     """Return the module of the library of a table or array.
 
     Its ``readers(table)`` or ``chunks(X, y, w)`` are sources of rows, ``mapped(table, call, name)``
-    gives what ``call`` gives of each partition, when asked for, and ``beside(table, columns)`` a
-    table with more columns.
+    gives what ``call`` gives of each partition, when asked for, and
+    ``with_columns(table, columns)`` a table with more columns.
     """
     return import_module(f"bochner.data.{_HELD[library_of(table)][0]}")
 

@@ -282,8 +282,8 @@ class Tables(Source):
         if encoder.name not in unseen and (words := encoder.unseen(cells)):
             new, texts = cells == UNSEEN, ""
             if isinstance(encoder, Levels) and new.any():
-                found = {*texts_in(column_of(frame, encoder.name))}
-                texts = listed(sorted(found.difference(encoder.levels, encoder.declared)), 3)
+                words_here = {*texts_in(column_of(frame, encoder.name))}
+                texts = listed(sorted(words_here.difference(encoder.levels, encoder.declared)), 3)
             row = int(np.argmax(new if texts else np.isnan(cells)))
             unseen[encoder.name] = words, texts, where, row
         return encoder.encode(cells)

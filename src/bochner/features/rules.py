@@ -348,7 +348,7 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
     kernels = tuple(factors.values())
 
-    def drawn(sizes: tuple[int, ...]) -> tuple[FeatureMap, ...]:
+    def draw_factors(sizes: tuple[int, ...]) -> tuple[FeatureMap, ...]:
         parts = zip(factors.items(), sizes, strict=True)
         maps = (draw_map(method, factor, ask.part(name, D)) for (name, factor), D in parts)
         first = next(maps)
@@ -358,15 +358,15 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
 
     narrow = composed.factor_widths(kernels, kernel, method, ask)
     if narrow is not None:
-        return _tensor(kernel, drawn(narrow))
+        return _tensor(kernel, draw_factors(narrow))
     exact = [composed.exact_width(factor, ask.n_inputs) for factor in kernels]
     rest = composed.whole_width(ask.n_features, kernel, method)
-    maps = drawn(tuple(rest if width is None else width for width in exact))
+    maps = draw_factors(tuple(rest if width is None else width for width in exact))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):
         with suppress(InvalidInput):  # too few features for the exact parts of a factor
-            narrow_maps = drawn(composed.even_factor_widths(kernels, method, ask))
+            narrow_maps = draw_factors(composed.even_factor_widths(kernels, method, ask))
             if prod(phi.n_features for phi in narrow_maps) <= ask.n_features:
                 return _tensor(kernel, narrow_maps)
     return _sketch(kernel, maps, ask)

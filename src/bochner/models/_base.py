@@ -411,7 +411,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         if known is not None and y is None and sample_weight is None:
             return table.read_by(who), known
         targets = y if self._has_targets else None
-        table = encoded(who, table, n_classes, beside=(targets, sample_weight))
+        table = encoded(who, table, n_classes, targets_and_weights=(targets, sample_weight))
         inputs = self._inputs_of(table, known is None)
         rows = np.concatenate([block.X for block in table])
         y, w = (None if a is None else np.asarray(a) for a in (y, sample_weight))

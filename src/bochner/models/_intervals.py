@@ -221,9 +221,9 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             parts.append(self._held_out(left[0], left[1], left[2], other))
         known = 2 if parts[0].deviation is None else 3
         values = [np.hstack((p.predicted, p.errors, p.deviation)[:known]) for p in parts]
-        whole = join([Piece(p.X, y, p.w) for p, y in zip(parts, values, strict=True)])
-        predicted, errors, *deviations = np.hsplit(whole.y, known)
+        joined_folds = join([Piece(p.X, y, p.w) for p, y in zip(parts, values, strict=True)])
+        predicted, errors, *deviations = np.hsplit(joined_folds.y, known)
         deviation = deviations[0] if deviations else None
         return LeftOutRows(
-            whole.X, predicted, errors, whole.w, parts[0].source, deviation=deviation
+            joined_folds.X, predicted, errors, joined_folds.w, parts[0].source, deviation=deviation
         )

@@ -205,12 +205,12 @@ def encoded(
     n_classes: int = 0,
     with_targets: bool = True,
     where: Executor = LOCAL,
-    beside: tuple[Any, Any] | None = None,
+    targets_and_weights: tuple[Any, Any] | None = None,
 ) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are.
 
-    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at. ``beside``
-    are targets and weights that are not in the table.
+    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
+    ``targets_and_weights`` are not in the table.
     """
     tables = blocks.source
     if not isinstance(tables, Tables) or _is_learned(tables):
@@ -219,13 +219,15 @@ def encoded(
     drafts = tables.drafts or ()
     summand = CellsOf(drafts, 0, n_classes, with_targets)
     seen: Any = None
-    if drafts and beside is None:
+    if drafts and targets_and_weights is None:
         many = (1 << 18) // max(cells.n_columns, 1)  # each block costs some time
         seen = where.sum(summand, cells.with_rows(max(many, cells.block_rows)))
-    elif drafts and beside is not None:
+    elif drafts and targets_and_weights is not None:
         rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
-        check_consistent_length(rows, *(a for a in beside if a is not None))
-        seen = summed(summand, _aligned(cells, *map(_numbers, beside)), cells.block_rows)
+        check_consistent_length(rows, *(a for a in targets_and_weights if a is not None))
+        seen = summed(
+            summand, _aligned(cells, *map(_numbers, targets_and_weights)), cells.block_rows
+        )
     encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
     if not encoders and not dropped:
         return blocks
@@ -314,7 +316,7 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
             f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
             "Pass X without it, as X.drop(columns=...)."
         )
-    table = module_of(X).beside(X, columns) if columns else X
+    table = module_of(X).with_columns(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)
 
 

@@ -48,9 +48,9 @@ class Display(HtmlResult):
 
     def _axes(self, ax: Any) -> Any:
         """Return the axes to draw on, those given or new ones, and keep them as ``ax_``."""
-        drawn = axes_for(type(self).__name__, ax)
-        vars(self).update(ax_=drawn, figure_=drawn.figure, _own=ax is None)
-        return drawn
+        axes = axes_for(type(self).__name__, ax)
+        vars(self).update(ax_=axes, figure_=axes.figure, _own=ax is None)
+        return axes
 
     @property
     def _is_drawn(self) -> bool:

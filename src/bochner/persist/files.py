@@ -163,8 +163,8 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     try:
         require_arrays(arrays)
         require_nesting(header, size)
-        own = {f"{cls.__module__}:{cls.__qualname__}": cls for cls in kernels}
-        model = decode(header["value"], arrays, own)
+        user_kernels = {f"{cls.__module__}:{cls.__qualname__}": cls for cls in kernels}
+        model = decode(header["value"], arrays, user_kernels)
         if name_of(type(model)) != header["class"]:
             raise TypeError("the file says that it holds another class")
         require_working(model, size)

@@ -112,10 +112,10 @@ def name_of(cls: type) -> str | None:
     return f"{module}:{cls.__qualname__}" if known else None
 
 
-def class_of(name: str, own: Mapping[str, type]) -> Any:
+def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
     """Return the class of this name; refuse a name that :func:`name_of` does not give."""
-    if name in own:
-        return own[name]
+    if name in user_kernels:
+        return user_kernels[name]
     module, _, class_name = RENAMED.get(name, name).partition(":")
     if not _MODULES.fullmatch(module):
         raise TypeError(
@@ -161,8 +161,8 @@ def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0
         number = value.dtype.kind != "U"
         return {"scalar": arrays.add(np.asarray(value), at or "value")} if number else str(value)
     if kind.__name__ in _SPARSE and scipy.sparse.issparse(value):
-        held = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
-        return {"sparse": [kind.__name__, list(value.shape), *_parts(held, arrays, at)]}
+        parts = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
+        return {"sparse": [kind.__name__, list(value.shape), *_parts(parts, arrays, at)]}
     return _of_class(value, arrays, at)
 
 
@@ -207,20 +207,24 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
 
 
 def decode(  # noqa: PLR0911, PLR0912  one per kind
-    item: Json, arrays: Mapping[str, np.ndarray], own: Mapping[str, type] = MappingProxyType({})
+    item: Json,
+    arrays: Mapping[str, np.ndarray],
+    user_kernels: Mapping[str, type] = MappingProxyType({}),
 ) -> Any:
     """Return the value that :func:`encode` wrote; refuse any other.
 
     ``own`` are classes of kernels from outside of bochner, by their names in files.
     """
-    inner = lambda part: decode(part, arrays, own)
+    inner = lambda part: decode(part, arrays, user_kernels)
     values = lambda fields: {name: inner(part) for name, part in fields.items()}
     if isinstance(item, list):
         return list(map(inner, item))
     if not isinstance(item, dict):
         return item
     ((kind, content),) = item.items()
-    cls: Any = class_of(content[0], own) if kind in ("class", "enum", "estimator") else None
+    cls: Any = (
+        class_of(content[0], user_kernels) if kind in ("class", "enum", "estimator") else None
+    )
     match kind:
         case "tuple":
             return tuple(map(inner, content))

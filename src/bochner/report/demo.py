@@ -173,9 +173,9 @@ class Study:
     def certified(self, model: Any, result: MethodResult, alpha: float) -> MethodResult:
         """Return the result with the certificate of the model's map at this penalty."""
         how: dict[str, Any] = {"alpha": alpha, "n_sample": 1024, "random_state": self.seed}
-        found = bo.certify(model.map_, self.X[self.train], kernel=self.kernel, **how)
-        numbers = {k: getattr(found, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
-        return replace(result, certificate=str(found), **numbers)
+        certificate = bo.certify(model.map_, self.X[self.train], kernel=self.kernel, **how)
+        numbers = {k: getattr(certificate, k) for k in ("epsilon", "epsilon_interval", "frobenius")}
+        return replace(result, certificate=str(certificate), **numbers)
 
 
 Fit = tuple[Any, MethodResult]

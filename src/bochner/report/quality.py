@@ -166,10 +166,10 @@ def _ranked(model: KernelEstimator, examined: Examined) -> tuple[RowList | None,
         return None, np.empty(0)
     if kind == "classification":
         words = "By how much the value of another label exceeds that of the observed label."
-        values, own = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
+        values, labelled = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
         others = values.copy()
-        others[own] = -np.inf
-        return RowList(title, "−margin", words), others.max(axis=1) - values[own]
+        others[labelled] = -np.inf
+        return RowList(title, "−margin", words), others.max(axis=1) - values[labelled]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
     if isinstance(model, bo.GaussianProcessRegressor):
         words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."

@@ -47,14 +47,14 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
     error = _error_near_median(judged, seed)
     first = min((error(k, -2), k, -2) for k in (0, 1))
     as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
-    found = []
+    tried = []
     for name in _SHAPES:
         if (curves := _candidate(name, rows.X, columns)) is not None:
             bent = _error_near_median(replace(judged, X=curves.inputs(judged.X)), seed)
-            found.append((bent(which, step), curves, bent))
-    if not found:
+            tried.append((bent(which, step), curves, bent))
+    if not tried:
         return None
-    least, best, bent = min(found, key=lambda each: each[0])
+    least, best, bent = min(tried, key=lambda each: each[0])
     least = min(least, bent(which, step - 2))
     if not least < 0.97 * as_given:
         return None

@@ -160,15 +160,15 @@ class Race:
         """Tune candidates side by side, and judge each."""
 
         def each(number: int, make: Make) -> list[Judged]:
-            began, found = time.perf_counter(), []
+            began, results = time.perf_counter(), []
             for made in filter(lambda made: self.serves(made.kernel), make()):
                 judged = self._erring(made, rung)
-                found.append(replace(judged, seconds=time.perf_counter() - began, made=made))
+                results.append(replace(judged, seconds=time.perf_counter() - began, made=made))
                 began = time.perf_counter()
-                text = f"{made.name}, held-out error {found[-1].error:.4g}"
+                text = f"{made.name}, held-out error {results[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
-            return found
+            return results
 
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 

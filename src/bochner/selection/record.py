@@ -160,10 +160,10 @@ class Tuning(HtmlResult):
         what = f"Sum of {terms} kernels" if terms > 1 else _words().families_of(taken.kernel)
         others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
         base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
-        found = f"{what}, {_label(taken.measure)} {taken.score}"
+        sentence = f"{what}, {_label(taken.measure)} {taken.score}"
         if base is None:
-            return f"{found}."
-        return f"{found} ({_words().families_of(base.kernel)} baseline {base.score})."
+            return f"{sentence}."
+        return f"{sentence} ({_words().families_of(base.kernel)} baseline {base.score})."
 
     @property
     def reason(self) -> str:

@@ -174,15 +174,15 @@ class _Search:
 
     def run(self, method: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
-        whole = method if isinstance(method, Auto) and self._n == self._X.shape[0] else None
+        exact_method = method if isinstance(method, Auto) and self._n == self._X.shape[0] else None
         self._method = self._decided(method)
         most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self._n)
-        most = most if whole and most == self._n else max(2, most - most % 2)  # pairs
+        most = most if exact_method and most == self._n else max(2, most - most % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
         while not high and limit is None:
             width = min(width, most)
-            if whole and width == self._n:  # as many features as rows are the kernel itself
-                choice = choose_method(whole, self._kernel, self._ask(width))
+            if exact_method and width == self._n:  # as many features as rows are the kernel itself
+                choice = choose_method(exact_method, self._kernel, self._ask(width))
                 self._method, self._maps[width] = choice.method, choice.map  # type: ignore[assignment]
             if self._suffices(width):
                 high = width

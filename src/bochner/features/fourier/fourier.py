@@ -272,7 +272,7 @@ def frequencies(
     if isinstance(kernel, Stationary | SkewedChi2):
         return placement.place(kernel.spectral_measure(d), m, rng)
 
-    def drawn(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
+    def draw(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
         return frequencies(part, placement, m, columns, rng)
 
     # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
@@ -280,15 +280,15 @@ def frequencies(
         case Constant():
             return np.zeros((d, m))
         case Scaled() | Normalised():
-            return drawn(kernel.kernel)
+            return draw(kernel.kernel)
         case Power():
-            parts = (drawn(kernel.kernel) for _ in range(kernel.exponent))
+            parts = (draw(kernel.kernel) for _ in range(kernel.exponent))
             return sum(W[:, rng.permutation(m)] for W in parts)
         case Product():
-            left = drawn(kernel.left)
-            return left + drawn(kernel.right)[:, rng.permutation(m)]
+            left = draw(kernel.left)
+            return left + draw(kernel.right)[:, rng.permutation(m)]
         case Sum():
-            left, right = drawn(kernel.left), drawn(kernel.right)
+            left, right = draw(kernel.left), draw(kernel.right)
             sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
             return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
         case Exp():
@@ -296,14 +296,14 @@ def frequencies(
             counts = rng.poisson(float(kernel.kernel.diag(np.zeros((1, d)))[0]), m)
             total = np.zeros((d, m))
             for n in range(counts.max()):
-                total += np.where(counts > n, drawn(kernel.kernel)[:, rng.permutation(m)], 0.0)
+                total += np.where(counts > n, draw(kernel.kernel)[:, rng.permutation(m)], 0.0)
             return total
         case Columns():
             W = np.zeros((d, m))
-            W[list(kernel.columns)] = drawn(kernel.kernel, len(kernel.columns))
+            W[list(kernel.columns)] = draw(kernel.kernel, len(kernel.columns))
             return W
         case Mahalanobis():
-            return kernel.root @ drawn(kernel.kernel)
+            return kernel.root @ draw(kernel.kernel)
     raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
 
 

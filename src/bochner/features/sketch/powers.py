@@ -337,8 +337,8 @@ def shares(
     if few:
         p = energy[present[rest]] / energy[present[rest]].sum()
         distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
-        drawn = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
-        kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in drawn]
+        draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
+        kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
     return Shares(*zip(*sorted(kept), strict=True))
 
 

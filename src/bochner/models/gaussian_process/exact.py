@@ -248,8 +248,8 @@ def solved_exactly(
     solutions = [_scaled(spec, each, problem, i) for i, each in enumerate(factors)]
     noise, amplitude, likelihood, density = np.array(solutions).T
     evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
-    found = chosen, rows, evidence, posterior.coef, intercept, float(density.sum())
-    law = ExactProcess(spec, *found)
+    state = chosen, rows, evidence, posterior.coef, intercept, float(density.sum())
+    law = ExactProcess(spec, *state)
     law.__dict__["posterior"] = posterior
     return law
 
@@ -284,9 +284,9 @@ def _choose(spec: GaussianProcessSpec, rows: KeptRows) -> tuple[Chosen, float | 
 
     def log_density(sample: RowSample, kernel: Kernel) -> float:
         few, tuning = sample.lowest(1024), Tuning(kernel)
-        some = KeptRows(few.X, few.y, few.w, few.priority, len(few), few.y.shape[1:])
+        fold_rows = KeptRows(few.X, few.y, few.w, few.priority, len(few), few.y.shape[1:])
         chosen = Chosen(asked.seed, tuning, exact_choice(tuning, few.X))
-        return solved_exactly(spec, chosen, some).loo_log_density
+        return solved_exactly(spec, chosen, fold_rows).loo_log_density
 
     search = search_of(spec, log_density, share)
     if search is None:

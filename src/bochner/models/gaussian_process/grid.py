@@ -289,8 +289,8 @@ def solved_waves(
     sums = replace(sums, fit_intercept=spec.fit_intercept)
     rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
     if rows is not None and start is None:
-        some = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
-        start = float(choose_penalty(some, *given, criterion="evidence")[0].min())
+        kernel_sample = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
+        start = float(choose_penalty(kernel_sample, *given, criterion="evidence")[0].min())
     low = None if start is None else gram.preconditioner(start + sums.unexplained)
     # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
     if rows is not None and low is not None and low.left > 2.0:
@@ -312,8 +312,10 @@ def few_rows(sums: GridSums) -> RowSample | None:
     """
     sample, phi = sums.sample, sums.map
     many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
-    held = isinstance(sums.chosen.choice.method, FourierGrid) and len(sample) == sums.sums.rows
-    if not (many and held and np.all(sums.problem.power > 0)):
+    has_all_rows = (
+        isinstance(sums.chosen.choice.method, FourierGrid) and len(sample) == sums.sums.rows
+    )
+    if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
     return replace(rows, X=as_rows(rows.X))

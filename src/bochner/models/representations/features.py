@@ -130,8 +130,8 @@ class FeatureSums(Representation):
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
         left_out_errors, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
         predicted = sample.y - left_out_errors
-        found = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
-        return found.take(no_landmarks(self.chosen.map, sample.X))
+        predictions = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
+        return predictions.take(no_landmarks(self.chosen.map, sample.X))
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
         return replace(

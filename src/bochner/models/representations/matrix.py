@@ -250,7 +250,7 @@ def _by_gradients(
         return project(low_rank_inverse(Z, eigen.values, eigen.vectors, r, alphas))
 
     ordered = bool(chosen.map.below_kernel) and Z.dtype == np.float64
-    found = solve_kernel_systems(
+    iterate = solve_kernel_systems(
         systems,
         exact,
         rough if operator.single else None,
@@ -261,19 +261,19 @@ def _by_gradients(
         ordered=ordered,
     )
     outcome = solution.outcome
-    if outcome is not Outcome.CONSTANT_TARGET and np.any(found.bound > method.tol):
+    if outcome is not Outcome.CONSTANT_TARGET and np.any(iterate.bound > method.tol):
         outcome = Outcome.NOT_CONVERGED
     elif outcome not in (Outcome.CONSTANT_TARGET, Outcome.EDGE_LOW, Outcome.EDGE_HIGH):
         outcome = Outcome.SOLVED
-    power = np.asarray(solution.alpha) ** 2 * (found.u**2).sum(axis=0)
+    power = np.asarray(solution.alpha) ** 2 * (iterate.u**2).sum(axis=0)
     return replace(
         solution,
-        coef=root * found.u,
+        coef=root * iterate.u,
         intercept=mean - lift,
         outcome=outcome,
         residual_variance=power / weight,
-        history=found.history,
-        iterations=found.iterations,
+        history=iterate.history,
+        iterations=iterate.iterations,
     )
 
 

@@ -149,7 +149,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     waves = replace(features, waves=penalised and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and penalised
     few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
-    held = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
+    fits_in_memory = automatic and where is LOCAL and n * blocks.n_columns <= MOST_CELLS
     match method:
         case ExactKernel():
             return exact_rows(spec, method, blocks, where)
@@ -157,7 +157,7 @@ def represent(  # noqa: PLR0911  a case for each representation
             return leaf_rows(spec, method, blocks, where)
         case _ if few:
             return exact_rows(spec, ExactKernel(), blocks)  # few rows are sent to this process
-        case _ if held and features.kernel == "auto":
+        case _ if fits_in_memory and features.kernel == "auto":
             return leaf_rows(replace(spec, features=waves), default_leaves(spec), blocks, where)
         case _ if isinstance(features.method, WaveMethod):
             return grid_sums(spec, blocks, where)

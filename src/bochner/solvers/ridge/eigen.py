@@ -248,10 +248,10 @@ class Triangle:
         return Triangle(np.concatenate(parts, axis=1), *counts, centred)
 
     def __add__(self, other: "Triangle") -> "Triangle":
-        held = np.concatenate([self.held, other.held])
-        held = _triangular(held) if len(held) > 2 * held.shape[1] else held
+        kept = np.concatenate([self.held, other.held])
+        kept = _triangular(kept) if len(kept) > 2 * kept.shape[1] else kept
         rows, weight = self.rows + other.rows, self.weight + other.weight
-        return replace(self, held=held, rows=rows, weight=weight)
+        return replace(self, held=kept, rows=rows, weight=weight)
 
     def eigen(self) -> Eigen:
         """Return the decomposition of the added rows by the singular values of R."""

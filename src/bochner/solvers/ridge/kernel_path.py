@@ -243,15 +243,15 @@ def solve_kernel(
     settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
     if settles and (many or lost is not None):
         at = before = float(chosen[0])
-        whole = len(dense.w) == len(rows.w)
-        if lost is not None or not whole:
+        has_all_rows = len(dense.w) == len(rows.w)
+        if lost is not None or not has_all_rows:
             bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
             last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
             at = _settled(lambda a: each(dense, a, last), at, bounds)
-        if (lost is None) == whole:
+        if (lost is None) == has_all_rows:
             # Errors of all rows: from one penalty to the next, without what lies between.
-            before, least = (before, -np.inf) if whole else (None, penalties.bounds[0])
-            step, worth = (FINER, 0.0) if whole else (np.log(SMALLER), WORTH)
+            before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
+            step, worth = (FINER, 0.0) if has_all_rows else (np.log(SMALLER), WORTH)
             bounds = least, np.log(at)
             at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
         chosen = np.array([at])
