@@ -149,9 +149,9 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts(Bound):
-    """The least of the bounds of several cuts, of rising degree: ε ≤ ε_s + ε_t.
+    """Smallest bound ε ≤ ε_s + ε_t over truncations of the series, by increasing degree.
 
-    ε_s is the error of the directions, and ε_t that of the cut.
+    ε_s is the error of the directions, and ε_t the truncation error.
     """
 
     quantity: str
@@ -176,7 +176,7 @@ class Cuts(Bound):
 
 
 def _counted(draws: float, error: float) -> int:
-    """Return a number of draws rounded up, at least one; refuse one above `LARGEST`."""
+    """Return a number of draws rounded up, at least 1; above `LARGEST` raise an error."""
     if draws > LARGEST:
         raise InvalidInput(
             f"width: error must be large enough for a width below {LARGEST:.0e}; got {error!r}. "
@@ -710,7 +710,7 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
 def _monomials(
     radial: RadialKernels, radii: Float[np.ndarray, " n"], trace: float
 ) -> tuple[Array, Array]:
-    """By the exact tail Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
+    """Return squares, and tails Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
     series, n = radial.power_series, np.arange(CUTS + 1)[:, None]
     assert series is not None
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -309,9 +309,9 @@ def certify(
 
 
 def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | None:
-    """Return what the mean of the features lacks of k(x, x); a user's own map is taken at its word.
+    """Return k(x, x) − E|φ(x)|² of each row, or None.
 
-    That is, as unbiased, unless it says that it stays below its kernel.
+    A map of the user counts as unbiased, unless it states that it is below its kernel.
     """
     if getattr(phi, "below_kernel", False):
         return np.maximum(-np.diagonal(s.E), 0.0)

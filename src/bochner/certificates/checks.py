@@ -262,10 +262,10 @@ def check_kernel(
         A ``Custom(function)`` or any other kernel.
     X : (n, d), optional
         Rows of your data (at most 200 are examined); by default normal rows of three
-        columns, or positive ones where the kernel refuses those. A law that holds on some rows
-        may fail on others: your own are the ones that count.
+        columns, or positive ones where the kernel refuses those. A law may hold on some rows and
+        fail on others: pass rows of your own data.
     random_state : int, Generator, RandomState or None, default 0
-        Which rows.
+        Seed of the choice of rows.
 
     Returns
     -------

@@ -159,12 +159,12 @@ def compare(
     ----------
     kernel : Kernel
     X : (n, d)
-        Rows of data; a random n_sample of them, at most a quarter, is kept to measure on, maps
-        are drawn from the others.
+        Rows of data. Errors are measured on a random n_sample of them, at most a quarter; maps
+        are drawn from the other rows.
     n_features : int, default 1024
         D, the same for all.
     methods : sequence of Method or str, optional
-        Default: every method of the library that can serve a kernel whole, as named in
+        Default: every method of the library that serves the kernel without splitting it, see
         :mod:`bochner.features`.
     n_sample : int, default 2000
         Rows to measure on; memory 8 n_sample².

@@ -41,11 +41,10 @@ class Pencil(NamedTuple):
 def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
     """Return the scores of the sides below and above, and their slopes −d score / d log λ.
 
-    Scores are log ε₋/(1 − ε₋) and log ε₊: scales on which spread is even and no value is
-    impossible. Slopes are those with the eigenvectors held. A side within the noise has the
-    noise's score.
-
-    Up to 512 rows densely; else Cholesky and Lanczos in O(m³/3 + 600 m²), to 1e-5 of the larger.
+    Scores are log ε₋/(1 − ε₋) and log ε₊: their spread is even, and every real value is possible.
+    Slopes are for fixed eigenvectors. If the error of a side is below the noise, its score is the
+    log of the noise. Up to 512 rows the solver is dense; for more rows it is Cholesky and Lanczos,
+    O(m³/3 + 600 m²), to 1e-5 of the larger.
     """
     L = _factor(pencil)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos
@@ -278,7 +277,7 @@ def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> MeasuredRows:
 
 
 def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
-    """Return rising eigenvalues of a kernel matrix, those that rounding made negative as zero."""
+    """Return increasing eigenvalues of a kernel matrix, with zero in place of negative values."""
     if -values[0] > 100 * len(values) * np.finfo(float).eps * np.abs(values).max():
         raise NotPositive(
             f"{who}: the kernel matrix must be positive semi-definite; its eigenvalues run from "

@@ -402,8 +402,8 @@ class Blocks:
         Notes
         -----
         Every row has a random priority that depends on the seed and its number alone
-        (:func:`bochner.data.sample.row_priorities`); the m lowest win. Arrays are picked from
-        without a pass. Memory: 2m rows and one block.
+        (:func:`bochner.data.sample.row_priorities`); the m lowest win. Arrays need no
+        pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
         if isinstance(self.source, Arrays) and not self.changes:

@@ -165,7 +165,7 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
 
 
 def _marks(columns: Float[Array, "c n"], start: int) -> Array:
-    """Return a number for each column that columns of the same cells share, and no others."""
+    """Return a number per column, equal only for columns with the same cells."""
     rows = np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64)
     odd = (rows * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
     bits = np.where(np.isnan(columns), -1e308, columns + 0.0).view(np.uint64)

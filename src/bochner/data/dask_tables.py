@@ -1,4 +1,4 @@
-"""Tables and arrays of dask: their partitions are tasks that give rows."""
+"""Tables and arrays of dask: their partitions are tasks that return rows."""
 
 import warnings
 from collections.abc import Callable, Sequence

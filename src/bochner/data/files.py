@@ -63,7 +63,7 @@ def stamp_of(file: File) -> Stamp:
 def readable(file: object) -> AbstractContextManager[None]:
     """Return the context that names the file in errors of the system or of a storage.
 
-    Packages of storages raise other errors, e.g. without an answer or a key.
+    Storage packages raise errors of their own, e.g. for a timeout or a missing key.
     """
 
     def named(error: Exception) -> DataFileError | None:
@@ -209,7 +209,7 @@ def name_beside(path: Path) -> str:
 
 
 def _nothing(path: object, near: str, more: str) -> Any:
-    """Refuse a path or glob that no file has."""
+    """Raise an error for a path or glob without files."""
     none = f"there is no file or folder '{path}'{near}"
     if any(c in str(path) for c in "*?["):
         none = f"the glob '{path}' must match at least one file; got none"

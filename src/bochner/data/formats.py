@@ -43,7 +43,7 @@ from bochner.errors import BochnerError, DataFileError, InvalidInput
 
 
 def open_file(file: File, separator: str | None) -> Reader:
-    """Return the reader for what the file is, by its first bytes, or for text by its name."""
+    """Return the reader of a file, by its first bytes, or by its name for text."""
     suffix, head = table_suffix(file.name), first_bytes(file, 6)
     if head.startswith(b"PAR1") or suffix in PARQUET:
         return _open_parquet(file)

@@ -63,7 +63,7 @@ def seconds_of(text: str, form: str) -> float:
 
 
 def _clock(part: dict[str, Any]) -> float:
-    """Return seconds since midnight; ValueError if no clock shows them."""
+    """Return seconds since midnight; ValueError if it is not a time of day."""
     if not part.get("hour"):
         return 0.0
     hour, minute = int(part["hour"]), int(part["minute"])

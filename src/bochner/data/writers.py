@@ -80,7 +80,7 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
     """Write columns as .parquet, .pq or .csv, chunk by chunk, and return the number of rows.
 
     Columns are (n,) arrays by name, in one chunk or in several with the same columns; one chunk is
-    held at a time. Numbers in CSV have as many digits as give back the same number.
+    held at a time. Numbers in CSV have enough digits to be read back exactly.
     """
     pa = needed("pyarrow", f"Writing '{path}'")
     if Path(path).suffix.lower() == ".csv":

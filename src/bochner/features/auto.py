@@ -140,7 +140,7 @@ CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 
 @dataclass(frozen=True)
 class Auto(Method):
-    """Draw every candidate, measure the best, and keep the cheapest of about the least error.
+    """Draw every candidate, and keep the cheapest whose error is about the smallest.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Auto(Method):
         Largest cost of a candidate, in multiplications of a pass of the fit (features and moments),
         as a multiple of the cheapest candidate's.
     sample : int, default 1000
-        Rows that the error of the kernel matrix is measured on; they are kept out of the landmarks.
+        Rows on which the error of the kernel matrix is measured; none of them is a landmark.
 
     See Also
     --------
@@ -165,9 +165,9 @@ class Auto(Method):
     all of them is exact and is taken. Without rows the choice is ``Fourier(Orthogonal())``.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the nearest to the kernel of the others, and the cheapest. Leave-one-out errors
-    on half of the sampled rows, kept out of the landmarks, are extrapolated to a fit to all rows
-    of targets; the cheapest within 2 % of the least is taken. With fewer
+    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors
+    on half of the sampled rows, kept out of the landmarks, are extrapolated to a fit to all
+    rows; the cheapest within 2 % of the least is taken. With fewer
     than four such rows per feature, maps of three eighths of the width are compared; with fewer
     than one and a half the error of the kernel matrix decides.
 

@@ -27,7 +27,7 @@ from bochner.kernels.windows import Windows, added
 
 @dataclass(frozen=True, eq=False)
 class ConstantMap(FeatureMap):
-    """The one feature √c of the constant kernel c. Exact."""
+    """The feature √c of the constant kernel c; it is exact."""
 
     kernel: Kernel
     value: float
@@ -127,7 +127,7 @@ class TensorProduct(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class OnInputs(FeatureMap):
-    """φ of other inputs: features of ``Columns``, ``Mahalanobis``, ``Warped`` and the like."""
+    """Features of transformed rows: for ``Columns``, ``Mahalanobis``, ``Warped`` and others."""
 
     kernel: algebra.Transformed | SkewedChi2
     inner: FeatureMap

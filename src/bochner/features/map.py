@@ -30,8 +30,8 @@ from bochner.kernels.kernel import Kernel
 class FeatureMap(ABC):
     """A map φ with φ(x)·φ(y) ≈ k(x, y): ``phi(X)`` gives Z with Z @ Z.T ≈ K.
 
-    A frozen value drawn from a kernel by :func:`bochner.draw`. It holds all that it needs, knows
-    no data afterwards, and the same rows give the same features for any block size.
+    A frozen value drawn from a kernel by :func:`bochner.draw`. It does not
+    change later, and the same rows give the same features for any block size.
 
     See Also
     --------

@@ -36,12 +36,12 @@ MethodField = Annotated[Method, placed("a value such as HermiteMercer() or Nystr
 
 @dataclass(frozen=True)
 class Compressed(Method):
-    """Features of ``method``, ``width`` times as many, cut to the best D on the rows.
+    """The D principal components of ``width`` times as many features of ``method``.
 
     Parameters
     ----------
     method : Method
-        What makes the wider map.
+        Method of the wider map.
     width : int, default 4
         D′/D. With 4, deterministic maps come within two per cent of the least error of rank D.
 
@@ -51,9 +51,9 @@ class Compressed(Method):
 
     Notes
     -----
-    Serves what ``method`` serves, and needs rows to be drawn. Below the kernel where the wider map
-    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` where the width costs most, in a
-    solver or in memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): that of
+    Serves the kernels of ``method``, and needs rows to be drawn. Below the kernel if the wider map
+    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` if the number of features limits
+    a solver or the memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): that of
     D′ features and O(n D′ D).
 
     Examples
@@ -95,7 +95,7 @@ class CompressedMap(FeatureMap):
 
 
 def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
-    """Draw the wider map, and the directions that carry most of it on the rows."""
+    """Draw the wider map, and the directions of its largest variance on the rows."""
     X = ask.rows("Compressed", "its directions")
     inner = draw(method.method, kernel, replace(ask, n_features=method.width * ask.n_features))
     if inner.n_features <= ask.n_features:

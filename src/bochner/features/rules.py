@@ -95,7 +95,7 @@ def view(of: Callable[[Kernel, int], Any]) -> Serves:
 
 
 def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
-    """Whether frequencies of the kernel are drawn as a whole; sums are split."""
+    """Whether the frequencies of the kernel are drawn directly; sums are split first."""
     if isinstance(kernel, Stationary):
         return True
     on_nodes = isinstance(getattr(method, "placement", None), Grid)

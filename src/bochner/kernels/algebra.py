@@ -354,7 +354,7 @@ class Normalised(Kernel):
     kernel: Part
 
     def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return rows of the same normalised kernel: unit rows if lengths cancel, else float64."""
+        """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
         return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:

@@ -58,20 +58,20 @@ class Basis(Kernel):
 
 @dataclass(frozen=True)
 class FourierSeries(Basis):
-    """k(x, y) = Π_j Σ_k w_k cos(2πk(x_j − y_j)/p): a periodic kernel of your own weights.
+    """k(x, y) = Π_j Σ_k w_k cos(2πk(x_j − y_j)/p): a periodic kernel with given weights.
 
     Its exact features are products of √w_0, √w_k cos(2πk x_j/p) and √w_k sin(2πk x_j/p).
 
     Parameters
     ----------
     weights : sequence of float
-        w_0, w_1, …, none below zero; how much of each harmonic functions may have.
+        w_0, w_1, …, none below zero: the prior variance of each harmonic.
     period : float, default 1.0
         p > 0, in the units of X.
 
     See Also
     --------
-    Periodic : Smooth, and known by a period and a lengthscale.
+    Periodic : A smooth kernel with a period and a lengthscale.
 
     Examples
     --------

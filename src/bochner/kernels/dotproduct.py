@@ -329,13 +329,13 @@ class DotExponential(DotProductKernel):
 
 @dataclass(frozen=True)
 class DotProduct(DotProductKernel):
-    """k(x, y) = κ(⟨x, y⟩) of a power series of your own.
+    """k(x, y) = κ(⟨x, y⟩) with your own power series κ.
 
     Parameters
     ----------
     series : sequence of float, or callable
         κ, as in :class:`PowerSeries`: the coefficients of 1, t, t², ..., or a function that returns
-        log κ⁽ⁿ⁾(0) of an integer array n, which must be one of a module if the kernel is to be sent
+        log κ⁽ⁿ⁾(0) for an integer array n. Define the function in a module if the kernel is sent
         to other processes.
 
     Raises

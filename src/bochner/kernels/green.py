@@ -92,7 +92,7 @@ def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
 def waves(
     m: int, u: Float[Array, " n"], length: float, conditions: str, shift: float = 0.0
 ) -> Float[Array, "m n"]:
-    """Return the first m functions of a column at u, from 0 to 1 across a box of this length.
+    """Return the first m eigenfunctions of a column at u in [0, 1], for a box of this length.
 
     With ``shift`` ½ the sines are the functions of Brownian motion, free at the far face.
     """

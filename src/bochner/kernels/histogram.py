@@ -184,7 +184,7 @@ class SkewedChi2(Kernel):
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
     def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return gradients in the rows, given those in log(x + c)."""
+        """Return gradients in x, given gradients in log(x + c)."""
         return G / (X + self.skew)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:

@@ -1,9 +1,9 @@
-"""Hyperparameters of kernels, and the gradients of kernel values in them and in the rows.
+"""Hyperparameters of kernels, and gradients of kernel values in hyperparameters and rows.
 
-Values and derivatives go through a kernel's parts: of E with ∂E/∂K = C, a sum hands C to both
-parts, a product C ∘ right to the left one, a power p C ∘ kernel^(p − 1), and a leaf sums up
-C ∘ ∂k/∂log θ for each of its numbers θ, or C ∘ ∂k/∂x for its rows. So all of them cost as much as
-a few kernel matrices.
+Derivatives of a scalar E with ∂E/∂K = C are computed backwards through the parts of a kernel: a sum
+passes C to both parts, a product C ∘ right to the left part, a power p C ∘ kernel^(p − 1). A leaf
+sums C ∘ ∂k/∂log θ for each number θ, or C ∘ ∂k/∂x for its rows. All derivatives together cost as
+much as a few kernel matrices.
 """
 
 import math
@@ -114,7 +114,7 @@ def lifted(kernel: Kernel) -> Kernel:
 
 
 def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
-    """Return the kernel times numbers; a free one takes up all others."""
+    """Return the kernel times the factors; a free factor replaces all factors."""
     free: list[Any] = [factor for factor in factors if isinstance(factor, Free)]
     if not factors:
         return kernel

@@ -122,7 +122,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     """Return a_0, ..., a_L with k(x, y) = Σ_l (2l + 1) a_l P_l(cos θ), L = ``degree``.
 
     a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by quadrature: errors about 1e-15 k(x, x). O(L²) operations.
-    Negative a_l are refused.
+    Negative a_l raise an error.
     """
     _require_isotropic(kernel)
     theta, weights = angles(3, n_nodes(3, degree), towards_zero=True)

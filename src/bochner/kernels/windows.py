@@ -125,7 +125,7 @@ class Windows(Kernel):
                 yield rows, U[rows], shares[rows]
 
     def _shares(self, X: Float[Array, "n d"]) -> tuple[Array, Array | None]:
-        """Return 1/s(x) of each row, and its number of windows where rows differ in it."""
+        """Return 1/s(x) and the number of windows of each row (None if rows do not differ)."""
         most, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:

@@ -93,7 +93,7 @@ def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
 
 
 def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
-    """Return a part of another kernel, in brackets where it is not a single word."""
+    """Return the words of a part of another kernel, in brackets if it has parts itself."""
     text = in_words(kernel, names, spread)
     plain = text == rounded(repr(kernel)) and not isinstance(kernel, Sum)
     return text if plain or isinstance(kernel, Scaled) else f"({text})"

@@ -378,7 +378,7 @@ def _one_for_zero(v: Array) -> Array:
 
 
 def _over_rows(X: Any, v: np.ndarray) -> Any:
-    """Return sparse X, each row divided by a number; a zero leaves the row as it is."""
+    """Return sparse X with row i divided by v_i; rows with v_i = 0 do not change."""
     return X.multiply((1.0 / _one_for_zero(v))[:, None]).tocsr().astype(X.dtype)
 
 
@@ -513,7 +513,7 @@ class Monomials(NamedArguments):
     powers : tuple of int
         n_i, one for each coefficient; zero or above.
     decay : float, default 0.0
-        Zero or above; 1 for the Gaussian's.
+        Zero or above; 1 for the Gaussian kernel.
 
     See Also
     --------

@@ -55,9 +55,9 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
     """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
 
     Targets are Platt's: (N + 1)/(N + 2) in place of 1, N being the rows of the class, so that
-    slopes stay finite where classes are separable. Of very many values every second row serves, or
-    fewer. The loss is minus the mean log-likelihood of the slopes a, with a tenth of a row's worth
-    of belief that they are 1: there may be pieces that no row reaches.
+    slopes stay finite where classes are separable. More than a million values are thinned to
+    equally spaced rows. The loss is minus the mean log-likelihood of the slopes a, plus a prior at
+    1 with the weight of a tenth of a row, because some pieces may contain no row.
     """
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]

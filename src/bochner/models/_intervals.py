@@ -54,42 +54,41 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @by_jobs
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
-        """Return predictions, and the bounds that a new y lies between with chance ``coverage``.
+        """Return predictions, and bounds that contain a new y with probability ``coverage``.
 
-        Intervals are as wide as errors are near each row, and as skew: scale and distribution of
-        the errors are learned where that makes intervals shorter, and scores of rows left out say
-        how far out the bounds lie (conformal prediction: Lei et al. 2018; Chernozhukov et al.
-        2021). Above and below them lie as many new y, (1 − coverage)/2; of few rows bounds are as
-        far from the prediction on either side.
+        The scale and the distribution of errors near each row are estimated if this makes the
+        intervals shorter. Scores of left-out rows determine the bounds (conformal prediction: Lei
+        et al. 2018; Chernozhukov et al. 2021). A new y is above the interval with probability
+        (1 − coverage)/2, and below it with the same; with few rows the interval is symmetric.
 
         Parameters
         ----------
         X : (n, d)
         coverage : float, default 0.95
-            Above 0 and below 1; 0.95 means that 95 of 100 new targets lie inside. Any number of
-            them can be asked of one fit.
+            Above 0 and below 1; 0.95 means that 95 of 100 new targets lie inside. One fit
+            gives intervals of any coverage.
 
         Returns
         -------
         prediction, lower, upper : (n,) or (n, t)
-            Of each target by itself. Of several quantiles, (n,): the one nearest to the median.
+            For each target. For several quantiles, (n,): the quantile nearest to the median.
 
         Raises
         ------
         InvalidInput
-            If ``coverage`` is no such number or takes more rows than there are scores, or if the
+            If ``coverage`` is not such a number or needs more scores than there are, or if the
             learner keeps no rows and :meth:`calibrate` was not called.
 
         Notes
         -----
-        ``calibration_.guarantee`` says what holds. With m rows held out (:meth:`calibrate`) the
+        ``calibration_.guarantee`` states the guarantee. With held-out rows (:meth:`calibrate`) the
         coverage is at least ``coverage``, on average over calibrations, for any model (Lei et al.
-        2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores have
-        no such bound, and cover about as asked where a row more or less changes the fit little.
+        2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores
+        have no such bound; coverage is about as requested if one row changes the fit little.
 
-        The first call learns the law: a second or two for each target, and n³/3 operations for the
-        leave-one-out errors of at most 4096 rows of an exact fit. It is kept, also in model files.
-        Further calls cost as much as ``predict`` of an exact fit to 256 rows.
+        The first call estimates the distribution: one or two seconds per target, and n³/3
+        operations for the leave-one-out errors of at most 4096 rows of an exact fit. The
+        distribution is stored, also in model files. Further calls cost as much as ``predict`` of an exact fit to 256 rows.
         """
         if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < coverage < 1:
             raise InvalidInput(
@@ -105,7 +104,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @property
     def _interval_rows(self) -> int:
-        """Rows whose bounds are made together."""
+        """Number of rows whose bounds are computed together."""
         return ROWS
 
     def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:

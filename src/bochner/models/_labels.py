@@ -39,7 +39,7 @@ _REGRESSORS = {
 
 
 def sortable(who: str, labels: Any) -> Any:
-    """Return labels, those of pandas as the type they hold; refuse missing and mixed ones."""
+    """Return labels without pandas types; missing or mixed labels raise an error."""
     dtype: Any = getattr(labels, "dtype", None)
     missing: Any = False
     if hasattr(dtype, "numpy_dtype"):  # nullable

@@ -59,7 +59,7 @@ class InspectedColumn:
 
 
 def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
-    """Return the columns of the fit, without those that were left out."""
+    """Return the columns of the fit, without the dropped columns."""
     schema = model.schema_
     if schema is None:
         names = model._inputs.names or [f"column {j}" for j in range(model.n_features_in_)]

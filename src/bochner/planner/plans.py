@@ -296,8 +296,8 @@ def plan(
     kernel : Kernel or str, default "auto"
         A kernel is chosen for a name once, as :class:`bochner.KernelRidge` does; the plan keeps it.
     budget : float, mapping or Budget, optional
-        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must be worth it;
-        without bytes, half of the free memory is allowed.
+        Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must lower the
+        error; without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional
         Default: Nyström features, Fourier features and the exact kernel. With more than 8192 rows,
         instead of the exact kernel:

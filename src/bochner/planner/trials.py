@@ -396,8 +396,9 @@ def exact_trials(task: Task) -> list[FitTrial]:
 def exact_error(task: Task) -> float:
     """Return the error of the exact kernel, extrapolated to all rows.
 
-    It falls at most as fast as it did from a quarter of the tried rows to all of them: rough
-    kernels spend almost all rows, and the path of penalties tells little about more rows.
+    With each fourfold of the rows the error falls at most by the measured ratio, from a quarter of
+    the trial rows to all of them. The path of penalties alone is unreliable for rough kernels,
+    whose effective parameters are almost as many as the rows.
     """
     few, many = exact_trials(task)
     falls = min(many.path.loo.min() / few.path.loo.min(), 1.0) ** 0.5
@@ -406,7 +407,7 @@ def exact_error(task: Task) -> float:
 
 
 def direct_fit(task: Task) -> PlannedFit:
-    """Return the fit by a Cholesky factor: of all rows, after penalties are tried on some.
+    """Return the fit by a Cholesky factor of all rows; penalties are compared on a sample.
 
     Two trials give the number of penalties and the seconds of each, as an² + bn³; a factor without
     its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).

@@ -180,7 +180,7 @@ class MatrixSearch:
         return self.to_end(least([descend(of, np.append(*at), 6) for at in starts]), 40, 14)
 
     def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
-        """Descend from a kernel's lengthscales, in one factor or ``each``, on all rows at once."""
+        """Optimise one factor of a kernel's lengthscales, or ``each`` lengthscale, on all rows."""
         width = self.rows.X.shape[1] if each else 1
         of = OnProcess(start, self.rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))

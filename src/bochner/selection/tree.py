@@ -1,8 +1,8 @@
-"""A tree of rows: split again and again along the direction in which a kernel sees most.
+"""A binary tree of rows, split along kernel principal components.
 
-Each split is along the first principal component of the rows as the kernel sees them (kernel
-principal component analysis of a few): p(x) = Σ_j v_j k(x, s_j). Rows that the kernel takes for
-near are in one leaf. All leaves have about equal numbers of rows.
+Each split is along the first kernel principal component of the rows, computed from a few of them:
+p(x) = Σ_j v_j k(x, s_j). Rows with large kernel values are in the same leaf. All leaves have
+about equal numbers of rows.
 """
 
 from dataclasses import dataclass

@@ -37,22 +37,22 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Width(HtmlResult):
-    """A map of the required width, and the search for it.
+    """Feature map of the required width, and the record of the search.
 
     Attributes
     ----------
     map : FeatureMap
     method : Method
     tolerance : float
-        The largest ε wanted.
+        Largest ε allowed.
     alpha : float
-        The penalty of ε.
+        Penalty at which ε is measured.
     tried : tuple of Tried
-        In order.
+        In the order of the search.
     limit : str or None
-        What stopped the search before the tolerance was met: "memory", "rows" where as many
-        features as rows were not enough, or "truncation" where ε is what a series that is cut
-        leaves out, so that more features of the kind do not lower it.
+        What stopped the search before the tolerance was met: "memory", "rows" if as many
+        features as rows were not enough, or "truncation" if ε is the truncation error of a
+        series, which more features do not reduce.
     """
 
     map: FeatureMap

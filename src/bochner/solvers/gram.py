@@ -90,7 +90,7 @@ class WaveGram(ABC):
     @property
     @abstractmethod
     def extent(self) -> tuple[int, ...]:
-        """Largest k along each axis of the waves that functions are made of."""
+        """Largest frequency number k of the modes along each axis."""
 
     @property
     @abstractmethod

@@ -158,7 +158,7 @@ def spread(M: WavePreconditioner) -> Array:
 
 
 def _spread_of_block(M: WavePreconditioner) -> Array:
-    """Products of waves j and l are waves j − l and j + l: add up what each has."""
+    """Add the products of modes j and l to the modes j − l and j + l."""
     gram, block = M.gram, M.blocks[0][0]
     at = block[: (len(block) + 1) // 2]
     K = gram.wave_numbers(at)

@@ -37,7 +37,7 @@ PAIRS = 1 << 20  # Pairs of rows whose kernel is summed up together
 
 @dataclass(frozen=True)
 class FourierGrid(Method):
-    """Waves of equispaced frequencies, within a tolerance of the kernel for all pairs of rows.
+    """Fourier modes on a regular grid, within a tolerance of the kernel for all pairs of rows.
 
     Parameters
     ----------
@@ -54,15 +54,15 @@ class FourierGrid(Method):
     Notes
     -----
     Serves stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
-    sums, multiples and products of them. Periods of a column must divide one of up to 4,096 times
-    the longest.
+    sums, multiples and products of them. The periods of a column need a common multiple of at most
+    4,096 times the longest.
 
     :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
     waves over the rows by non-uniform FFT, and solve by conjugate gradients with FFT. Time O(n
     log^d(1/tolerance)) for n rows and O(D log D) per step, memory O(2^d D). The tolerance
     determines D, up to many millions, and ``n_features`` is not used. This needs
-    finufft (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` waves,
-    at the best tolerance that these allow.
+    finufft (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` modes,
+    with the smallest tolerance that these allow.
 
     Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
     Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
@@ -478,7 +478,7 @@ def map_between(
     upper: Float[Array, " d"],
     tolerance: float,
 ) -> EquispacedMap:
-    """Return the map of a kernel with the waves that a shorter and a longer one take."""
+    """Return the map of a kernel on a grid that suffices for the two kernels ``ends``."""
     short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
     if short.tapered != long.tapered:
         lengths = upper - lower

@@ -171,8 +171,8 @@ class HermiteMercer(Method):
     Parameters
     ----------
     scale : float, optional
-        s_j as a multiple of the standard deviation along axis j. Default: of 0.5 to 2, the factor
-        with the least Σ k(x, x) − |φ(x)|² on 512 of the rows.
+        s_j as a multiple of the standard deviation along axis j. Default: the factor from 0.5
+        to 2 with the smallest Σ k(x, x) − |φ(x)|² on 512 of the rows.
 
     See Also
     --------
@@ -185,7 +185,7 @@ class HermiteMercer(Method):
     one column each (``Laplace``, ``Cauchy``, products of ``Columns``), whose eigenfunctions are
     computed numerically, without rotation; and any kernel of one column. Z Zᵀ ⪯ K always.
 
-    Choose it for smooth kernels, anisotropic ones above all, and up to a few hundred columns.
+    Choose it for smooth, especially anisotropic kernels, and up to a few hundred columns.
     :class:`Nystrom` is better for clusters and curved supports, random features for kernels of
     flat spectrum. Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D).
     Source: Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt

@@ -201,12 +201,12 @@ class LaplacianEigenfunctions(Method):
         The box, in place of one learned from rows.
     conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
         Boundary conditions. "dirichlet": functions vanish (sines). "neumann": they have slope zero
-        (cosines). "periodic": both, of whole periods; for angles, hours and seasons.
+        (cosines). "periodic": both, with the period; for angles, hours and seasons.
 
     See Also
     --------
     HermiteMercer : Fewer features for smooth kernels.
-    FourierGrid : Waves within a tolerance of the kernel.
+    FourierGrid : Fourier modes within a tolerance of the kernel.
 
     Notes
     -----

@@ -241,7 +241,7 @@ class RadialFunctions:
         return cls(kernel, d, degrees, q, weights, 0.0, np.zeros((0, len(blocks))))
 
     def chosen(self, which: np.ndarray) -> Self:
-        """Return some of the functions."""
+        """Return the functions with these indices."""
         return replace(
             self,
             degrees=self.degrees[which],
@@ -329,7 +329,7 @@ class IndexedFunctions:
         return xp.where((r > 0) | (powers == 0), H, xp.zeros_like(H))
 
     def chosen(self, which: np.ndarray) -> Self:
-        """Return some of the functions."""
+        """Return the functions with these indices."""
         return replace(self, degrees=self.degrees[which], indices=self.indices[which])
 
     @cached_property
@@ -371,7 +371,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
 
 @dataclass(frozen=True)
 class MercerHarmonic(Method):
-    """Spherical harmonics times radial functions, the D of greatest energy.
+    """Spherical harmonics times radial functions: the D features with the largest energy.
 
     See Also
     --------
@@ -381,7 +381,7 @@ class MercerHarmonic(Method):
     Notes
     -----
     Serves kernels of the Euclidean distance (one lengthscale or one per column), of the inner
-    product, of the angle (arc-cosine, neural tangent), sums and multiples of such. Deterministic:
+    product, of the angle (arc-cosine, neural tangent), sums and multiples of these. Deterministic:
     the error is the energy that is dropped, the least that D features can have on
     rotation-invariant rows. Choose it for up to about six columns, or ten on spheres. Where rows
     have very unequal spread, products of Hermite functions and :class:`Nystrom` are better.
@@ -464,7 +464,7 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
 
 
 def _radii(radial: RadialKernels, polar: Polar, X: Array | None) -> tuple[Nodes, float]:
-    """Return the radii to factor on, and how far an interpolant must reach; 0 for none."""
+    """Return the radii to factor on, and the largest radius to interpolate at (0: none)."""
     if X is None and not radial.zonal:
         raise InvalidInput(
             "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "

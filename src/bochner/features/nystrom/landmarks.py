@@ -119,7 +119,7 @@ class KMeans(Landmarks):
     Parameters
     ----------
     pool : int, default 4
-        Clusters are of at most ``max(8192, pool * n_features)`` random rows.
+        The clusters are those of at most ``max(8192, pool * n_features)`` random rows.
     iterations : int, default 10
         Iterations of Lloyd's algorithm.
     seeds : {"k-means++", "random"}, default "k-means++"

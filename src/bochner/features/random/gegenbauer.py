@@ -305,7 +305,7 @@ def _monomial(
 
 
 def _capped(q: int, d: int) -> int:
-    """Return the largest degree up to q that float32 can carry; one for d = 1."""
+    """Return the largest degree up to q that float32 can represent; at most 1 for d = 1."""
     if d == 1:
         return min(q, 1)
     while q > 1 and 0.5 * log_alpha(q, d) > math.log(1e35):

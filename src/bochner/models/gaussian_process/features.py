@@ -190,7 +190,7 @@ class LeftOut:
         return np.clip(self.prior(X) - np.einsum("ij,ij->i", Z, Z), 0.0, None)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
-        """Return the covariance of what is left out, whose diagonal is e(x)."""
+        """Return the covariance that the features miss; its diagonal is e(x)."""
         Z = self.inside(X, Z)
         left = np.array(to_numpy(self.kernel(X)), np.float64) - Z @ Z.T
         np.fill_diagonal(left, np.maximum(np.diag(left), 0.0))

@@ -229,7 +229,7 @@ def _penalty(spec: RidgeSpec) -> dict[str, Any]:
 
 
 def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
-    """Return the kernel that a local fit, or the Fourier modes in its place, choose."""
+    """Return the kernel chosen for a local fit, or for Fourier modes in its place."""
     rows = _dense(rows)
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:

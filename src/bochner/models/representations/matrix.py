@@ -125,9 +125,9 @@ class MatrixRows(Representation):
 def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
-    """Choose what is open on features, then solve for the kernel itself.
+    """Choose the open parameters with features, then solve with the exact kernel.
 
-    The method of ``spec.features`` is the preconditioner's.
+    The method of ``spec.features`` draws the preconditioner.
     """
     shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows

@@ -189,20 +189,20 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
         "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", as scikit-learn
         scales them.
     strategy : str, default "auto"
-        What the steps read. "exact_on_the_fly", "exact_cached": the kernel's own features, where
-        they are finitely many (Linear, Polynomial, sums and products of such).
+        Inputs of the steps. "exact_on_the_fly", "exact_cached": the exact features of a kernel
+        with finitely many features (Linear, Polynomial, their sums and products).
         "kernel_on_the_fly", "gram_cached": kernel values, steps on coefficients of rows.
         "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
-        "auto": the least work that fits in memory, by :meth:`plan`. The two of a pair give the same
-        model to rounding, and so do the first four where the kernel has features.
+        "auto": the fewest operations that fit in memory, by :meth:`plan`. The two strategies of a
+        pair give the same model up to rounding; so do the first four for finitely many features.
     method, n_features : default "auto", 1024
-        How approximate features are made, and D; see :func:`bochner.draw`.
+        Method and number of approximate features; see :func:`bochner.draw`.
     alpha : float, default 1e-4
-        Penalty, of the mean loss.
+        Penalty, relative to the mean loss.
     fit_intercept : bool, default True
         Whether b is fitted (unpenalised) or zero.
     batch_size : int, default 32
-        Rows a step.
+        Rows per step.
     learning_rate : str, default "optimal"
         "optimal", "constant", "invscaling" (eta0/step^power_t) or "adaptive" (eta0, divided by 5
         whenever the loss no longer falls).

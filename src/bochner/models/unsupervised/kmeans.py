@@ -333,10 +333,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         y: object = None,  # scikit-learn's signature
         sample_weight: Array | None = None,
     ) -> Self:
-        """Move the centres towards the means of these rows: mini-batches of an endless stream.
+        """Move the centres towards the means of these rows, for streams.
 
-        The first call draws the map and starts from its rows; it needs as many as clusters. Each
-        centre is the mean of all rows that were assigned to it when they came.
+        The first call draws the map and the starting centres from its rows; it needs at least as
+        many rows as clusters. Each centre is the mean of all rows assigned to it so far.
         """
         return self._add_rows(X, None, sample_weight)
 

@@ -141,7 +141,7 @@ def _first(problem: Problem) -> State:
 
 
 def _thinly(problem: Problem, tol: float, max_iter: int) -> State:
-    """Return where a column is least for every fourth row that counts."""
+    """Return the minimum for one column and every fourth row of positive weight."""
     index = np.flatnonzero(problem.w)[::EVERY]
     rows = problem.rows.K[index]
     few = replace(
@@ -401,7 +401,7 @@ class _Inverse:
 
 
 def _side_by_side(ends: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Return the steps of columns that went each by itself, as if all had gone at once."""
+    """Merge the steps of columns that were solved one by one."""
     out = []
     for i in range(max(map(len, ends))):
         taken = [steps[min(i, len(steps) - 1)] for steps in ends]

@@ -1,18 +1,18 @@
 """Duals on a kernel matrix, by LIBSVM: sequential minimal optimisation (Chang and Lin 2011).
 
-Of the hinge,
+The hinge loss:
 
     minimise  Σᵢ wᵢ max(0, 1 − yᵢfᵢ) + (alpha/2) cᵀKc,    f = Kc + b,
 
-whose dual has 0 ≤ yᵢcᵢ ≤ wᵢ/alpha. Pairs of multipliers are moved in turn (Fan, Chen and Lin 2005),
-each step reading two rows of K: rows with multipliers at their bounds cost nothing, so that no
-factor of a matrix is as fast. Of the squared hinge the dual has no upper bound, and alpha/2wᵢ is
-added to k(xᵢ, xᵢ) (Cortes and Vapnik 1995). It is scikit-learn's copy of LIBSVM that does it.
+The dual has the constraints 0 ≤ yᵢcᵢ ≤ wᵢ/alpha. Each step changes two multipliers (Fan, Chen and
+Lin 2005) and reads two rows of K. Rows with multipliers at their bounds cost nothing, so this is
+faster than any factor of K. The dual of the squared hinge has no upper bound and adds alpha/2wᵢ to
+k(xᵢ, xᵢ) (Cortes and Vapnik 1995). The module uses scikit-learn's copy of LIBSVM.
 
-Of many rows LIBSVM computes values of a Gaussian kernel itself, and keeps the values of support
+For many rows LIBSVM computes values of a Gaussian kernel itself, and caches those of support
 vectors.
 
-Several classes are separated in pairs, all at once: each pair has few rows.
+Several classes are separated pair by pair, in one call: each pair has few rows.
 """
 
 import warnings
@@ -193,7 +193,7 @@ def _fitted(
 
 
 def _quietly(machine: Any, K: Array, y: Array, w: Array) -> Any:
-    """Return the fitted machine; that it did not converge is said in bochner's words."""
+    """Return the fitted machine, with bochner's warning if it did not converge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return machine.fit(K, y, w)

@@ -30,17 +30,17 @@ WITHIN_TUBE = 1e-3  # Mean loss that counts as none, as a share of what ε itsel
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPath:
-    """What the rows left out lost, along the path.
+    """Held-out loss of each penalty.
 
     Attributes
     ----------
     alphas : (p,) float64
-        Falling; as penalties for all rows.
+        Decreasing; on the scale of all rows.
     errors : (p,) float64
-        Mean loss of the rows left out, as a share of the loss of the best constant; the mean
-        over targets.
+        Mean held-out loss divided by the held-out loss of the best constant; the mean over
+        targets.
     none : float, default 0
-        Difference of errors that is none.
+        Differences of errors up to this size count as zero.
     """
 
     alphas: Float[Array, " p"]

@@ -1,4 +1,4 @@
-"""Ridge regression from the kernel matrix of its rows: one Cholesky factor a penalty, no features.
+"""Ridge regression from the kernel matrix of its rows, by one Cholesky factor per penalty.
 
 With A = √w K √w + αI, s = √w and M = A⁻¹, or where an intercept is fitted
 M = A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s, the inverse on all directions but s:
@@ -8,7 +8,7 @@ M = A⁻¹ − A⁻¹s sᵀA⁻¹/sᵀA⁻¹s, the inverse on all directions but
     leave-one-out:  e_i = r_i/s_i,  s_i = (W_i − 1 + α M_ii)/W_i,  W_i = max(w_i, 1),
     freedom:        tr(I − H) = α tr M,
 
-so each criterion has its slope in log α for n² operations more: ∂u/∂α = −Mu, ∂M/∂α = −M².
+so the slope of each criterion in log α takes n² more operations: ∂u/∂α = −Mu, ∂M/∂α = −M².
 """
 
 from dataclasses import dataclass, field, replace

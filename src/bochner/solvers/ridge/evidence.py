@@ -95,7 +95,7 @@ def as_variance(value: object, name: str) -> float | None:
 def maximise_evidence(
     eigen: Eigen, noise: float | None = None, amplitude: float | None = None
 ) -> Evidence:
-    """Return noise and amplitude of the largest marginal likelihood, each target its own.
+    """Return the noise and amplitude of largest marginal likelihood, for each target.
 
     λ is sought on :func:`bochner.solvers.ridge.eigen.penalties`' path, then as the root of the
     derivative between the neighbours of its best point. O(D) for each λ: no pass, no D³.

@@ -81,10 +81,10 @@ def solve_ridge(
 ) -> Solution:
     """Return the coefficients at a given penalty, or at the best of a path.
 
-    ``means`` are those that the moments are about: zero without an intercept. ``rows`` are rows (Z,
-    y, w) about the means, for the leave-one-out errors: all, or a random sample of them; without
-    rows "loo" is "gcv". The outcome is FLOAT32_LIMITED where float32 moments do not resolve the
-    penalty: form them in float64 and call again.
+    The moments are centred at ``means``, which are zero without an intercept. ``rows`` are centred
+    rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
+    "gcv". The outcome is FLOAT32_LIMITED if float32 moments do not resolve the penalty: form them
+    in float64 and call again.
     """
     given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
     alphas = penalties(eigen)
