@@ -596,14 +596,14 @@ def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts:
 
     See Also
     --------
-    zonal_bound : From the rows at hand, with fewer features.
+    zonal_bound : For given rows, with fewer features.
 
     Notes
     -----
-    With κ⁽ⁿ⁾(0) ≤ C βⁿ and r = max |x|, a cut at degree q ≥ e²βr² − 1 leaves out no more than
-    ε_t = C n e^(−q−1)/λ, of the Gaussian e^(−r²) times that. No direction has more leverage than
+    With κ⁽ⁿ⁾(0) ≤ C βⁿ and r = max |x|, truncation at degree q ≥ e²βr² − 1 has an error of at most
+    ε_t = C n e^(−q−1)/λ, times e^(−r²) for the Gaussian. The leverage of a direction is at most
     s (C(q + d − 1, q) + C(q + d − 2, q − 1)), s = ⌊q/2⌋ + 1. The printed theorems have
-    q² C(q + d − 1, q) for it, and ε_t = ε/10; the bound here takes the best q.
+    q² C(q + d − 1, q) instead, and ε_t = ε/10; the bound here uses the best q.
     Sources: Han et al. (2022), theorems 9, 11 (kernels of ⟨x, y⟩) and 12 (Gaussian).
 
     Examples
@@ -664,8 +664,8 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
     """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7.
 
-    Σ_{l,i} α_l min{π²(l+1)²/(6λ) Σ_j h_{l,i}(|x_j|)², 1}. The printed lemma has the functions of a
-    degree together; the test function of its proof may be chosen for each of them.
+    Σ_{l,i} α_l min{π²(l+1)²/(6λ) Σ_j h_{l,i}(|x_j|)², 1}. The printed lemma has one bound for all
+    functions of a degree; its proof allows a separate test function for each.
 
     ``squares`` are Σ_j h_{l,i}(|x_j|)² of the rows, shape (q + 1, s).
     """

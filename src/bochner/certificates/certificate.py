@@ -22,9 +22,9 @@ _LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
 @dataclass(frozen=True)
 class Certificate(HtmlResult):
-    """How far the features are from the kernel at the penalty of a fit.
+    """Distance of the features from the kernel at the penalty of a fit.
 
-    ``print(certificate)`` says it in sentences; ``certificate.to_dict()`` gives the numbers.
+    ``print(certificate)`` prints sentences; ``certificate.to_dict()`` gives the numbers.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Certificate(HtmlResult):
         Estimate, for all ``n_rows`` rows, of the (ε, alpha)-spectral distance: the smallest ε with
         (1 − ε)(K + alpha I) ⪯ Z Zᵀ + alpha I ⪯ (1 + ε)(K + alpha I).
     epsilon_interval : (float, float)
-        Interval for it; both ends equal where it was measured densely on all rows.
+        Interval for epsilon; both ends are equal if it was measured densely on all rows.
     confidence : float
         Confidence of both intervals; 1 if they were measured densely on all rows.
     frobenius, frobenius_interval : float, (float, float)
@@ -188,7 +188,7 @@ def certify(
     confidence: float = 0.95,
     random_state: Any = None,
 ) -> Certificate:
-    """Measure how far φ(X) φ(X)ᵀ is from K, and say what that means for a fit with this penalty.
+    """Measure the distance of φ(X) φ(X)ᵀ from K, and its meaning for a fit with this penalty.
 
     Parameters
     ----------
@@ -203,10 +203,10 @@ def certify(
     kernel : Kernel, optional
         The exact kernel; ``phi.kernel`` if not given.
     n_rows : int, optional
-        Rows the fit had, where X is only a random sample of them; n if not given.
+        Number of rows of the fit, if X is a random sample of them; default n.
     n_sample : int, default 2048
-        Rows measured, 64 or more: all of X if it has no more, else a random sample.
-        2048 take one to two seconds on two cores and show effective dimensions to about 2000.
+        Number of rows measured, 64 or more; a random sample if X has more rows. 2048 rows take
+        one to two seconds on two cores and resolve effective dimensions up to about 2000.
     confidence : float, default 0.95
         Of the intervals, above 0 and below 1.
     random_state : int, Generator, RandomState or None

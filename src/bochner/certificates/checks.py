@@ -462,7 +462,7 @@ def _pickled(subject: Subject) -> Verdict:
 def _of_kernel(
     test: Callable[[Subject], Verdict], below: bool | None = None
 ) -> Callable[[Subject], Verdict]:
-    """Return the test of a law that needs a kernel, and a map that is (not) below it."""
+    """Return the test of a law for maps with a kernel that are (not) below it."""
 
     def tested(subject: Subject) -> Verdict:
         claims = bool(getattr(subject.phi, "below_kernel", False))

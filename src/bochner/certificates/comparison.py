@@ -73,19 +73,19 @@ class Comparison(TableResult):
     ----------
     kernel : Kernel
     n_features : int
-        D that was asked for.
+        Requested D.
     n_sample : int
-        Rows that errors were measured on.
+        Number of rows on which errors were measured.
     rows : tuple
-        The methods that serve the kernel by rising error, then the others. Each has
+        Methods that serve the kernel, by increasing error, then the others. Each has
 
         * ``method``, and ``n_features``: D of the map that was drawn;
         * ``predicted``: relative Frobenius error, estimated from pairs of rows;
-        * ``error``: ‖ZZᵀ − K‖_F / ‖K‖_F on rows that the map was not drawn from;
+        * ``error``: ‖ZZᵀ − K‖_F / ‖K‖_F on rows that were not used to draw the map;
         * ``entrywise``: max |ZZᵀ − K| on the same rows;
         * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
           rows;
-        * ``refused``: why the method does not serve the kernel; empty where it does.
+        * ``refused``: the reason if the method does not serve the kernel, else empty.
 
     See Also
     --------

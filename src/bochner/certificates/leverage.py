@@ -102,7 +102,7 @@ def effective_dimension(
 
 
 def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
-    """Return the rising eigenvalues of K, or of G: K̂'s except for zeros."""
+    """Return the increasing eigenvalues of K, or of G (those of K̂ without zeros)."""
     if isinstance(source, Kernel):
         return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)
@@ -111,7 +111,7 @@ def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarr
 def eigen(
     kernel: Kernel, X: Float[Array, "n d"], who: str
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
-    """Return the eigenvalues of K, rising and not below zero, and the eigenvectors as columns."""
+    """Return the nonnegative eigenvalues of K, increasing, and the eigenvectors as columns."""
     values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
     return nonnegative(values, who), vectors
 

@@ -258,16 +258,16 @@ def noise_variance(
 
 @dataclass(frozen=True)
 class CostCertificate(HtmlResult):
-    """How far the cost of any projection of rank k is from the kernel's, on the rows measured.
+    """Bounds of the difference of projection costs between features and kernel, on these rows.
 
     Attributes
     ----------
     rank : int
         k: clusters or components.
     least, most : float
-        Of cost with features − cost with the kernel, over all projections of this rank.
+        Range of cost with features − cost with the kernel, over projections of this rank.
     best_cost : float
-        Σ_{i>k} λ_i(K): no projection costs the kernel less.
+        Σ_{i>k} λ_i(K), the smallest cost with the kernel.
     n_rows, n_features : int
 
     See Also

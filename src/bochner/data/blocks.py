@@ -299,7 +299,7 @@ class Blocks:
             callback(rows)
 
     def finished(self, rows: int, weighty: bool) -> None:
-        """Refuse a pass with no rows, no positive weight, or another number of rows than before."""
+        """Raise an error for no rows, no positive weight, or a changed number of rows."""
         if rows == 0 and not self.n_rows:
             raise InvalidInput(
                 f"Blocks: a table must have at least one row; {self.source} has none."

@@ -1,7 +1,7 @@
 """Encoders of the columns of a table, learned from their cells in one pass.
 
-The pass adds up what is missing, what is constant and what two columns share, keeps a random sample
-of rows for medians and spans, and sums up targets by level for columns of many levels.
+The pass finds missing cells, constant columns and equal columns, keeps a random sample of rows for
+medians and spans, and sums targets by level for columns of many levels.
 """
 
 from dataclasses import dataclass, replace
@@ -179,8 +179,8 @@ def shrunk(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of each level shrunk towards the mean of all rows, and the latter.
 
-    (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels over that between them, of
-    which both are estimated by the method of moments. Levels without rows have the mean of all.
+    (Σ w y + m ȳ)/(Σ w + m) with m = σ²/τ², the variance within levels divided by the variance
+    between levels, both by the method of moments. Levels without rows have the overall mean.
     """
     weight = max(float(count.sum()), 1e-300)
     prior = total.sum(axis=0) / weight

@@ -97,7 +97,7 @@ def _together(sizes: tuple[int, ...], columns: int) -> tuple[int, ...]:
 
 
 def with_columns(table: Any, columns: dict[str, Any]) -> Any:
-    """Return a table with more columns, of tables with the same partitions."""
+    """Return a table with the columns of further tables; all have the same partitions."""
     for name, column in columns.items():
         if getattr(column, "npartitions", None) != table.npartitions:
             raise InvalidType(

@@ -131,7 +131,7 @@ class Levels(Encoder):
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Columns at each level, at a missing cell and at an unseen level: (levels + 2, p)."""
+        """Encoded columns of each level, a missing cell and an unseen level: (levels + 2, p)."""
         if self.table:
             return np.array(self.table, np.float64)
         return np.eye(len(self.levels) + 2, len(self.levels))

@@ -1,4 +1,4 @@
-"""Table files: which ones a path or URL means, and whether one changes while it is read."""
+"""Table files: the files of a path or URL, and the check that they do not change."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

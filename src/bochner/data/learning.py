@@ -238,7 +238,7 @@ def _texts(
 def _learned(
     readers: tuple[Reader, ...], draft: Schema, absent: tuple[np.ndarray, ...], types: Types
 ) -> tuple[Schema, tuple[Encoder, ...]]:
-    """Return the schema, and what the cells of each column are; refuse all that cannot be used."""
+    """Return the schema and the kind of each column; unusable columns raise an error."""
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
             f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
@@ -342,7 +342,7 @@ _REMEDY = {
 
 
 def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
-    """Return what is wrong with the kind of a column; "" if it is one of those allowed."""
+    """Return the error in the kind of a column; "" if the kind is allowed."""
     if column.kind in allowed:
         return ""
     got = f"{column.kind} ({column.type_text})" if column.type_text else column.kind

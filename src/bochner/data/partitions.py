@@ -154,7 +154,7 @@ def library_of(table: Any) -> str:
 def readers_of(
     partitions: Sequence[tuple[Partition, int, str]], columns: tuple[Column, ...], table: Any
 ) -> list[PartitionReader]:
-    """Return readers of partitions, which are given with their rows and keys; of some rows each."""
+    """Return readers of partitions, given with their numbers of rows and keys."""
     library = library_of(table)
     label = f"the {library} {type(table).__name__}"
     readers = [

@@ -69,7 +69,7 @@ class Source(ABC):
         """Yield all rows in order, in pieces of bounded size, preferably of ``rows`` rows."""
 
     def mark(self) -> str:
-        """Return a fingerprint of the rows: by default a digest of all, in one pass."""
+        """Return a fingerprint of the rows: by default a digest of all rows, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
     #: The package of the engine that holds the rows, and its partitions in order; if any does.
@@ -205,7 +205,7 @@ class Arrays(Source):
 
 @dataclass(frozen=True, eq=False)
 class Iterables(Source):
-    """Pieces of the caller's iterable, or of a function that makes one."""
+    """Pieces of the caller's iterable, or of a function that returns an iterable."""
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str

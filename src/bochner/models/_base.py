@@ -275,7 +275,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return alpha of such a ridge regression; without one a thousandth of k(x, x) a row."""
+        """Return alpha of such a ridge regression; by default k(x, x)/1000 per row."""
         if hasattr(self, "alpha_"):
             return float(np.max(self.alpha_))
         return WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X[:SEARCHED])))

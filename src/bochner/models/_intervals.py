@@ -88,7 +88,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
         The first call estimates the distribution: one or two seconds per target, and n³/3
         operations for the leave-one-out errors of at most 4096 rows of an exact fit. The
-        distribution is stored, also in model files. Further calls cost as much as ``predict`` of an exact fit to 256 rows.
+        distribution is stored, also in model files. Further calls cost as much as
+        ``predict`` of an exact fit to 256 rows.
         """
         if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < coverage < 1:
             raise InvalidInput(

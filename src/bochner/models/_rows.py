@@ -134,8 +134,8 @@ def fold_numbers(
 ) -> Array:
     """Return the fold of every row, 0 to 4, by one pass.
 
-    Different rows of positive weight, in an order that is random, go to the folds in turns; fewer
-    than five have a fold each.
+    Distinct rows of positive weight are shuffled and assigned to the folds in turn; with fewer
+    than five distinct rows each has its own fold.
     """
     return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
 

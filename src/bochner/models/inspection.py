@@ -322,9 +322,9 @@ def column_importance(
 
 
 def _by_exchange(seen: Inspected, seed: int) -> tuple[Array, Array]:
-    """Return T of each column and its standard error; rows take columns from the next, in a ring.
+    """Return T of each column and its standard error; each row takes a column from the next row.
 
-    A row and the next share x′_j, so that errors follow from covariances of neighbours too.
+    Successive rows share x′_j, so the standard errors include covariances of successive rows.
     """
     ring = stream(seed, "exchange").permutation(len(seen.X))
     X = seen.X[ring]

@@ -413,7 +413,7 @@ def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[Pla
 
 
 def _blocks(X: Any, y: Any) -> Blocks:
-    """Return the rows as a fit reads them, of one target at least."""
+    """Return the rows as a fit reads them, with at least one target."""
     model = KernelRidge()
     if isinstance(X, Blocks):
         if y is not None:

@@ -275,7 +275,7 @@ def planned_fits(
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
-    """Return the given methods that serve the kernel, or the most promising of all."""
+    """Return the given methods that serve the kernel, or by default the most promising ones."""
     width, errors, refused = min(512, task.widest), dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
@@ -316,7 +316,7 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
 def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     """Return the fit by moments of the features.
 
-    Of wider features than are tried the error is e² = a + b/D, the law of random features, where a
+    For widths above those of the trials the error is e² = a + b/D, as for random features, where a
     is the squared error of the exact kernel.
     """
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest

@@ -80,7 +80,7 @@ class FeatureSpec:
 
     @property
     def bends(self) -> bool:
-        """Whether skewed columns may be transformed; a kernel value has columns as given."""
+        """Whether skewed columns may be transformed; not if the kernel is given."""
         return self.columns == "auto" and isinstance(self.kernel, str) and self.kernel != "linear"
 
     @property

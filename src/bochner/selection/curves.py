@@ -115,9 +115,9 @@ def _candidate(name: str, X: Float[Array, "n d"], columns: tuple[int, ...]) -> C
 
 
 def _with_ends(at: Float[Array, " p"]) -> Float[Array, " q"]:
-    """Return more points in the last step at either end.
+    """Return the points with more points in the first and the last step.
 
-    It may be many times longer than all others together, and is halved until it is as short.
+    The first and the last step are halved until they are about as short as the others.
     """
     first, last, inner = at[1] - at[0], at[-1] - at[-2], at[-2] - at[1]
     ratio = POINTS * max(first, last) / inner if inner > 0 else 1.0

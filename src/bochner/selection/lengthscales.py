@@ -226,7 +226,7 @@ def recorded(
 def shortened(kernel: Any, rows: ProcessRows) -> Any:
     """Return the kernel with lengthscales of at most four deviations of the columns.
 
-    Beyond them the criterion has no slope, and few rows may miss a column that more rows need.
+    At longer lengthscales the criterion is flat, and a column may matter only with more rows.
     """
     scales = np.minimum(kernel.lengthscale, 4.0 * rows.spread)
     return kernel.replace(lengthscale=tuple(scales.tolist()))

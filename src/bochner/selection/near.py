@@ -172,8 +172,7 @@ def judge_among_near_rows(
 ) -> tuple[Tuning, Solution]:
     """Compare the kernel with rivals and others, and its scales if they are open.
 
-    Returns the search with these candidates, and the solution for rows that lie together in a few
-    places.
+    Returns the search with these candidates, and the solution for rows in a few neighbourhoods.
     """
     # A matrix of 8 × 128 rows takes a tenth of a second per penalty
     here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))

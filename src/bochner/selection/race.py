@@ -187,7 +187,7 @@ class Race:
         return [each.candidate for each in last]
 
     def _near(self, judged: Judged, best: Judged) -> bool:
-        """Whether an error is near the least; a row or two make up .02 of a log loss."""
+        """Whether an error is near the smallest; one or two rows change a log loss by .02."""
         return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
     def _with_more_rows(self, judged: list[Judged], few: list[Judged], rung: Rung) -> list[Judged]:
@@ -299,10 +299,10 @@ class Race:
         return columns and start.numbers > 1 and len(self.train) > self.effort.rows
 
     def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield it tuned with more rows, from lengthscales at which each column has a slope again.
+        """Yield the candidate tuned on more rows, from lengthscales short enough to have a slope.
 
-        Half of the rows are neighbourhoods: in a random sample, columns that matter within a
-        neighbourhood look as slow as others.
+        Half of the rows are neighbourhoods: in a random sample, columns that matter only within a
+        neighbourhood seem to have long lengthscales.
         """
         rows, most = self.train, self.effort.more
         if len(rows) > most:  # chosen by their inputs alone, they have an evidence like all others

@@ -39,7 +39,7 @@ def rounded(scale: Scale) -> Scale:
 
 
 def times(scale: Scale, factor: Any) -> Scale:
-    """Return one lengthscale or several times a factor, or times one each."""
+    """Return one or more lengthscales times a factor, or times a factor for each."""
     scales: Any = np.multiply(scale, factor)
     return tuple(scales.tolist()) if isinstance(scale, tuple) else float(scales.item())
 

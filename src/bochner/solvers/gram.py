@@ -78,7 +78,7 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 
 
 class WaveGram(ABC):
-    """G of the waves, about the rows' mean where there is an intercept.
+    """G of Fourier modes, centred at their mean if there is an intercept.
 
     A product takes two FFTs of Π (4 m_a + 2) real numbers, m the extent.
     """
@@ -179,7 +179,7 @@ class WavePreconditioner:
 
     @cached_property
     def others(self) -> Bool[Array, " D"]:
-        """Which features are in no block."""
+        """Mask of the features outside all blocks."""
         outside = np.ones(self.gram.dimension, bool)
         for block in self.blocks:
             outside[block] = False

@@ -207,9 +207,9 @@ class Descent:
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
-        ``R`` are their features, or their rows of the kernel matrix. Then ``columns`` are the rows
-        of u of its columns, all nonzero rows of u among them, and ``coordinates`` (c,) the
-        columns of the rows themselves.
+        ``R`` has features of these rows, or their rows of the kernel matrix. For kernel values,
+        ``columns`` are the rows of u that belong to the columns of R (including all nonzero
+        rows of u), and ``coordinates`` (c,) are the columns of R for these rows.
         """
         walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
         b, middle, coef = walk.intercept, walk.mean_intercept, walk.coef[columns]

@@ -42,7 +42,7 @@ TOLERANCES = (1e-6, 1e-10)
 
 @estimator
 class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
-    """Support of a distribution: which rows are like those seen; of many rows, through features.
+    """Support of a distribution: detection of outliers, with features for many rows.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
     problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
@@ -57,9 +57,9 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         at least this share outside or at the border (to rounding of the features).
     %(precision)s
     tol : float, default 1e-6
-        Duality gap, and gain of a further step, as a share of ½‖β‖² and the loss.
+        Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
     max_iter : int, default 200
-        Newton steps at most.
+        Largest number of Newton steps.
     %(random_state)s
     %(n_jobs)s
 

@@ -71,7 +71,7 @@ class Posterior:
         return Z @ self.coef + self.intercept
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return Var f(x)/(a²λ) without what the features leave out."""
+        """Return Var f(x)/(a²λ) of the features alone."""
         A, outside = self._coordinates(Z)
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
@@ -81,9 +81,9 @@ class Posterior:
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
     ) -> Float[Array, "b c t"]:
-        """Return Cov Lf, L'f' of each target without what the features leave out.
+        """Return Cov(Lf, L'f) of each target, of the features alone.
 
-        L and L' are linear functionals, given by L φ and by what they make of the constant 1.
+        L and L' are linear functionals, given by L φ and by their values for the constant 1.
         """
         pairs = zip(Z, constant, strict=True)
         left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)

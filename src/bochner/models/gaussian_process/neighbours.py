@@ -94,7 +94,7 @@ def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
-    """Rows with targets, and a kernel: which rows are near, and the law of f given these."""
+    """Rows with targets, and a kernel: nearest rows, and the distribution of f given these rows."""
 
     kernel: Kernel
     X: Float[Array, "n d"]
@@ -164,7 +164,7 @@ class Neighbourhoods:
         return condition(K, k, constant, self.y[near], noise / self.w[near], self.centred)
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
-        """Return the kernel of rows so far apart."""
+        """Return the kernel values at these distances."""
         d = steps.shape[2]
         return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
 

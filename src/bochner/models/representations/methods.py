@@ -29,10 +29,10 @@ class ExactKernel(Method):
     Parameters
     ----------
     preconditioner : Method, str or None, default None
-        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor a penalty
-        (n³/3 operations, 3 n² numbers), and more rows as with "nystrom". Else conjugate gradients
-        for any number of rows, with features, ``n_features`` of them, that make the system easy:
-        Nyström with pivots, or a Mercer map where the kernel has one. Fourier features help little.
+        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor per
+        penalty (n³/3 operations, 3 n² numbers); more rows are solved as with "nystrom". A method:
+        conjugate gradients for any number of rows, preconditioned with ``n_features`` features:
+        Nyström with pivots, or a Mercer map if the kernel has one. Fourier features help little.
     tol : float, default 1e-6
         Of conjugate gradients: largest error of a prediction at any x with
         k(x, x) ≤ max k(x_i, x_i), in standard deviations of the target. It is a proven bound; the

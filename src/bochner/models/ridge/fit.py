@@ -98,7 +98,7 @@ class RidgeFit(FitSummary):
         return value if np.isfinite(value) and value >= 0 else None
 
     def merged(self, fits: list["RidgeFit"]) -> "RidgeFit":
-        """Return the fit of the rows of all."""
+        """Return the fit to the rows of all fits."""
         rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
         return warned(self.inputs, self.spec, *rows.solve(self.spec))
 

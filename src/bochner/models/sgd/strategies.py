@@ -155,6 +155,6 @@ def plan_strategies(
 
 
 def block_rows(width: int, batch_size: int) -> int:
-    """Return the rows whose numbers are in memory at a time: whole batches, of about 2 MB."""
+    """Return the number of rows in memory at a time: whole batches, of about 2 MB."""
     batches = (1 << 18) // max(1, width * batch_size)
     return batch_size * max(1, min(batches, 4096 // batch_size))

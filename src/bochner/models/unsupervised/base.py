@@ -48,7 +48,7 @@ CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
 
 
 def alone(blocks: Blocks) -> Blocks:
-    """Return the blocks without their targets, should they have any."""
+    """Return the blocks without targets."""
     return blocks.recoded(lambda _: None)
 
 

@@ -1,4 +1,4 @@
-"""Convex losses on the kernel matrix of their rows: one coefficient a row, and no features.
+"""Convex losses on the kernel matrix of their rows: one coefficient per row, and no features.
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc,    f = Kc + b
 
@@ -6,10 +6,10 @@ With slopes g = w ℓ' and curvatures h = w ℓ'' Newton's step (Chapelle 2007) 
 
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
 
-Rows that have next to no curvature are left out of factors, which serve several steps of conjugate
-gradients (Polak and Ribière): of each column of a joint loss, or one of all where that takes less
-time. Of a loss with inactive rows the descent starts from the minimum for every fourth row, and
-their c is zero.
+The Cholesky factor excludes rows with almost no curvature and preconditions several steps of
+conjugate gradients (Polak and Ribière). A joint loss has one factor per column, or one factor for
+all columns if this is faster. For a loss with inactive rows, whose c is zero, the search starts
+at the minimum for every fourth row.
 """
 
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ _GRID = np.linspace(-1.5, 1.5, 32).reshape(16, 2)
 
 
 class UserLoss(Loss):
-    """A loss by three functions, whose derivatives are compared with differences at some points."""
+    """A loss given by functions; derivatives are compared with finite differences."""
 
     value_of: OfPrediction
     slope_of: OfPrediction

@@ -84,7 +84,7 @@ class FeatureBlock:
 
 
 def places(block: Any, first: int = 0) -> slice:
-    """Return where the rows of a block are among all, or among those from ``first`` on."""
+    """Return the positions of a block's rows among all rows, or those from ``first`` on."""
     start = block.start - first
     return slice(start, start + len(block.Z))
 
@@ -228,7 +228,7 @@ class State:
     steps: tuple[Step, ...] = ()
 
     def moved(self, length: Any, step: "State") -> "State":
-        """Return the point so far along a step, (t,) or one length; its value is to be found."""
+        """Return the point at a step length, one or (t,); its value is not yet computed."""
         return replace(
             self,
             coef=self.coef + length * step.coef,

@@ -348,7 +348,7 @@ class KernelFactor:
     ) -> Float[Array, "b c"]:
         """Return Cov Lf, L'f'/a² of linear functionals: rows, derivatives, averages.
 
-        ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` what L makes of the constant 1.
+        ``k`` is L k(·, X), ``prior`` L L'k, ``constant`` the value of L for the constant 1.
         """
         halves = [self._half(each).astype(np.float64) for each in k]
         by_intercept = [self._by_intercept(e, c) for e, c in zip(k, constant, strict=True)]

@@ -372,7 +372,7 @@ def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) ->
 
 
 def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
-    """Return the criteria along the path; none where penalties were given."""
+    """Return the criteria along the path; without criteria if penalties were given."""
     if not states:
         known = np.unique(alphas)
         nothing = np.full(len(known), np.nan)

@@ -277,7 +277,7 @@ def solve_kernel(
 def _chosen(
     penalties: Penalties, alpha: Alpha, per_target: bool, start: float | None
 ) -> tuple[Float[Array, " c"], str]:
-    """Return the penalty, or one for each target, and by what it was chosen."""
+    """Return the penalty, or one for each target, and the criterion."""
     rows = penalties.rows
     first = FIRST * rows.trace / len(rows.w) if start is None else start
     varies = np.flatnonzero(rows.power > 0)

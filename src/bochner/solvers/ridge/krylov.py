@@ -167,9 +167,9 @@ class GrowingSubspace:
     ) -> tuple[KrylovSolution, float]:
         """Solve until residuals by products of float64 are below a tolerance.
 
-        ``drop`` is the share of a residual down to which products of the precision are trusted.
-        Also returned is the bound that the first such residual gave, where products had it below
-        the tolerance.
+        ``drop`` is the reduction of a residual up to which products in this precision are
+        accurate. The number returned is the bound of the first float64 residual, after the
+        first solve with products in this precision.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
