@@ -214,7 +214,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Choice(HtmlResult):
-    """The method that was picked, the candidates, and the reason."""
+    """The chosen method, the candidates, and the reason."""
 
     map: FeatureMap | None  # None of nearest neighbours only
     method: Method
@@ -361,7 +361,7 @@ def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[
 
 
 def width_of(method: Method, n_features: int) -> int:
-    """Return the width asked for, or one less where features come in pairs."""
+    """Return the requested width, or one less if features come in pairs."""
     paired = isinstance(method, Fourier) and method.form == "pair" and n_features > 1
     return n_features - n_features % 2 if paired else n_features
 

@@ -107,7 +107,7 @@ class FeatureMap(ABC):
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
 
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
-        """Return e(x) = k(x, x) − E|φ(x)|² of rows, the remainder of a cut series; None if unknown.
+        """Return e(x) = k(x, x) − E|φ(x)|² of rows, the truncation error; None if unknown.
 
         More features do not lower this bias. Where the mean K̃ of Z Zᵀ over draws is below K,
         ‖K − K̃‖_F ≤ Σ e(x_i) and K ⪯ K̃ + (Σ e) I. Zero for unbiased maps.
@@ -133,8 +133,8 @@ class FeatureMap(ABC):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return the gradient of φ(x_i)·c_i in x_i, for each row i: the derivative transposed.
 
-        X are checked dense rows, C (n, D) coefficients in their library and precision. Mostly about
-        the cost of φ(X) twice. Maps, and kernels, without closed form raise UnsupportedKernel.
+        X are checked dense rows, C (n, D) coefficients in their library and precision. The cost is
+        about twice that of φ(X). Without a closed form UnsupportedKernel is raised.
         """
         raise UnsupportedKernel(
             f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "
@@ -143,7 +143,7 @@ class FeatureMap(ABC):
         )
 
     def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:
-        """Return the gradients of φ(x)·β in x, at rows; t times about twice the cost of φ(X).
+        """Return the gradients of φ(x)·β in x at rows; each β costs about twice φ(X).
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class FeatureMap(ABC):
         Raises
         ------
         UnsupportedKernel
-            If the features, or the kernel they are values of, have no gradient in closed form.
+            If the features, or the kernel of the features, have no gradient in closed form.
         """
         who, X = type(self).__name__, dense(self._checked(X))
         B = to_numpy(as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
@@ -284,7 +284,7 @@ FAR = 1024.0
 
 
 def reach_of(W: Float[Array, "d m"]) -> float:
-    """Return the median |ω| of frequencies that are not zero: the largest may have no bound."""
+    """Return the median |ω| of nonzero frequencies, because the largest may be unbounded."""
     lengths = norms(W, axis=0)
     turning = lengths[lengths > 0]
     return float(np.median(turning)) if turning.size else 0.0

@@ -252,7 +252,7 @@ class Exp(Kernel):
     Parameters
     ----------
     kernel : Kernel
-        Of values below about 700 (88 in float32): scale it down if they are larger.
+        Its values must be below about 700 (88 in float32): scale larger values down.
 
     See Also
     --------
@@ -323,7 +323,7 @@ class Modulated(Kernel):
 class Normalised(Kernel):
     """k(x, y) = kernel(x, y)/√(kernel(x, x) kernel(y, y)): the cosine in feature space.
 
-    Rows with kernel(x, x) = 0, which have no direction, have k = 0 with every row.
+    Rows with kernel(x, x) = 0 have k = 0 with every row.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ class Normalised(Kernel):
     Raises
     ------
     InvalidInput
-        If kernel(x, x) is no float64 number.
+        If kernel(x, x) is not a finite float64 number.
 
     See Also
     --------
@@ -340,9 +340,9 @@ class Normalised(Kernel):
 
     Notes
     -----
-    ``kernel`` is evaluated in float64, and the cosine rounded to X's dtype; kernels that grow like
-    a power of the norms, ``ArcCosine(2)**3`` or ``Linear()``, on unit rows, which have the same
-    cosines. So rows may be as long or short as the dtype allows.
+    ``kernel`` is evaluated in float64, and the cosine is rounded to X's dtype. Kernels that grow
+    like a power of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit
+    rows, which have the same cosines. So rows may have any norm that the dtype allows.
 
     Examples
     --------
@@ -389,7 +389,7 @@ class Normalised(Kernel):
         return array_namespace(size).astype(size > 0, X.dtype)
 
     def _size(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        """Return kernel(x, x); refuse an overflow."""
+        """Return kernel(x, x); raise an error on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             size = self.kernel.diagonal(X)
         return require_finite(size, "Normalised", "kernel(x, x)", TOO_LONG)
@@ -423,7 +423,7 @@ def folded(
 ) -> T | None:
     """Combine values of ``leaf(kernel, columns)`` over a kernel; return None if any value is None.
 
-    ``columns`` are the columns that the kernel sees; if not given, ``Columns(...)`` are leaves.
+    ``columns`` are the columns that the kernel uses; if not given, ``Columns(...)`` are leaves.
     """
 
     def both(join: Callable[[T, T], T | None], a: T | None, b: T | None) -> T | None:
@@ -447,7 +447,7 @@ def folded(
 
 
 def norm_degree(kernel: Kernel) -> int | None:
-    """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0, as far as the structure tells."""
+    """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0; None if unknown."""
 
     def leaf(part: Any, _: tuple[int, ...]) -> int | None:
         match part:

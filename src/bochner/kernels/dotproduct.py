@@ -113,7 +113,7 @@ class PowerSeries(NamedArguments):
         return horner(tuple(np.exp(terms).tolist()), t / largest)
 
     def slope(self, t: Array) -> Array:
-        """Return κ'(t), elementwise: the series of one derivative more."""
+        """Return κ'(t), elementwise, by the series of the derivative."""
         if self.degree == 0:
             return 0.0 * t
         degree = self.degree and self.degree - 1
@@ -165,7 +165,7 @@ def multiplied(left: Series, right: Series) -> Series:
 
 
 def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
-    """Return the logarithms of the first terms, ``logs(n)``, as many as matter in float64."""
+    """Return the logarithms ``logs(n)`` of the terms that matter in float64."""
     count = 32
     while count <= TERMS:
         terms = logs(np.arange(count))

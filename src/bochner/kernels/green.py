@@ -84,7 +84,7 @@ def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
 
 
 def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
-    """Return places from 0 to 1 across a box: the nearest one, or one some periods away."""
+    """Return places in a box as numbers in [0, 1], clipped or shifted by whole periods."""
     xp = array_namespace(unit)
     return unit - xp.floor(unit) if conditions == "periodic" else xp.clip(unit, 0.0, 1.0)
 
@@ -121,9 +121,9 @@ class Brownian(Kernel):
     Parameters
     ----------
     length : float, default 1.0
-        In the units of X. It bounds what :class:`LaplacianEigenfunctions` expands.
+        In the units of X. The box of :class:`LaplacianEigenfunctions`.
     bridge : bool, default False
-        Whether the motion returns, f(length) = 0: min(x_j, y_j) − x_j y_j/length.
+        Whether f(length) = 0 (Brownian bridge): min(x_j, y_j) − x_j y_j/length.
 
     See Also
     --------

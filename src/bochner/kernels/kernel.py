@@ -53,7 +53,7 @@ def replace(value: Value, changes: dict[str, Any]) -> Value:
 
 
 def _require_known(value: Any, changes: dict[str, Any]) -> None:
-    """Refuse paths whose first name is no field, or that go into a field without fields."""
+    """Raise an error for paths without a field of this name."""
     params = get_params(value, deep=False)
     for path in changes:
         name, _, rest = path.partition("__")

@@ -1,4 +1,4 @@
-"""Kernels of columns that are transformed one by one, each by a rising function through points."""
+"""Kernels of columns that are transformed one by one, each by an increasing function."""
 
 from dataclasses import dataclass
 from typing import Annotated, final

@@ -74,7 +74,7 @@ def is_given(kernel: object) -> bool:
 
 
 def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
-    """Return the kernel with other numbers at some places."""
+    """Return the kernel with new values of some numbers."""
     changes: dict[str, Any] = {}
     for place, value in numbers.items():
         if place.column is None:

@@ -92,7 +92,7 @@ def gamma_mixing(a: float) -> Mixing:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """Law of one real number, symmetric about zero."""
+    """Distribution of one real number, symmetric about zero."""
 
     quantile: Callable[[Numbers], Numbers]  # c such that P(number ≤ c) = u, for u in (0, 1)
     sample: Sample  # (rng, size): independent numbers in an array of this size
@@ -174,7 +174,7 @@ class Independent:
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I), the component q drawn by weight, the sign by a coin."""
+    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I); q has probability w_q, and the sign is random."""
 
     weights: np.ndarray  # of the components; they sum to one
     means: np.ndarray  # μ_q, shape (q, d)

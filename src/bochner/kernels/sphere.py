@@ -167,7 +167,7 @@ def with_lengthscale(kernel: Any, within: Any) -> OnSphere:
 
 
 def on_unit_sphere(kernel: Kernel) -> Kernel:
-    """Return the kernel within, of points of the unit sphere."""
+    """Return the inner kernel, of points of the unit sphere."""
     within = kernel.kernel if isinstance(kernel, OnSphere) else kernel
     length = within.get_params(deep=False).get("lengthscale")
     if not isinstance(kernel, OnSphere) or not isinstance(length, float | int):

@@ -382,7 +382,7 @@ def by_columns(
 
 
 def _require_smooth(kernel: Compilable) -> None:
-    """Refuse gradients in rows of a kernel without a bounded derivative at distance zero."""
+    """Raise an error for gradients of a kernel without bounded derivative at distance 0."""
     if not kernel.smooth:
         raise UnsupportedKernel(
             "Gradients in rows require a kernel that is smooth where rows are equal; got "

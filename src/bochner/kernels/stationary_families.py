@@ -24,7 +24,7 @@ HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)  # Smoothness with a closed 
 class Matern(stationary.Radial):
     r"""k(x, y) = 2^(1−ν)/Γ(ν) · u^ν K_ν(u), u = √(2ν) r, r = |(x − y)/ℓ|.
 
-    Functions of the space have all derivatives below order ν. ν = ½, 3/2, 5/2: e^(−r),
+    Functions in the RKHS have derivatives of all orders below ν. ν = ½, 3/2, 5/2: e^(−r),
     (1 + √3 r) e^(−√3 r), (1 + √5 r + 5r²/3) e^(−√5 r); ν → ∞: the Gaussian.
 
     Spectral measure: multivariate Student t, ω = (z/ℓ)·√(2ν/χ²), z ~ N(0, I), and **one**
@@ -34,8 +34,8 @@ class Matern(stationary.Radial):
     ----------
     smoothness : float, default 1.5
         ν > 0. ½, 3/2 and 5/2 are the fastest. Values that are neither ½, 3/2, ..., 13/2 nor
-        above 30 take a Bessel function of SciPy, about 0.4 µs for each pair; distances of another
-        array library travel to NumPy and back.
+        above 30 use a Bessel function of SciPy, about 0.4 µs per pair; distances of another array
+        library are copied to NumPy and back.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 

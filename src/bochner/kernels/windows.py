@@ -36,8 +36,8 @@ Position = tuple[Any, Array, Array]
 class Windows(Kernel):
     """A kernel of sequences: k(x, y) = Σ_i Σ_j kernel(x_i, y_j)/(s(x) s(y)), over all windows.
 
-    A sequence of L steps of some channels has L − width + 1 windows. With windows of one step it is
-    a set, of the nodes of a graph for instance: the order does not matter.
+    A sequence of L steps of some channels has L − width + 1 windows. With windows of one step a
+    sequence is a set, for example of nodes of a graph: the order does not matter.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class Windows(Kernel):
     width : int, default 1
         Steps of a window.
     channels : int, default 1
-        Numbers that each step has.
+        Number of values per step.
     average : {"mean", "root", "sum"}, default "mean"
-        s(x): the number of windows of x, its square root, or 1. With "mean" long sequences are as
-        large as short ones; with "sum" what is predicted is a sum over windows, as an energy is of
-        atoms.
+        s(x): the number of windows of x, its square root, or 1. With "mean" long and short
+        sequences have the same norm; with "sum" predictions are sums over windows, such as an
+        energy over atoms.
     lengths : bool, default False
         Whether sequences differ in length: the first column of a row is then the number of steps,
-        and columns behind those steps are not looked at. :meth:`rows` makes such rows.
+        and columns after these steps are ignored. :meth:`rows` creates rows of this form.
 
     Raises
     ------
@@ -106,8 +106,8 @@ class Windows(Kernel):
     def positions(self, X: Float[Array, "n d"]) -> Iterator[Position]:
         """Yield the windows of all rows, position by position.
 
-        Each is which rows have one (a slice or numbers), the windows (m, width · channels), and
-        1/s(x) of their rows, zero of a row that has none. The first position is of all rows.
+        Each item has the rows with this window (a slice or numbers), the windows (m, width ·
+        channels), and 1/s(x) of these rows, zero for a row without. The first has all rows.
         """
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):

@@ -286,7 +286,7 @@ class NNGP(Homogeneous):
 
     See Also
     --------
-    NeuralTangent : Of a network in training.
+    NeuralTangent : The kernel of a network after training.
 
     Examples
     --------

@@ -156,7 +156,7 @@ class EquispacedMap(FeatureMap):
     gram = ToeplitzGram  # ZᵀZ from sums of waves over rows
 
     def as_coefficients(self, numbers: Array) -> Array:
-        """Return numbers in the order of the weights as coefficients of waves."""
+        """Return numbers in the order of the weights as coefficients of Fourier modes."""
         upper = numbers.ravel()[numbers.size // 2 :]
         return np.concatenate([upper, upper[1:]])
 
@@ -465,7 +465,7 @@ def _beyond(weights: Array) -> Array:
 def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
-    """Return the map of a kernel on a box: all waves that the tolerance takes."""
+    """Return the map of a kernel on a box: all Fourier modes for the tolerance."""
     grid = grid_of(kernel, lower, upper, tolerance)
     _require_room(tolerance, grid)
     return _mapped(kernel, lower, upper, grid)
@@ -544,7 +544,7 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
 
 
 def _require_room(tolerance: float, grid: Frequencies) -> None:
-    """Refuse more waves than memory holds."""
+    """Raise an error if the Fourier modes exceed the memory."""
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
     too_many = grid.waves > MOST_WAVES or max(grid.extent) >= most
     # Of an implicit fit: sums, their FFT, and ten vectors.

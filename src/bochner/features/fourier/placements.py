@@ -328,9 +328,9 @@ class Transforms:
 
     @property
     def multiplications(self) -> float:
-        """Cost of the angles of a row, in multiplications of a product that takes as long.
+        """Cost of the angles of a row, in multiplications of a matrix product of the same time.
 
-        Measured (AVX2, p from 64 to 1024): a step takes 10 + log₂ p a number, an order 20.
+        Measured (AVX2, p from 64 to 1024): 10 + log₂ p per number of a step, 20 for an order.
         """
         blocks, diagonals, p = self.diagonals.shape
         ordered = 20.0 if len(self.orders) else 0.0

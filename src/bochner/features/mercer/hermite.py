@@ -107,10 +107,10 @@ def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> Co
 
 
 def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
-    """Return nodes and the share of the rows that are nearest to each.
+    """Return nodes, and for each node the share of the rows that are nearest to it.
 
-    All values of the column, if they are few; else half of the nodes are values at even ranks, and
-    half are evenly spaced, for smooth kernels have their largest errors in the gaps of the tails.
+    The nodes are all values of the column if they are few. Otherwise half are quantiles, and half
+    are evenly spaced, because smooth kernels have their largest errors in gaps of the tails.
     """
     values, counts = np.unique(dense(column).astype(np.float64), return_counts=True)
     if len(values) <= most:
@@ -368,8 +368,8 @@ def _scaled_hermite_functions(
 ) -> Float[Array, "m n"]:
     """Return exp(envelope) g_k with g_0 = 1, for any degree and any distance.
 
-    Far out exp(envelope) underflows where g_k of high degree overflows: now and then g is divided
-    by its size, which the envelope takes over.
+    At large distances exp(envelope) underflows and g_k of high degree overflows, so from time to
+    time g is divided by its size, and the logarithm of the size is added to the envelope.
     """
     xp = array_namespace(v)
     g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []

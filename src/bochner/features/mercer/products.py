@@ -101,7 +101,7 @@ class Products(FeatureMap):
 
     @cached_property
     def how(self) -> "Halves | Array":
-        """Which rows of the table are multiplied, by halves."""
+        """Rows of the table whose products are the features, by halves."""
         return factored(self.places)
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Products(FeatureMap):
 
 @dataclass(frozen=True)
 class Explicit(Method):
-    """The kernel's own features, or the D of them that carry most.
+    """Exact features of the kernel, or the D of them with the largest mean square.
 
     See Also
     --------
@@ -129,10 +129,10 @@ class Explicit(Method):
 
     Notes
     -----
-    Serves ``FourierSeries``, ``Polynomials`` and kernels of ⟨x, y⟩ whose power series ends, as
-    ``Polynomial``, and with ``Linear`` and ``Constant`` all that is made of them. m functions of
-    one column make m^d products of d columns; where D is less, those of largest mean square are
-    taken, and Z Zᵀ ⪯ K. Of power series D must be enough for all monomials. Cost of φ(X):
+    Serves ``FourierSeries``, ``Polynomials``, kernels of ⟨x, y⟩ with a finite power series such as
+    ``Polynomial``, and their combinations with ``Linear`` and ``Constant``. m functions of one
+    column give m^d products of d columns; if D is smaller, the products of largest mean square are
+    used, and Z Zᵀ ⪯ K. For power series D must be enough for all monomials. Cost of φ(X):
     O(n (d m + D)).
 
     Examples

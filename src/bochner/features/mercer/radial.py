@@ -235,7 +235,7 @@ class RadialFunctions:
         blocks: list[RadialBlock],
         factors: np.ndarray,
     ) -> Self:
-        """Return functions of blocks, times a number each, factored on radii q; no interpolant."""
+        """Return functions of blocks, each times a factor, on radii q, without interpolant."""
         degrees = np.array([b.degree for b in blocks])
         weights = np.array([b.weights for b in blocks]) * factors[:, None]
         return cls(kernel, d, degrees, q, weights, 0.0, np.zeros((0, len(blocks))))

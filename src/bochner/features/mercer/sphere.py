@@ -152,7 +152,7 @@ def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:
 
 
 def draw_spherical(method: SphericalHarmonics, kernel: Kernel, ask: Request) -> SphericalMap:
-    """Draw the degrees, from zero on, that the width holds whole."""
+    """Draw the degrees from zero up whose harmonics all fit into the width."""
     if ask.n_inputs != 2:
         require_places("SphericalHarmonics", np.zeros((1, ask.n_inputs)))
     return spherical_map(kernel, min(method.degree, math.isqrt(ask.n_features) - 1))

@@ -224,7 +224,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
 
 
 def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
-    """Warn where degree and order, not both asked for, leave out what a fit can miss."""
+    """Warn of a truncation error that matters for a fit, unless degree and order are given."""
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
@@ -336,7 +336,7 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
 def _optimal(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
-    """Return radial functions from the radial kernels: as many as asked for, or as can matter."""
+    """Return radial functions from the radial kernels: the given number, or all that matter."""
     d = radial.n_inputs
     nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)

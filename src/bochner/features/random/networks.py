@@ -225,10 +225,10 @@ class NeuralTangentFeatures(Method):
 
     Notes
     -----
-    The construction of Zandieh et al. (2021), at a third to half of its error: the linear parts are
+    The construction of Zandieh et al. (2021), with a third to half of its error: linear parts are
     exact, directions are orthogonal, and each sign multiplies one coordinate of a randomised
-    Hadamard transform of the features of K_{h−1}. Unbiased for one layer; deeper, the bias is of
-    the order of the variance, 1/D. Needs more features than columns. Cost of φ(X): O(n D²) for each
+    Hadamard transform of the features of K_{h−1}. Unbiased for one layer; with more layers the
+    bias is O(1/D), as the variance. D must exceed the number of columns. Cost of φ(X): O(n D²) per
     layer, memory O(L D²). Choose it for d above about ten; else ``MercerHarmonic``.
 
     Examples

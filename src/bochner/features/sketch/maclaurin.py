@@ -84,7 +84,7 @@ class MaclaurinMap(FeatureMap):
 
     @cached_property
     def _order(self) -> Array:
-        """Indices of the features, by falling degree."""
+        """Indices of the features, by decreasing degree."""
         return np.argsort(-self.weights.degrees, kind="stable")
 
     @cached_property

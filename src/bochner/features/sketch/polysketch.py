@@ -336,6 +336,6 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> pow
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
-    """Return fully random hashes: stronger than the independence that the proof needs."""
+    """Return fully random hashes; the proof needs only limited independence."""
     buckets = rng.integers(0, width, (p, d), dtype=np.int32)
     return CountSketch(buckets, powers.random_signs(rng, (p, d)), width)

@@ -235,7 +235,7 @@ class TreeStep(ABC):
 
 
 class SketchBlock(ABC):
-    """Features of one degree: columns of Z, times a weight of each row."""
+    """Features of one degree: columns of Z, times a weight per row."""
 
     width: int
 
@@ -416,7 +416,7 @@ class MonomialMap(Products):
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
-    """Draw all monomials of a power series that ends."""
+    """Draw all monomials of a finite power series."""
     series = powers(kernel, ask.n_inputs).series
     degrees = [
         n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
