@@ -52,7 +52,9 @@ RULES: dict[str, Replaced] = {
     "sums": {f"{RACE}._sums": NONE},
     "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
     "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
-    "penalty settled with more rows": {"solvers.ridge.kernel_path._settles": NONE},
+    "penalty settled with more rows": {
+        "solvers.ridge.kernel_path._settled": lambda _: lambda *given, **_: given[1]
+    },
     "turned metric": {f"{RACE}._turned": NONE},
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},

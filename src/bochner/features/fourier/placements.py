@@ -21,7 +21,7 @@ from scipy.special import ndtri, roots_hermitenorm
 from bochner._core.blas import cholesky
 from bochner._core.checks import word
 from bochner._core.names import NamedArguments
-from bochner._core.native import Chains, power_of_two, turns
+from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import norms
@@ -346,10 +346,23 @@ class Transforms:
 
     @property
     def matrix(self) -> Float[Array, "d m"]:
-        """The frequencies, in radians: the turns of unit vectors; O(d m log p)."""
-        d = self.shape[0]
-        units = (np.eye(min(256, d - start), d, start) for start in range(0, d, 256))
-        return 2 * np.pi * np.concatenate([turns(rows, self.chains[1]) for rows in units])
+        """The frequencies, in radians; O(m p log p).
+
+        Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed
+        product of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.
+        """
+        (d, m), p = self.shape, self.diagonals.shape[2]
+        W = np.empty((m, p))
+        for b, diagonals in enumerate(self.diagonals):
+            rows = W[b * p : (b + 1) * p]
+            rows[:] = np.eye(len(rows), p)
+            for step in reversed(range(1, len(diagonals))):
+                rows *= diagonals[step]
+                if step == 1 and len(self.orders):
+                    rows[:, self.orders[b]] = rows.copy()
+                hadamard(rows, out=rows)
+            rows *= diagonals[0]
+        return 2 * np.pi * W[:, :d].T
 
 
 class Chained(Placement):
