@@ -217,15 +217,15 @@ class Blocks:
         Parameters
         ----------
         source : iterable, or function without arguments that returns one
-            It is started once for every pass, so a generator must be wrapped in a function. Its
-            first piece is read at once.
+            Each pass iterates over it once, so wrap a generator in a function. The first piece is
+            read immediately.
         block_rows : int, optional
             Rows per block; default :func:`default_rows`.
 
         Raises
         ------
         InvalidInput
-            It can be read only once, gives no rows, or pieces that do not fit together.
+            The source can be read only once, has no rows, or its pieces have different shapes.
         """
         return cls._of(open_iterable(source), block_rows)
 
@@ -372,7 +372,7 @@ class Blocks:
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]] | None:
         """Return the columns of a table and their cells in these rows, as they were given.
 
-        Rows are counted from 0; None where a cell is missing, and in all where there is no table.
+        Rows are counted from 0; None for missing cells, and for all cells if there is no table.
         """
         tables = self.source
         return tables.as_given(rows) if isinstance(tables, Tables) else None

@@ -2,8 +2,8 @@
 
 pyarrow reads them, from disks and from the file systems of fsspec. Its `dataset` is not used: a
 scanner holds whole row groups of Parquet and some fifty blocks of text, and importing it imports
-pandas. Own are what pyarrow does not do: finding the separator, and saying in a sentence what is
-wrong and where.
+pandas. This module adds what pyarrow does not do: it finds the separator, and its errors name the
+place and the cause.
 """
 
 import csv
@@ -344,7 +344,7 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
 
 
 def _sentence(file: TextReader, error: Exception) -> BochnerError:
-    """Return what Arrow says, which names line, column and value, and what to do."""
+    """Return Arrow's message, which names line, column and value, and the remedy."""
     text, label = str(error).splitlines()[0], file.label
     if "UTF8" in text:
         return _not_utf8(file.file)

@@ -224,7 +224,7 @@ def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.nda
 def _texts(
     readers: tuple[Reader, ...], names: tuple[str, ...], absent: tuple[np.ndarray, ...]
 ) -> dict[str, set[str]]:
-    """Return the different texts of columns in rows with a target, in one pass."""
+    """Return the distinct texts of columns in rows with a target, in one pass."""
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
     for reader, gaps in zip(readers, absent, strict=True) if names else ():
         for start, frame in _frames(reader, names):
@@ -354,7 +354,7 @@ def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
 
 
 def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
-    """Warn of a column of text whose values are numbers but for a few."""
+    """Warn of a text column whose values are numbers with few exceptions."""
     others = [value for value in values if not is_number(value)]
     numbers = len(values) - len(others)
     if others and numbers >= max(4, 9 * len(others)):  # perhaps meant to hold numbers

@@ -197,7 +197,7 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return an Arrow table with what ``call`` gives of it in further columns."""
+    """Return an Arrow table with the results of ``call`` in further columns."""
     for column, values in by_name(call(table), name).items():
         table = table.append_column(column, [values])
     return table

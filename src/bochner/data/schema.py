@@ -15,8 +15,9 @@ class Schema:
     """Which columns of a table are features, targets and weights, and how text becomes numbers.
 
     A column with c categories becomes c columns of zeros and ones, one per category in sorted
-    order; every other column stays one column. A schema that a fit has learned has encoders, which
-    fill, order, average or turn columns as well. All fields survive JSON:
+    order; every other column stays one column. A schema learned by a fit has encoders, which also
+    fill missing cells, and encode ordered levels, target means, dates and times. All fields can be
+    written as JSON:
     ``Schema(**json.loads(json.dumps(dataclasses.asdict(schema)))) == schema``.
 
     Parameters

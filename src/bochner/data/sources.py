@@ -319,7 +319,7 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
 
 
 def rows_and_columns(piece: Piece) -> tuple[int, int]:
-    """Return the number of rows, one at least, and of columns."""
+    """Return the number of rows, at least one, and the number of columns."""
     n, d = piece.X.shape
     if not n:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
@@ -362,7 +362,7 @@ def _first_row(piece: Piece) -> bytes:
 
 
 def form_of(piece: Piece) -> str:
-    """Return what must not change from piece to piece, in words."""
+    """Return a description of the properties that all pieces must share."""
     X, y, w = piece
     kind = f"{type(X).__name__} of {X.shape[1]} columns ({X.dtype})"
     targets = "no y" if y is None else f"y of shape {('n', *y.shape[1:])} ({y.dtype})"

@@ -377,7 +377,7 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
 def warn_without_target(
     who: str, names: Sequence[str], missing: int, rows: int, first: str
 ) -> None:
-    """Warn of rows that are left out for want of a target; refuse a table in which all are."""
+    """Warn of rows without a target, which are left out; raise an error if all are."""
     target = " or ".join(map(repr, names))
     if missing == rows:
         raise InvalidInput(
@@ -394,7 +394,7 @@ _levels = lru_cache(maxsize=64)(Levels)
 
 
 def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
-    """Return the place of each text among the categories; refuse missing and unknown ones."""
+    """Return the code of each text; missing and unknown categories raise an error."""
     if column.null_count:
         raise InvalidInput(
             f"Blocks: column {name!r} must have no missing values; got one in "
@@ -413,9 +413,9 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
 
 
 def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
-    """Say which columns are not there, and which were perhaps meant.
+    """Return the error that names missing columns and similar names.
 
-    Each comes with what it would be, such as "a target column {}", to be filled with its name.
+    Each column has a description such as "a target column {}", which is filled with its name.
     """
     known = [column.name for column in reader.columns]
     named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]

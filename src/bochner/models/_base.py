@@ -550,7 +550,7 @@ class AddsRows(KernelEstimator):
 
     @abstractmethod
     def _rows_with(self, name: str, who: str = "") -> Any:
-        """Return the rows of the fit; refuse an attribute or a call that they cannot serve."""
+        """Return the rows of the fit; raise an error if they do not support this attribute."""
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         fit: Any = self._fit

@@ -53,7 +53,7 @@ def in_one_sentence(who: str, X: Any) -> Iterator[None]:
 
 
 def refuse_no_numbers(who: str, y: Any) -> None:
-    """Refuse targets that are text, dates or spans of time."""
+    """Raise an error for targets that are text, dates or durations."""
     if y is None or getattr(y, "dtype", None) in (np.float64, np.float32):
         return
     try:
@@ -366,7 +366,7 @@ def _by_batch(
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:
-    """Return what a method gives of the rows of one partition."""
+    """Return the result of a method for the rows of one partition."""
     values = method(rows, *args, **kwargs)
     if isinstance(values, tuple):
         raise InvalidInput(

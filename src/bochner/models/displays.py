@@ -376,9 +376,9 @@ class CalibrationDisplay(Display):
     def from_estimator(
         model: BaseEstimator, X: Array, y: Array, *, n_bins: int = 10
     ) -> "CalibrationDisplay":
-        """Return the calibration that suits the learner, on rows that it has not seen.
+        """Return the calibration of the learner on rows that were not used for the fit.
 
-        Classifiers with probabilities: of the second class of two, or of the label predicted.
+        Classifiers: probabilities of the second of two classes, or of the predicted label.
         Gaussian processes: coverage of the first target's intervals. Quantile regression: shares
         below each quantile. Other regressors: means.
         """

@@ -129,12 +129,12 @@ SHOWN = 12  # Default number of columns in tables and pictures
 
 @dataclass(frozen=True, eq=False)
 class ImportanceDisplay(Display):
-    """How much each column moves predictions.
+    """Importance of each column for the predictions.
 
     Attributes
     ----------
     columns : (c,) of str
-        As the user named them.
+        Names of the columns in the table.
     importance : (c, t)
         Standard deviation that the column gives to each of t predictions, in their units (a
         classifier's decision values).
@@ -253,7 +253,7 @@ def column_importance(
     n_rows: int = 1024,
     random_state: Seed = 0,
 ) -> ImportanceDisplay:
-    """Measure how much each column of a table moves the predictions of a fitted learner.
+    """Measure the influence of each column of a table on predictions of a fitted learner.
 
     Parameters
     ----------
@@ -261,19 +261,19 @@ def column_importance(
     X : (n, d), table or Blocks
         Rows as ``predict`` takes them, for which importance is measured.
     by : {"exchange", "gradient"}, default "exchange"
-        "exchange": by how much predictions change when the column is taken from another row.
-        "gradient": by the average outer product of the gradients, for learners and features that
-        have them; it costs less where columns are many, and looks at no row that was not given.
+        "exchange": the change of predictions if the column is taken from another row.
+        "gradient": the average outer product of the gradients, for learners and features with
+        gradients; faster for many columns, and evaluated at the given rows only.
     n_rows : int, default 1024
-        Rows that are looked at, drawn at random. Each counts once.
+        Number of rows used, drawn at random; weights are not used.
     random_state : int, Generator, RandomState or None, default 0
-        Of the rows and of those they are exchanged with.
+        Seed of the choice of rows and of their exchange.
 
     Returns
     -------
     ImportanceDisplay
-        By the user's columns: categories, parts of dates and indicators of missing cells count
-        for the column that they were made of.
+        Importance per column of the table: categories, parts of dates and indicators of missing
+        cells count for their column.
 
     Raises
     ------
@@ -387,11 +387,11 @@ class ContributionDisplay(Display):
     Attributes
     ----------
     columns : (c,) of str
-        As the user named them.
+        Names of the columns in the table.
     contributions : (n, c, t)
-        In units of the prediction; ``base + contributions.sum(axis=1)`` is ``predictions``.
+        In units of the prediction; ``base + contributions.sum(axis=1)`` are ``predictions``.
     error : (n, c, t)
-        Standard error of each.
+        Standard error of each contribution.
     base : (t,)
         Mean prediction of the background rows.
     predictions : (n, t)

@@ -283,7 +283,7 @@ LAST_START = 10
 def fit_classifier_exactly(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
 ) -> ConvexFit:
-    """Choose kernel and penalty where they are open, and minimise on the matrix of rows.
+    """Choose open kernels and penalties, and minimise on the kernel matrix of all rows.
 
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
     """

@@ -107,7 +107,7 @@ class ScaledRows:
         return one_or_each(alpha / self.units ** (2 - self.degree))
 
     def original_path(self, path: HeldOutPath | None) -> HeldOutPath | None:
-        """Return a path in units of one, of the first target."""
+        """Return a path in the units of the first target."""
         if path is None:
             return None
         return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)

@@ -398,7 +398,7 @@ class FeatureProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:  # type: ignore[override]
-        """Rows that are predicted together: their features, or those of drawn functions, fit."""
+        """Number of rows predicted together; memory for features or draws limits it."""
         return block_rows(max(self.chosen.n_features, WIDTH))
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:  # with the digits of ``moments``

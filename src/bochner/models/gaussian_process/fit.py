@@ -146,7 +146,7 @@ class ProcessFit(FitSummary):
 
 
 def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
-    """Return the fit; warn of an outcome that asks for attention."""
+    """Return the fit; warn if the outcome needs attention."""
     outcome = law.evidence.outcome
     if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
         warn_user(str(outcome))

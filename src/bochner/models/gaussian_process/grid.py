@@ -159,7 +159,7 @@ class WaveProcess(ProcessLaw):
 
     @cached_property
     def _waves(self) -> Array:
-        """Waves of the variance of f about its mean, of each target."""
+        """Fourier modes of the variance of f, for each target."""
         return np.stack([self._variance_waves(i) for i in range(len(self.noise))])
 
     @property

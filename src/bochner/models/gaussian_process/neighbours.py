@@ -356,7 +356,7 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
 
 
 def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
-    """Return the kernel as given, or a start, which some rows choose."""
+    """Return the given kernel, or a start that is chosen on a sample of rows."""
     asked, sample = spec.features, rows.sample
     kernel = asked.kernel
     if kernel in UNASKED:

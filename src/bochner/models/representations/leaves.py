@@ -208,7 +208,7 @@ def leaf_rows(
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
     """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
 
-    Returns the search with these candidates, and the solution in a few of them.
+    Returns the search with these candidates, and the solution in a few neighbourhoods.
     """
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:

@@ -284,7 +284,7 @@ def _serves(values: Array, alphas: Any) -> bool:
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
-    """Return the operator, by the compiled loop alone where the kernel has one for these rows."""
+    """Return the operator; only the compiled loop if the kernel has one for these rows."""
     loop = kernel.compiled if isinstance(kernel, Radial | CoordinateWise) else None
     if (
         loop is not None

@@ -41,7 +41,7 @@ class RidgeSpec:
 
 
 class Lacking:
-    """A value that cannot serve some attributes and methods of an estimator."""
+    """A value that does not support some attributes and methods of an estimator."""
 
     #: Attributes and methods of an estimator that this cannot serve, and why.
     lacks: ClassVar[Mapping[str, str]] = {}
@@ -60,7 +60,7 @@ class Lacking:
 
 
 class Representation(Lacking, ABC):
-    """The training rows in the form in which they are solved. Frozen, and saved with the fit."""
+    """The form in which a fit holds and solves the training rows; frozen, saved with the fit."""
 
     chosen: Chosen  # The kernel, the map, and how they were found
     target_shape: tuple[int, ...]  # Of one row of y: () or (t,)
@@ -77,7 +77,7 @@ class Representation(Lacking, ABC):
     @property
     @abstractmethod
     def target_variance(self) -> float:
-        """Weighted mean square of y about its mean, in the mean of targets."""
+        """Weighted variance of y, averaged over targets."""
 
     @property
     def block_rows(self) -> int:

@@ -138,7 +138,7 @@ class GridSums(Representation):
         return self.of_waves(full_of(gram.spectrum(coef.T)))
 
     def coefficients_at(self, X: Array) -> Array:
-        """Return φ(x) of a few rows, as coefficients are laid out."""
+        """Return φ(x) of a few rows, in the layout of coefficients."""
         angles, one = self.map.places.angles(as_rows(X)), np.ones((1, 1))
         error = TRANSFORMED * self.tolerance
         gram = self.problem.gram
@@ -279,7 +279,7 @@ class Surveyed:
     def summed(
         self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor = LOCAL
     ) -> GridSums:
-        """Sum all rows as the waves of the chosen map."""
+        """Sum the Fourier modes of the chosen map over all rows."""
         origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
         sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
         given = self.features.who, chosen, centred, sums, self.sample
@@ -368,10 +368,10 @@ def kernel_of_waves(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the kernel as given, or what a sample of the rows chooses.
+    """Return the given kernel, or a kernel chosen on a sample of the rows.
 
-    ``lengthscale``: "loo" chooses by leave-one-out errors, "evidence" names and values by the
-    evidence, and "auto" names and free numbers.
+    ``lengthscale``: "loo" chooses by leave-one-out errors, "evidence" chooses named and given
+    kernels by the evidence, and "auto" named kernels and free numbers.
     """
     asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
     if isinstance(asked.method, SphericalHarmonics):

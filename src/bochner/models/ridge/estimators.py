@@ -90,7 +90,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def certificate_(self) -> Certificate:
-        """How far φ(x)·φ(y) is from k on the rows of the fit; measured once, on their sample."""
+        """Distance of φ(x)·φ(y) from k on a sample of the rows of the fit; measured once."""
         self._rows_with("certificate_")
         return self._fitted.certificate
 

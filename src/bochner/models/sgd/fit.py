@@ -182,7 +182,7 @@ class SgdFit(FitSummary):
         return KernelSum(self.chosen.kernel, support, coef, intercept).gradients(blocks)
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
-        """Return −1 and +1 of classes, or numbers, one column an output."""
+        """Return −1 and +1 for classes, or numbers, one column per output."""
         classes = self.inputs.classes
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
@@ -200,7 +200,7 @@ class SgdFit(FitSummary):
 
 
 def numbers(fit: SgdFit, X: Array, support: Any) -> Float[Array, "n m"]:
-    """Return what coefficients multiply: features of rows, or kernel values with ``support``."""
+    """Return the inputs of the coefficients: features, or kernel values with ``support``."""
     return to_numpy(fit.chosen.kernel(X, support)) if fit.is_dual else fit.chosen.rounded(X)
 
 
@@ -215,7 +215,7 @@ def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
 
 
 def fit_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs, before: SgdFit | None = None) -> SgdFit:
-    """Step over rows in memory until the loss no longer falls, from a fit before or from zero."""
+    """Step over rows in memory until the loss no longer falls, from an earlier fit or zero."""
     rows = _gathered(spec, blocks)
     fit = _start(spec, blocks, rows, inputs, before)
     train, held_out = _split(fit, rows)

@@ -149,10 +149,10 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
 
 
 def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
-    """Return the leading eigenvalues, rising, and their vectors: all, or a few of many.
+    """Return the leading eigenvalues, increasing, and their vectors.
 
-    A few of very many by restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and Yang 1998),
-    unless they lie so close that the iterations would cost what a decomposition does.
+    A few of very many are computed by restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and
+    Yang 1998), unless close eigenvalues make the iterations as slow as a decomposition.
     """
     D = len(gram)
     if count is None or SHARE * count > D:
