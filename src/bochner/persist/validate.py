@@ -27,10 +27,12 @@ from bochner.kernels.free import Free
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
+from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.law import KeptRows
+from bochner.models.representations.leaves import LeafRows
 from bochner.models.sgd.fit import SgdFit
 from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.ridge.solution import Solution
@@ -104,10 +106,12 @@ def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
     If the arrays of a value index one another, a letter of a shape, as in ``Float[Array, "d m"]``,
-    must mean the same number in all of them: in maps, moments and rows that were kept.
+    must mean the same number in all of them: in maps, moments, calibrations and kept rows.
     """
     kind: Any = type(value)
-    sizes: Sizes = {} if _is_part_of_map(kind) or kind in (Moments, RowSample, KeptRows) else None
+    consistent = Moments, RowSample, KeptRows, LeafRows, Calibration
+    shaped = _is_part_of_map(kind) or kind in consistent
+    sizes: Sizes = {} if shaped else None
     free = value.tunable if isinstance(value, Kernel) else ()
     # of a number of a kernel that may be free, and is, any number would do
     one = lambda number: 1.0 if isinstance(number, Free) else number
@@ -277,6 +281,11 @@ def require_learner(model: Any) -> None:
             raise ValueError(f"parts of the model disagree: {value} and {expected}")
 
 
+def _require_decisions(f: np.ndarray, classes: np.ndarray) -> None:
+    if max(2, f.shape[1]) != len(classes):
+        raise ValueError(f"{f.shape[1]} decision values do not fit {len(classes)} classes")
+
+
 def require_working(model: Any, size: int) -> None:
     """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file.
 
@@ -284,13 +293,16 @@ def require_working(model: Any, size: int) -> None:
     """
     if isinstance(model, FeatureMap):
         phi: FeatureMap | None = model
-        columns, calls = model.n_inputs, [model]
+        columns = model.n_inputs
+        calls: list[Callable[[Any], Any]] = [model]
     elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
         model = copy.copy(model)
         schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
         columns = model.n_features_in_ if schema is None else len(schema.feature_names)
         names = "predict", "transform", "decision_function", "predict_proba", "score_samples"
         calls = [getattr(model, name) for name in names if hasattr(model, name)]
+        if hasattr(model, "classes_"):
+            calls.append(lambda rows: _require_decisions(model._decisions(rows), model.classes_))
     else:
         return
     if phi is not None and min(phi.n_inputs, phi.n_features) < 0:

@@ -45,6 +45,14 @@ class RowTree:
     cuts: Float[Array, " s"]
     children: Int[Array, "s 2"]  # Numbers of further splits; −1 − number for a leaf
 
+    def __post_init__(self) -> None:
+        # of a file: else rows would come to no leaf
+        further = self.children >= 0
+        backwards = self.children[further] <= np.nonzero(further)[0]
+        low, high = -1 - len(self.cuts), len(self.cuts) - 1
+        if backwards.any() or not ((low <= self.children) & (self.children <= high)).all():
+            raise ValueError("children must be later splits, or leaves that exist")
+
     @property
     def n_leaves(self) -> int:
         """Number of leaves."""
