@@ -1,6 +1,7 @@
 """Certificates: numbers against dense linear algebra, sentences, residuals, costs, refusals."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,6 +102,7 @@ def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which
     assert c.best_cost == pytest.approx(np.linalg.eigvalsh(K)[:-5].sum())
     above, below = max(c.most, 0) / c.best_cost, max(-c.least, 0) / c.best_cost
     assert c.factor == (None if below >= 1 else pytest.approx((1 + above) / (1 - below)))
+    assert replace(c, least=-1.5 * c.best_cost).factor is None  # no bound
 
 
 def solved(A, alpha):

@@ -239,6 +239,9 @@ def test_the_best_constants_of_a_joint_loss_are_best_together():
     total = lambda b: w[:, 0] @ np.sqrt(1 + ((b - y) ** 2).sum(axis=1))
     best = minimize(total, y.mean(axis=0), method="Nelder-Mead", tol=1e-9)
     assert_allclose(b, best.x, atol=1e-4)
+    state = ROUNDED_DISTANCE.curvature(y, 0 * y)
+    hessians = state.reshape(N, 3, 3)
+    assert_allclose(ROUNDED_DISTANCE.diagonal(state), hessians[:, range(3), range(3)])
 
 
 def test_lengths_are_found_far_and_near_and_through_overflow():
