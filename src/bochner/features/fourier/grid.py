@@ -358,7 +358,8 @@ def _tapered_by(
     # In three columns half of it takes few more waves, and functions that are no draws of the
     # process are predicted within the tolerance too.
     share = 0.5 if d > 2 else 1.0
-    spacing, extent = np.empty(d), []
+    # Of axes whose width is not chosen yet: the largest, with the largest weights.
+    spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
     terms = () if steady is None else periods.seasons(steady, 0, d)
