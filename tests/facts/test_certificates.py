@@ -70,7 +70,7 @@ def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
 
 @pytest.mark.parametrize("which", ["kernel", "features"])
 def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
-    monkeypatch.setattr("bochner.certificates.leverage.BLOCK", 50)
+    monkeypatch.setattr("bochner.certificates.pencil.BLOCK", 50)
     X, phi = rows(120), maps()[0]
     k = Gaussian() if which == "kernel" else phi
     K = k(X) if which == "kernel" else phi(X) @ phi(X).T

@@ -35,7 +35,7 @@ from bochner.kernels import (
     Polynomial,
     Polynomials,
 )
-from bochner.kernels.green import half_turns, modes
+from bochner.kernels.basis import half_turns, modes
 
 D = 24
 

@@ -15,8 +15,8 @@ from bochner.certificates.comparison import BoundComparison as BoundComparison
 from bochner.certificates.comparison import Comparison as Comparison
 from bochner.certificates.comparison import compare as compare
 from bochner.certificates.comparison import compare_bounds as compare_bounds
-from bochner.certificates.leverage import effective_dimension as effective_dimension
-from bochner.certificates.leverage import leverage_scores as leverage_scores
+from bochner.certificates.pencil import effective_dimension as effective_dimension
+from bochner.certificates.pencil import leverage_scores as leverage_scores
 from bochner.certificates.risks import CostCertificate as CostCertificate
 from bochner.certificates.risks import Risk as Risk
 from bochner.certificates.risks import certify_costs as certify_costs

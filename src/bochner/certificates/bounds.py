@@ -20,7 +20,7 @@ from scipy.special import gammaln, logsumexp
 from bochner._core.arrays import as_matrix, to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
-from bochner.certificates.leverage import values_of
+from bochner.certificates.pencil import values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
@@ -50,6 +50,7 @@ class Bound(abc.ABC):
 
     See Also
     --------
+    fourier_bound, features_bound, zonal_bound, ball_bound : Return one, with an example.
     bochner.compare_bounds : All bounds of a kernel in one table.
     bochner.certify : Measure the error of a map that is drawn.
 
@@ -58,18 +59,6 @@ class Bound(abc.ABC):
     ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
     parts. Those of :func:`zonal_bound` and :func:`ball_bound` have
     ``cut_for(n_features, confidence)``, the degree and order of the features.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> from bochner.certificates import Bound, fourier_bound
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> bound = fourier_bound(bo.kernels.Gaussian(), X, "hoeffding")
-    >>> isinstance(bound, Bound), bound.quantity
-    (True, 'largest entry')
-    >>> bound.error(bound.width(0.1)) <= 0.1
-    True
     """
 
     #: Name of the error that is bounded.
@@ -252,8 +241,9 @@ def fourier_bound(
     >>> from bochner.certificates import fourier_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> kernel = bo.kernels.Gaussian()
-    >>> fourier_bound(kernel, X, "hoeffding").width(0.1)
-    4880
+    >>> bound = fourier_bound(kernel, X, "hoeffding")
+    >>> bound.width(0.1), bound.error(4880) <= 0.1, bound.quantity
+    (4880, True, 'largest entry')
     >>> round(fourier_bound(kernel, X, "bernstein").width(0.1), -2)
     2800
     >>> round(fourier_bound(kernel, X, "spectral", alpha=1.0).width(0.5), -2)

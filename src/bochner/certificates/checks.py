@@ -56,17 +56,7 @@ class Check(TableResult):
 
     See Also
     --------
-    bochner.check_kernel : Returns one.
-    bochner.check_features : Returns one.
-
-    Examples
-    --------
-    >>> import bochner as bo
-    >>> check = bo.check_kernel(bo.kernels.Gaussian())
-    >>> check.ok, check.failed
-    (True, ())
-    >>> [law.name for law in check.laws][:3]
-    ['shape', 'dtype', 'finite']
+    bochner.check_kernel, bochner.check_features : Return one, with an example.
     """
 
     subject: Any
@@ -270,7 +260,6 @@ def check_kernel(
     Returns
     -------
     Check
-        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, a table with a line per law.
 
     See Also
     --------
@@ -381,7 +370,6 @@ def check_features(
     Returns
     -------
     Check
-        ``.ok``, ``.failed``, ``.laws`` and, as ``str``, a table with a line per law.
 
     See Also
     --------

@@ -26,7 +26,7 @@ from bochner.certificates.bounds import (
     fourier_bound,
     zonal_bound,
 )
-from bochner.certificates.leverage import eigen
+from bochner.certificates.pencil import eigen
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
@@ -89,21 +89,7 @@ class Comparison(TableResult):
 
     See Also
     --------
-    compare : Returns one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> methods = ["fourier", "nystrom"]
-    >>> table = bo.compare(
-    ...     bo.kernels.Gaussian(), X, n_features=64, methods=methods, random_state=0
-    ... )
-    >>> table.best == table.rows[0].method, len(table.rows)
-    (True, 2)
-    >>> table.rows[0].error <= table.rows[1].error
-    True
+    compare : Returns one, with an example.
     """
 
     kernel: Kernel
@@ -184,9 +170,10 @@ def compare(
     >>> import numpy as np
     >>> import bochner as bo
     >>> X = np.random.default_rng(0).standard_normal((1000, 3))
-    >>> table = bo.compare(bo.kernels.Gaussian(2.0), X, n_features=128, random_state=0)
-    >>> table.rows[0].error < 1e-3 < table.rows[-1].error or bool(table.rows[-1].refused)
-    True
+    >>> methods = ["fourier", "nystrom"]
+    >>> table = bo.compare(bo.kernels.Gaussian(2.0), X, methods=methods, random_state=0)
+    >>> table.best == table.rows[0].method, table.rows[0].error <= table.rows[1].error
+    (True, True)
     """
     if not isinstance(kernel, Kernel):
         raise InvalidType(f"compare: kernel must be a Kernel, e.g. Gaussian(0.5); got {kernel!r}.")
@@ -276,18 +263,7 @@ class BoundComparison(TableResult):
 
     See Also
     --------
-    bochner.compare_bounds : Returns one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> table = bo.compare_bounds(
-    ...     bo.kernels.Gaussian(), X, alpha=1.0, n_features=256, n_draws=3, random_state=0
-    ... )
-    >>> len(table.rows), table.n_rows
-    (8, 100)
+    bochner.compare_bounds : Returns one, with an example.
     """
 
     kernel: Kernel

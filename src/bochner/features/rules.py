@@ -47,10 +47,9 @@ from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch import polysketch, powers
 from bochner.features.sketch.maclaurin import Maclaurin, draw_maclaurin
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
-from bochner.kernels.basis import Basis
+from bochner.kernels.basis import Basis, Brownian, GreenFunction
 from bochner.kernels.dotproduct import DotExponential, Linear
 from bochner.kernels.equispaced import has_weights
-from bochner.kernels.green import Brownian, GreenFunction
 from bochner.kernels.histogram import Additive, SkewedChi2
 from bochner.kernels.kernel import (
     Constant,

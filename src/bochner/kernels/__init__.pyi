@@ -6,7 +6,9 @@ from bochner.kernels.algebra import Mahalanobis as Mahalanobis
 from bochner.kernels.algebra import Modulated as Modulated
 from bochner.kernels.algebra import Normalised as Normalised
 from bochner.kernels.algebra import Warped as Warped
+from bochner.kernels.basis import Brownian as Brownian
 from bochner.kernels.basis import FourierSeries as FourierSeries
+from bochner.kernels.basis import GreenFunction as GreenFunction
 from bochner.kernels.basis import Polynomials as Polynomials
 from bochner.kernels.dotproduct import DotExponential as DotExponential
 from bochner.kernels.dotproduct import DotProduct as DotProduct
@@ -15,8 +17,6 @@ from bochner.kernels.dotproduct import Linear as Linear
 from bochner.kernels.dotproduct import Polynomial as Polynomial
 from bochner.kernels.dotproduct import PowerSeries as PowerSeries
 from bochner.kernels.free import Free as Free
-from bochner.kernels.green import Brownian as Brownian
-from bochner.kernels.green import GreenFunction as GreenFunction
 from bochner.kernels.histogram import Additive as Additive
 from bochner.kernels.histogram import AdditiveChi2 as AdditiveChi2
 from bochner.kernels.histogram import Intersection as Intersection

@@ -28,6 +28,7 @@ from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
     ALGEBRA,
+    Combined,
     Constant,
     Kernel,
     Part,
@@ -35,6 +36,7 @@ from bochner.kernels.kernel import (
     Product,
     Scaled,
     Sum,
+    Values,
     answer,
     name_of,
     parts_of,
@@ -246,7 +248,7 @@ class Warped(Transformed):
 
 
 @dataclass(frozen=True)
-class Exp(Kernel):
+class Exp(Combined):
     """k(x, y) = exp(kernel(x, y)) = Σ_n kernel(x, y)ⁿ/n!.
 
     Parameters
@@ -267,11 +269,14 @@ class Exp(Kernel):
 
     kernel: Part
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return _exp(self.kernel.evaluate(X, Y))
+    def joined(self, *values: Array) -> Array:
+        with np.errstate(over="ignore"):
+            K = array_namespace(values[0]).exp(values[0])
+        remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
+        return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return _exp(self.kernel.diagonal(X))
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        return (C * K(),)
 
 
 @dataclass(frozen=True)
@@ -462,13 +467,6 @@ def norm_degree(kernel: Kernel) -> int | None:
         return None
 
     return folded(kernel, leaf, lambda a, b: a if a == b else None, operator.add)
-
-
-def _exp(K: Array) -> Array:
-    with np.errstate(over="ignore"):
-        result = array_namespace(K).exp(K)
-    remedy = ". Scale the kernel down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
-    return require_finite(result, "Exp", "the exponential of the kernel", remedy)
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:

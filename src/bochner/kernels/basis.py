@@ -1,4 +1,4 @@
-"""Kernels that are defined by their features.
+"""Kernels that are sums over functions: of one column, or eigenfunctions of the Laplacian on boxes.
 
 k(x, y) = Π_j Σ_i f_i(x_j) f_i(y_j) with finitely many functions f_i of one column is a kernel
 for any functions, and its exact features are products of them.
@@ -7,14 +7,28 @@ for any functions, and its exact features are products of them.
 import abc
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from typing import Annotated
+from functools import lru_cache, reduce
+from typing import Annotated, Any
 
-from bochner._core.arrays import array_namespace, dense
-from bochner._core.checks import Positive, each, finite, nonnegative, unpacked
+import numpy as np
+
+from bochner._core.arrays import array_namespace, dense, moved, to_numpy
+from bochner._core.checks import (
+    Counted,
+    MaybePositive,
+    Positive,
+    Switch,
+    each,
+    finite,
+    nonnegative,
+    unpacked,
+    word,
+)
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import gegenbauers
 
@@ -144,3 +158,267 @@ class Polynomials(Basis):
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
         legendre = zip(self.weights, gegenbauers(len(self.weights) - 1, 3, t), strict=True)
         return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
+
+
+# --- Eigenfunctions of the Laplacian on boxes, Green's functions made of them, Brownian motion ----
+#
+# −Δu = λu with u = 0 at the boundary (Dirichlet), no slope across it (Neumann), or whole periods.
+
+CONDITIONS = ("dirichlet", "neumann", "periodic")
+
+#: Columns of a box whose eigenfunctions are enumerated here.
+MOST_COLUMNS = 3
+
+
+def best_products(
+    logs: Sequence[Float[Array, " m_j"]], width: int
+) -> tuple[Array, Float[Array, " D"]]:
+    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
+
+    ``logs`` has an array of falling numbers for each column. Columns are added one by one: the
+    best ``width`` products of all columns extend the best products of fewer columns. The first D'
+    products are the best D', even with ties. O(d D log² D).
+    """
+    chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
+    for j, column in enumerate(logs):
+        if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
+            sums = sums + column[0]  # only the first function of this column is among them
+            continue
+        # Of ranks (i, k) there are (i + 1)(k + 1) that are no worse, so more are of no use.
+        counts = np.minimum(len(sums), width // np.arange(1, min(len(column), width) + 1))
+        k = np.repeat(np.arange(len(counts)), counts)
+        i = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        total = sums[i] + column[k]
+        best = np.argsort(-total, kind="stable")[:width]
+        chosen, sums = chosen[i[best]], total[best]
+        chosen[:, j] = k[best]
+    return chosen, sums
+
+
+def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
+    """Return a pair (lower, upper) for each column; refuse other values."""
+    pairs: Any = each(each(finite))(box, who, name)
+    if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
+        raise InvalidInput(
+            f"{who}: {name} must have lower below upper, a pair for each column; got {box!r}."
+        )
+    return pairs
+
+
+@lru_cache(maxsize=16)
+def modes(
+    box: tuple[tuple[float, float], ...], count: int, conditions: str
+) -> tuple[np.ndarray, Float[np.ndarray, " J"]]:
+    """Return the function of each column, (J, d), of the least eigenvalues of −Δ, and these."""
+    turned = half_turns(conditions, count)
+    logs = [-np.square(math.pi * turned / (upper - lower)) for lower, upper in box]
+    numbers, sums = best_products(logs, count)
+    return numbers, -sums
+
+
+# --- Waves along one side of a box ---------------------------------------------------------------
+
+
+def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
+    """Return half turns across a box of the first m functions of a column: 1, 2, 3, ...
+
+    From zero on with level faces; 0, 2, 2, 4, 4, ... where periods are whole, a cosine and a sine.
+    """
+    i = np.arange(m)
+    return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
+
+
+def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
+    """Return places in a box as numbers in [0, 1], clipped or shifted by whole periods."""
+    xp = array_namespace(unit)
+    return unit - xp.floor(unit) if conditions == "periodic" else xp.clip(unit, 0.0, 1.0)
+
+
+def waves(
+    m: int, u: Float[Array, " n"], length: float, conditions: str, shift: float = 0.0
+) -> Float[Array, "m n"]:
+    """Return the first m eigenfunctions of a column at u in [0, 1], for a box of this length.
+
+    With ``shift`` ½ the sines are the functions of Brownian motion, free at the far face.
+    """
+    xp, i = array_namespace(u), np.arange(1, m + 1)
+    column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
+    height = float(2 / length) ** 0.5
+    if conditions == "dirichlet":
+        return height * xp.sin(column(math.pi * (i - shift)) * u)
+    # All are cosines of an angle; a sine is one a quarter of a turn late.
+    late = np.where((conditions == "periodic") & (i % 2 == 1), 0.5 * math.pi, 0.0)
+    heights = column(np.where(i == 1, length**-0.5, height))
+    angles = column(half_turns(conditions, m) * math.pi) * u
+    return heights * xp.cos(angles - column(np.where(i == 1, 0.0, late)))
+
+
+# --- Green's functions ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Brownian(Kernel):
+    """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
+
+    The Green's function of −f″ with f(0) = 0 and f′(length) = 0, multiplied over columns; rows are
+    clipped to the cube.
+
+    Parameters
+    ----------
+    length : float, default 1.0
+        In the units of X. The box of :class:`LaplacianEigenfunctions`.
+    bridge : bool, default False
+        Whether f(length) = 0 (Brownian bridge): min(x_j, y_j) − x_j y_j/length.
+
+    See Also
+    --------
+    GreenFunction : Of other operators and conditions.
+
+    Examples
+    --------
+    >>> from bochner.kernels import Brownian
+    >>> Brownian(length=2.0)([[1.0]], [[0.5], [1.0], [2.0]])
+    array([[0.5, 1. , 1. ]])
+    """
+
+    length: Positive = 1.0
+    bridge: Switch = False
+
+    def _term(self, x: Array, y: Array) -> Array:
+        least = array_namespace(x, y).minimum(x, y)
+        return least - x * y / self.length if self.bridge else least
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        xp = array_namespace(X, Y)
+        X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
+        return distances.over_columns(self._term, operator.mul, X, Y)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        xp = array_namespace(X)
+        t = xp.clip(dense(X), 0.0, self.length)
+        return xp.prod(self._term(t, t), axis=1)
+
+
+@dataclass(frozen=True)
+class GreenFunction(Kernel):
+    """k(x, y) = Σ_j (κ² + λ_j)^(−s) u_j(x) u_j(y): the Green's function of (κ² − Δ)^s.
+
+    Functions of its space solve (κ² − Δ)^(s/2) f = white noise on the domain, with its boundary
+    conditions: Matérn's kernels there, of smoothness s − d/2 and lengthscale √(2s − d)/κ, and for
+    κ = 0 the kernels of thin plates.
+
+    Parameters
+    ----------
+    box : d pairs (lower, upper), d from 1 to 3
+        An interval, a rectangle or a cuboid, in the units of X.
+    conditions : {"dirichlet", "neumann", "periodic"}, default "dirichlet"
+        Zero at the boundary, level there, or of whole periods.
+    kappa : float, default 0.0
+        κ, in one over the units of X; above zero unless functions are zero at the boundary.
+    power : float, optional
+        s, above d/2. Default: the first integer above d/2, from where k(x, x) is finite.
+    terms : int, default 1024
+        Eigenfunctions of the sum, with the least eigenvalues. Of one column and s = 1 the
+        closed form of the infinite sum is used, as sinh κa sinh κb/(κ sinh κL) for "dirichlet",
+        a = min(x, y) − lower, b = upper − max(x, y).
+
+    Notes
+    -----
+    Rows outside count as the nearest place of the boundary. :class:`LaplacianEigenfunctions` has
+    its eigenfunctions as features: exact at D = terms, below the kernel for fewer. Cost of k(X, Y):
+    O((n + m) terms + n m terms).
+    Sources: Courant and Hilbert (1953), chapter V, section 14; Lindgren, Rue and Lindström (2011),
+    eq. 2, for Matérn's kernels as such solutions.
+
+    Examples
+    --------
+    >>> from bochner.kernels import GreenFunction
+    >>> GreenFunction([(0.0, 1.0)])([[0.25]], [[0.5]])
+    array([[0.125]])
+    """
+
+    box: Annotated[tuple[tuple[float, float], ...], checked_box]
+    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
+    kappa: Annotated[float, nonnegative] = 0.0
+    power: MaybePositive = None
+    terms: Counted = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.box) > MOST_COLUMNS:
+            raise InvalidInput(
+                f"GreenFunction: box must be one to {MOST_COLUMNS} pairs (lower, upper); got "
+                f"{len(self.box)}."
+            )
+        if self.kappa == 0 and self.conditions != "dirichlet":
+            raise InvalidInput(
+                "GreenFunction: kappa must be above zero where functions are not zero at the "
+                f"boundary, for constants have the eigenvalue 0; got conditions={self.conditions!r}"
+                ". Pass kappa=..."
+            )
+        if 2 * self.exponent <= len(self.box):
+            raise InvalidInput(
+                f"GreenFunction: power must be above half the {len(self.box)} columns of "
+                f"the box, or k(x, x) is infinite; got {self.power}. Leave it out."
+            )
+
+    @property
+    def exponent(self) -> float:
+        """The power s."""
+        return self.power or len(self.box) // 2 + 1
+
+    def weights(self, eigenvalues: Float[np.ndarray, " J"]) -> Float[np.ndarray, " J"]:
+        """Return (κ² + λ)^(−s)."""
+        return (self.kappa**2 + eigenvalues) ** -float(self.exponent)
+
+    def features(self, X: Float[np.ndarray, "n d"], count: int) -> Float[np.ndarray, "n J"]:
+        """Return the first of the functions, times the roots of their weights."""
+        numbers, eigenvalues = modes(self.box, self.terms, self.conditions)
+        Z = np.sqrt(self.weights(eigenvalues[:count])) * np.ones((len(X), 1))
+        for (lower, upper), x, k in zip(self.box, X.T, numbers[:count].T, strict=True):
+            unit = inside((x - lower) / (upper - lower), self.conditions)
+            Z *= waves(int(k.max()) + 1, unit, upper - lower, self.conditions).T[:, k]
+        return Z
+
+    @property
+    def closed(self) -> bool:
+        """Whether the infinite sum is known in closed form."""
+        return len(self.box) == self.exponent == 1
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        left, right = map(self._rows, (X, Y))
+        if self.closed:
+            return moved(self._term(left, right.T), like=X)
+        Z = self.features(left, self.terms)
+        return moved(Z @ (Z if Y is X else self.features(right, self.terms)).T, like=X)
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        rows = self._rows(X)
+        if self.closed:
+            return moved(self._term(rows, rows)[:, 0], like=X)
+        return moved(np.square(self.features(rows, self.terms)).sum(axis=1), like=X)
+
+    def _term(self, x: Array, y: Array) -> Array:
+        """Return the closed form elementwise; large κ as exponentials that do not overflow."""
+        (lower, upper), kappa = self.box[0], self.kappa
+        length = upper - lower
+        x, y = (length * inside((t - lower) / length, self.conditions) for t in (x, y))
+        if self.conditions == "periodic":
+            gap = np.abs(x - y)
+            both = np.exp(-kappa * gap) + np.exp(-kappa * (length - gap))
+            return both / (-2 * kappa * np.expm1(-kappa * length))
+        a, b = np.minimum(x, y), length - np.maximum(x, y)
+        if kappa == 0:
+            return a * b / length
+        sign = -1.0 if self.conditions == "dirichlet" else 1.0
+        near = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
+        return np.exp(-kappa * np.abs(x - y)) * near / (-2 * kappa * np.expm1(-2 * kappa * length))
+
+    def _rows(self, X: Float[Array, "n d"]) -> Float[np.ndarray, "n d"]:
+        rows = to_numpy(dense(X)).astype(np.float64)
+        if rows.shape[1] != len(self.box):
+            raise InvalidInput(
+                f"GreenFunction: X must have the {len(self.box)} columns of the box; got "
+                f"{rows.shape[1]}. Pass Columns(GreenFunction(...), columns) for some of several."
+            )
+        return rows

@@ -192,12 +192,6 @@ class DotProductKernel(Kernel):
     See Also
     --------
     DotProduct : Of a power series of your own.
-
-    Examples
-    --------
-    >>> from bochner.kernels import DotProductKernel, Gaussian, Polynomial
-    >>> isinstance(Polynomial(), DotProductKernel), isinstance(Gaussian(), DotProductKernel)
-    (True, False)
     """
 
     @property

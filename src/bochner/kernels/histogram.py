@@ -29,12 +29,6 @@ class Additive(Kernel):
     See Also
     --------
     AdditiveChi2, Intersection, JensenShannon : The three kernels of this kind.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Additive, Intersection, SkewedChi2
-    >>> isinstance(Intersection(), Additive), isinstance(SkewedChi2(), Additive)
-    (True, False)
     """
 
     @abc.abstractmethod

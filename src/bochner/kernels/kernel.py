@@ -30,6 +30,9 @@ from bochner.kernels.free import OPEN, TUNED, Free, TunedNonnegative, TunedPosit
 
 Value = TypeVar("Value")
 
+#: A function that returns the values of a kernel, computed when asked for.
+Values = Callable[[], Array]
+
 
 def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
     """Return the fields of a dataclass by name; with ``deep`` also of its parts, by path."""
@@ -301,13 +304,31 @@ class Constant(Kernel):
         return xp.full(shape, self.value, dtype=like.dtype, device=device(like))
 
 
+class Combined(Kernel):
+    """A function of the values of other kernels of the same rows."""
+
+    @abc.abstractmethod
+    def joined(self, *values: Array) -> Array:
+        """Return k, given the values of the parts."""
+
+    @abc.abstractmethod
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        """Return ∂E/∂ each part, given C = ∂E/∂k; ``K()`` and ``part()`` are the values."""
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return self.joined(*(part.evaluate(X, Y) for part in parts_of(self).values()))
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        return self.joined(*(part.diagonal(X) for part in parts_of(self).values()))
+
+
 def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
     """Return how a part is written: in brackets if it is made by an operator that binds less."""
     return f"({kernel!r})" if isinstance(kernel, looser) else repr(kernel)
 
 
 @dataclass(frozen=True)
-class Sum(Kernel):
+class Sum(Combined):
     """k(x, y) = left(x, y) + right(x, y); written ``left + right``.
 
     Parameters
@@ -334,15 +355,15 @@ class Sum(Kernel):
     def __repr__(self) -> str:
         return f"{self.left!r} + {_enclosed(self.right, Sum)}"
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return self.left.evaluate(X, Y) + self.right.evaluate(X, Y)
+    def joined(self, *values: Array) -> Array:
+        return values[0] + values[1]
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.left.diagonal(X) + self.right.diagonal(X)
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        return C, C
 
 
 @dataclass(frozen=True)
-class Product(Kernel):
+class Product(Combined):
     """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (Schur: again positive).
 
     Parameters
@@ -370,15 +391,15 @@ class Product(Kernel):
         right = _enclosed(self.right, Sum, Product, Scaled)
         return f"{_enclosed(self.left, Sum)} * {right}"
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return self.left.evaluate(X, Y) * self.right.evaluate(X, Y)
+    def joined(self, *values: Array) -> Array:
+        return values[0] * values[1]
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.left.diagonal(X) * self.right.diagonal(X)
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        return C * parts[1](), C * parts[0]()
 
 
 @dataclass(frozen=True)
-class Scaled(Kernel):
+class Scaled(Combined):
     """k(x, y) = scale · kernel(x, y); written ``scale * kernel``.
 
     Parameters
@@ -406,15 +427,15 @@ class Scaled(Kernel):
     def __repr__(self) -> str:
         return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return self.scale * self.kernel.evaluate(X, Y)
+    def joined(self, *values: Array) -> Array:
+        return self.scale * values[0]
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.scale * self.kernel.diagonal(X)
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        return (self.scale * C,)
 
 
 @dataclass(frozen=True)
-class Power(Kernel):
+class Power(Combined):
     """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
 
     ``(Linear() + 1.0) ** 3`` is the polynomial kernel of degree 3. Powers that are not whole
@@ -443,11 +464,11 @@ class Power(Kernel):
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return self.kernel.evaluate(X, Y) ** self.exponent
+    def joined(self, *values: Array) -> Array:
+        return values[0] ** self.exponent
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        return self.kernel.diagonal(X) ** self.exponent
+    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+        return (C * (self.exponent * parts[0]() ** (self.exponent - 1)),)
 
 
 #: Combinations of kernels of the same rows.
@@ -469,9 +490,9 @@ def leaves_of(kernel: Kernel, through: tuple[type[Kernel], ...] = ALGEBRA) -> It
 
 
 def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
-    """Return the kernel with each of its parts changed."""
-    changes = {name: change(part) for name, part in parts_of(kernel).items()}
-    return kernel.replace(**changes) if changes else kernel
+    """Return the kernel with every kernel in it changed, from the leaves up."""
+    parts = {name: rebuilt(part, change) for name, part in parts_of(kernel).items()}
+    return change(kernel.replace(**parts) if parts else kernel)
 
 
 def require_numbers(kernel: Kernel) -> None:

@@ -10,25 +10,31 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace
 from bochner._core.shapes import Array, Others, Pairs, Rows
 from bochner.kernels import distances
-from bochner.kernels.algebra import Exp, Transformed
+from bochner.kernels.algebra import Transformed
 from bochner.kernels.free import Free
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, parts_of, rebuilt
+from bochner.kernels.kernel import (
+    Combined,
+    Constant,
+    Kernel,
+    Product,
+    Scaled,
+    Sum,
+    Values,
+    parts_of,
+    rebuilt,
+)
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import Periodic
 
 #: Step of log θ in differences of kernel values.
 STEP = 1e-4
-
-#: Numbers that say which functions a family has; they stay unless they are free.
-SHAPES = ("smoothness", "power")
 
 
 @dataclass(frozen=True)
@@ -87,47 +93,39 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
 
 
 def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel with all its numbers free, from their present values.
+    """Return the kernel as its numbers are searched for, from their present values if it has none.
 
-    Shapes of families stay, numbers that are zero, and kernels that have free numbers.
+    Scale factors are moved out of products, all numbers are free unless some are (but shapes of
+    families and zeros stay), and each term of a sum without a weight gets a free one.
     """
-    if has_free(kernel):
+    kernel = rebuilt(kernel, _lifted)
+    if not has_free(kernel):
+        places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
+        known = {place: place.of(kernel) for place in places}
+        kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
+    return rebuilt(kernel, _weighted)
+
+
+def _lifted(kernel: Kernel) -> Kernel:
+    """Return a product or multiple of multiples as one multiple; a free factor replaces all."""
+    scaled = {k: v for k, v in parts_of(kernel).items() if isinstance(v, Scaled)}
+    if not scaled or not isinstance(kernel, Product | Scaled):
         return kernel
-    places = [place for place in places_of(kernel) if place.name not in SHAPES]
-    known = {place: place.of(kernel) for place in places}
-    return with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
+    factors: list[Any] = [part.scale for part in scaled.values()]
+    if isinstance(kernel, Scaled):
+        factors, bare = [kernel.scale, *factors], scaled["kernel"].kernel
+    else:
+        bare = kernel.replace(**{name: part.kernel for name, part in scaled.items()})
+    free = [factor for factor in factors if isinstance(factor, Free)]
+    return Scaled(free[0] if free else math.prod(factors), bare)  # type: ignore[arg-type]
 
 
-def lifted(kernel: Kernel) -> Kernel:
-    """Return the same kernel with scale factors moved out of products, as weights of the terms."""
-    changes = {name: lifted(part) for name, part in parts_of(kernel).items()}
-    if not changes:
-        return kernel
-    if isinstance(kernel, Product):
-        factors = [part for part in changes.values() if isinstance(part, Scaled)]
-        bare = {k: v.kernel if isinstance(v, Scaled) else v for k, v in changes.items()}
-        return _multiple([part.scale for part in factors], kernel.replace(**bare))
-    if isinstance(kernel, Scaled) and isinstance(changes["kernel"], Scaled):
-        inner = changes["kernel"]
-        return _multiple([kernel.scale, inner.scale], inner.kernel)
-    return kernel.replace(**changes)
-
-
-def _multiple(factors: list[Any], kernel: Kernel) -> Kernel:
-    """Return the kernel times the factors; a free factor replaces all factors."""
-    free: list[Any] = [factor for factor in factors if isinstance(factor, Free)]
-    if not factors:
-        return kernel
-    return Scaled(free[0] if free else math.prod(factors), kernel)
-
-
-def weighted(kernel: Kernel) -> Kernel:
-    """Return the kernel with a free weight for each term of a sum that has no weight."""
-    result = rebuilt(kernel, weighted)
+def _weighted(kernel: Kernel) -> Kernel:
+    """Return a sum with a free weight for each term that has none."""
     if not isinstance(kernel, Sum):
-        return result
-    known = Sum | Scaled | Constant
-    return rebuilt(result, lambda term: term if isinstance(term, known) else Scaled(Free(), term))  # type: ignore[arg-type]
+        return kernel
+    bare = {k: v for k, v in parts_of(kernel).items() if not isinstance(v, Sum | Scaled | Constant)}
+    return kernel.replace(**{name: Scaled(Free(), term) for name, term in bare.items()})  # type: ignore[arg-type]
 
 
 def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
@@ -157,59 +155,48 @@ def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
     return traced(kernel, X, Y, None)[1](C)
 
 
-def traced(
-    kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None
-) -> tuple[Callable[[], Array], Back]:
+def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[Values, Back]:
     """Return the function that gives K, and the one from ∂E/∂K to gradients.
 
     These are in the logs of wanted numbers, for Y = X: exact for lengthscales, periods, weights and
     the shape of :class:`RationalQuadratic`, by central differences of one part of the kernel for
     all others. With None wanted they are in the rows X.
     """
-    K: Callable[[], Array]
-    join = operator.add if wanted is None else operator.or_
 
-    def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Callable[[], Array], Back]:
+    def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Values, Back]:
         """Return the same of a part of the kernel."""
         if wanted is None:
             return traced(getattr(kernel, part), X, Y, None)
         K, back = traced(getattr(kernel, part), X, Y, lambda place: wanted(place.within(part)))
         return K, lambda C: {place.within(part): slope for place, slope in back(C).items()}
 
-    match kernel:
-        case Sum() | Product():
-            (A, by_left), (B, by_right) = of("left"), of("right")
-            if isinstance(kernel, Sum):
-                return lambda: A() + B(), lambda C: join(by_left(C), by_right(C))
-            K = cache(lambda: A() * B())
-            return K, lambda C: join(by_left(C * B()), by_right(C * A()))
-        case Scaled():
-            A, back = of("kernel")
-            K, scale = cache(lambda: kernel.scale * A()), kernel.scale
+    K: Values
+    if isinstance(kernel, Combined):
+        values, backs = zip(*map(of, parts_of(kernel)), strict=True)
+        K = cache(lambda: kernel.joined(*(part() for part in values)))
+
+        def through(C: Array) -> Any:
+            each = zip(backs, kernel.back(C, K, *values), strict=True)
+            slopes = [back(slope) for back, slope in each]
             if wanted is None:
-                return K, lambda C: scale * back(C)
-            return K, lambda C: {Place("scale"): float(np.vdot(C, K()))} | back(C * scale)
-        case Power():
-            A, back = of("kernel")
-            p = kernel.exponent
-            return cache(lambda: A() ** p), lambda C: back(C * (p * A() ** (p - 1)))
-        case Exp():
-            A, back = of("kernel")
-            K = cache(lambda: array_namespace(A()).exp(A()))
-            return K, lambda C: back(C * K())
-        case Transformed():
-            U = kernel.inputs(X)
-            K, back = of("kernel", U, U if Y is X else kernel.inputs(Y))
-            return K, back if wanted else lambda C: kernel.back(X, back(C))
+                return reduce(operator.add, slopes)
+            own = {Place("scale"): np.vdot(C, K())} if isinstance(kernel, Scaled) else {}
+            return reduce(operator.or_, slopes, {at: float(slope) for at, slope in own.items()})
+
+        return K, through
+    if isinstance(kernel, Transformed):
+        U = kernel.inputs(X)
+        K, back = of("kernel", U, U if Y is X else kernel.inputs(Y))
+        return K, back if wanted else lambda C: kernel.back(X, back(C))
     if wanted is None:
         return cache(lambda: kernel.evaluate(X, Y)), lambda C: kernel.pullback(X, Y, C)
     if isinstance(kernel, Radial):
-        values, back = _traced_radial(kernel, X, wanted)
+        K, back = _traced_radial(kernel, X, wanted)
     elif isinstance(kernel, CoordinateWise | Periodic):
-        values, back = _traced_columns(kernel, X)
+        K, back = _traced_columns(kernel, X)
     else:
-        values, back = _traced_by_differences(kernel, X, wanted)
-    return lambda: values, back
+        K, back = _traced_by_differences(kernel, X, wanted)
+    return lambda: K, back
 
 
 def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:

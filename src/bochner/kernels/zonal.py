@@ -174,12 +174,6 @@ class Homogeneous(Kernel):
     See Also
     --------
     Zonal : A series with weights of your own.
-
-    Examples
-    --------
-    >>> from bochner.kernels import ArcCosine, Homogeneous, Linear
-    >>> isinstance(ArcCosine(), Homogeneous), isinstance(Linear(), Homogeneous)
-    (True, False)
     """
 
     @property

@@ -28,11 +28,9 @@ from bochner.kernels.numbers import (
     free_places,
     has_free,
     leaves,
-    lifted,
     opened,
     places_of,
     traced,
-    weighted,
     with_numbers,
 )
 from bochner.kernels.stationary import Stationary
@@ -127,7 +125,7 @@ def tune_numbers(
             f"Free numbers of a kernel are tuned by targets, which are required; got {kernel!r}. "
             'Give all numbers, or a name such as "gaussian".'
         )
-    open_kernel = weighted(opened(lifted(kernel)))
+    open_kernel = opened(kernel)
     windows = windows_of(kernel, sample.X.shape[1])
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):

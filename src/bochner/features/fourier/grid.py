@@ -25,8 +25,8 @@ from bochner.features.map import FeatureMap, in_double, in_precision
 from bochner.features.mercer.axes import box_of_rows, given_box
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.method import Method, Request
-from bochner.kernels import equispaced, periods
-from bochner.kernels.green import checked_box
+from bochner.kernels import equispaced
+from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.sums.fourier import BoxPlaces, within
@@ -141,9 +141,11 @@ class EquispacedMap(FeatureMap):
     def places(self) -> BoxPlaces:
         """Map from rows to angles."""
         d = self.n_inputs
-        cyclic = np.array([periods.is_cyclic(self.kernel, a, d) for a in range(d)])
+        cyclic = np.array([equispaced.is_cyclic(self.kernel, a, d) for a in range(d)])
         half = np.where(cyclic, math.inf, self.half)
-        return BoxPlaces(self.centre, self.spacing, half, periods.turns(self.kernel, self.spacing))
+        return BoxPlaces(
+            self.centre, self.spacing, half, equispaced.turns(self.kernel, self.spacing)
+        )
 
     def variances_of(self, kernel: Kernel) -> Array:
         """Return the weights of another kernel on the same waves."""
@@ -290,23 +292,23 @@ def spacing_of(
 ) -> tuple[Float[Array, " d"], float]:
     """Return h and a bound of images, of a margin that keeps them away."""
     d = len(lengths)
-    parts, period, images = equispaced.spectral_parts(kernel), np.empty(d), 0.0
+    parts, period, images = equispaced.spectral_parts(kernel, d), np.empty(d), 0.0
     for a, length in enumerate(lengths):
         margins = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
         period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
         moved = 0.0
-        if terms := periods.seasons(kernel, a, d):
-            least = 0.0 if periods.is_cyclic(kernel, a, d) else period[a]
+        if terms := equispaced.seasons(kernel, a, d):
+            least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
             period[a], moved = _periodic(terms, a, length, least, tolerance / (8 * d))
         images += max((size for _, size in margins), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
 
 
 def _periodic(
-    terms: tuple[periods.Season, ...], a: int, length: float, least: float, tolerance: float
+    terms: tuple[equispaced.Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
-    common, error = periods.common_period(terms, length, tolerance, a)
+    common, error = equispaced.common_period(terms, length, tolerance, a)
     steady = any(season.steady for season in terms)
     return common * (math.ceil(least / common) + steady), error
 
@@ -316,10 +318,10 @@ def with_images(
 ) -> Frequencies:
     """Return frequencies of the kernel and its images."""
     d, period = len(spacing), 2 * math.pi / spacing
-    kernel = periods.on_frequencies(kernel, spacing)
+    kernel = equispaced.on_frequencies(kernel, spacing)
 
     def sampled(a: int, t: Array) -> Array:
-        along, images = _along(kernel, a, d), 0 if periods.is_cyclic(kernel, a, d) else 2
+        along, images = _along(kernel, a, d), 0 if equispaced.is_cyclic(kernel, a, d) else 2
         many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
         return np.sum(many, axis=0)
 
@@ -331,7 +333,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
     """Return frequencies of the kernel tapered beyond the box, where that is positive enough."""
     d, before = len(lengths), None
     if any(
-        periods.seasons(kernel, a, d) and (d > 1 or periods.is_cyclic(kernel, a, d))
+        equispaced.seasons(kernel, a, d) and (d > 1 or equispaced.is_cyclic(kernel, a, d))
         for a in range(d)
     ):
         return None
@@ -362,13 +364,13 @@ def _tapered_by(
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []
     steady, falling = equispaced.parted(kernel) if d == 1 else (None, kernel)
     rest = kernel if falling is None else falling
-    terms = () if steady is None else periods.seasons(steady, 0, d)
+    terms = () if steady is None else equispaced.seasons(steady, 0, d)
 
     def sampled(a: int, t: Array) -> Array:
         values = _along(rest, a, d)(t) * equispaced.taper(t, 2 * math.pi / spacing[a], lengths[a])
         if steady is None:
             return values
-        return values + _along(periods.on_frequencies(steady, spacing), a, d)(t)
+        return values + _along(equispaced.on_frequencies(steady, spacing), a, d)(t)
 
     for a, length in enumerate(lengths):
         for width in widths:
@@ -430,7 +432,7 @@ def _extent(
     has_axes = d > 1 and equispaced.has_axes(kernel)
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
-    enough_from = periods.seasons(kernel, a, d)
+    enough_from = equispaced.seasons(kernel, a, d)
     highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in enough_from)
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:

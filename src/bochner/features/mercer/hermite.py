@@ -25,7 +25,7 @@ from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer import axes, products
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns
-from bochner.kernels.green import best_products
+from bochner.kernels.basis import best_products
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 

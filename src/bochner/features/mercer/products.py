@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
 from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
 from bochner.features.method import Method, Request
-from bochner.kernels import green
+from bochner.kernels import basis
 from bochner.kernels.algebra import folded
 from bochner.kernels.basis import Basis
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
@@ -173,7 +173,7 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
     """Return the map of the D products with largest mean square, of a kernel given by a basis."""
     sizes = np.array(kernel.sizes)
     order = np.argsort(-sizes, kind="stable")[: np.count_nonzero(sizes)]
-    ranks, _ = green.best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
+    ranks, _ = basis.best_products([np.log(sizes[order])] * ask.n_inputs, ask.n_features)
     return BasisMap(kernel, order.astype(np.int32)[ranks])
 
 
@@ -237,8 +237,8 @@ class LaplacianEigenfunctions(Method):
     """
 
     boundary: MaybePositive = None
-    box: Annotated[tuple[tuple[float, float], ...] | None, optional(green.checked_box)] = None
-    conditions: Annotated[str, word(*green.CONDITIONS)] = "dirichlet"
+    box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.checked_box)] = None
+    conditions: Annotated[str, word(*basis.CONDITIONS)] = "dirichlet"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -267,7 +267,7 @@ class EigenfunctionMap(Products):
 
     @property
     def below_kernel(self) -> bool:
-        return isinstance(self.kernel, green.Brownian | green.GreenFunction)
+        return isinstance(self.kernel, basis.Brownian | basis.GreenFunction)
 
     unbiased = False  # A series that is cut, nothing random
 
@@ -282,10 +282,10 @@ class EigenfunctionMap(Products):
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
-        unit = green.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
+        unit = basis.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         about = self.conditions, self.shift
         most = enumerate(self.indices.max(axis=0).tolist())
-        each = [green.waves(m, unit[j, :], self.length[j], *about) for j, m in most]
+        each = [basis.waves(m, unit[j, :], self.length[j], *about) for j, m in most]
         return xp.concat(each, axis=0)
 
 
@@ -330,13 +330,13 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
 def _sines(
     kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
-    unit = [math.pi * green.half_turns(conditions, WIDER * width) / b for b in length]
+    unit = [math.pi * basis.half_turns(conditions, WIDER * width) / b for b in length]
     measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
     law = measure.law if isinstance(measure, Independent) else None
     logs = [-w * w if law is None else law.log_density(w) for w in scaled]
-    indices, _ = green.best_products(logs, WIDER * width)
+    indices, _ = basis.best_products(logs, WIDER * width)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     weights = log_spectral_density(kernel, W)
     best = np.argsort(-weights, kind="stable")[:width]
@@ -351,7 +351,7 @@ def _measure(kernel: Kernel, d: int) -> Measure:
 
 
 def draw_green(
-    method: LaplacianEigenfunctions, kernel: green.GreenFunction, ask: Request
+    method: LaplacianEigenfunctions, kernel: basis.GreenFunction, ask: Request
 ) -> EigenfunctionMap:
     """Draw the eigenfunctions of least eigenvalue, which the kernel is the sum of."""
     if method != LaplacianEigenfunctions():
@@ -365,14 +365,14 @@ def draw_green(
             f"of {kernel!r}; got {ask.n_inputs}."
         )
     count = ask.n_features if kernel.closed else min(ask.n_features, kernel.terms)
-    numbers, eigenvalues = green.modes(kernel.box, count, kernel.conditions)
+    numbers, eigenvalues = basis.modes(kernel.box, count, kernel.conditions)
     roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.box).T
     about = (0.0, numbers + 1, roots, kernel.conditions)
     return EigenfunctionMap(kernel, lower.copy(), upper - lower, *about)
 
 
 def draw_brownian(
-    method: LaplacianEigenfunctions, kernel: green.Brownian, ask: Request
+    method: LaplacianEigenfunctions, kernel: basis.Brownian, ask: Request
 ) -> EigenfunctionMap:
     """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
     if method.conditions != "dirichlet":
@@ -382,7 +382,7 @@ def draw_brownian(
         )
     shift, d = (0.0 if kernel.bridge else 0.5), ask.n_inputs
     column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
-    indices, logs = green.best_products([column] * d, ask.n_features)
+    indices, logs = basis.best_products([column] * d, ask.n_features)
     length = np.full(d, kernel.length)
     roots = np.exp(0.5 * logs)
     return EigenfunctionMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")
