@@ -202,10 +202,10 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
 def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:
     U, _ = kernel.in_units(X, X)
     s = distances.squared(U, U)
-    K = kernel.profile(s)
+    K, slope = kernel.with_slope(s)
 
     def through(C: Array) -> Slopes:
-        R = C * kernel.slope(s)
+        R = C * slope
         shapes = [Place(name) for name in kernel.tunable if name != "lengthscale"]
         shapes = list(filter(wanted, shapes))
         slopes = {at: float(np.vdot(C, _in_shape(kernel, at.name, s))) for at in shapes}

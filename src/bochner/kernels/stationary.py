@@ -24,9 +24,6 @@ from bochner.kernels.kernel import Kernel, require_finite
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
 
-#: Step of log s in differences of a profile.
-LOG_STEP = 2e-4
-
 
 class Stationary(Kernel):
     """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
@@ -47,8 +44,8 @@ class Stationary(Kernel):
         """Return the law of the frequencies ω in R^d, for d columns."""
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        _lengthscales(self, X.shape[1])
-        return ones(X)
+        self.spectral_measure(X.shape[1])  # refuses another number of columns
+        return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
 
 
 class Compilable(Stationary):
@@ -59,6 +56,30 @@ class Compilable(Stationary):
     smooth: ClassVar[Any] = False
     #: Name and parameter of the compiled loop for NumPy arrays, None if there is none.
     compiled: ClassVar[Any] = None
+
+    @abc.abstractmethod
+    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """Return all pairs of rows, which are in units of the lengthscale already."""
+
+    @abc.abstractmethod
+    def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        """Return gradients as `pullback`, of rows in units of the lengthscale and in these."""
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        X, Y = self.in_units(X, Y)
+        loop, here = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
+        if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
+            return distances.by_blocks(self.block, X, Y)
+        return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
+
+    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        if not self.smooth:
+            raise UnsupportedKernel(
+                "Gradients in rows require a kernel that is smooth where rows are equal; got "
+                f"{self!r}. Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness "
+                "above 1."
+            )
+        return _divide(self, self.unit_pullback(*self.in_units(X, Y), C))
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
@@ -80,17 +101,15 @@ class Radial(Compilable):
     def profile(self, s: Array) -> Array:
         """Return k as a function of s = r², elementwise."""
 
-    def slope(self, s: Array) -> Array:
-        """Return ∂k/∂s, elementwise; any finite number where s = 0 if the kernel is not smooth.
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
+        """Return k and ∂k/∂s; any finite slope where s = 0 if the kernel is not smooth.
 
         By central differences in log s, of NumPy arrays, unless a family has a formula.
         """
-        up, down = (self.profile(s * np.exp(step)) for step in (LOG_STEP, -LOG_STEP))
-        return np.divide(up - down, 2 * LOG_STEP * s, out=np.zeros_like(s), where=s > 0)
-
-    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
-        """Return k and ∂k/∂s in one go."""
-        return self.profile(s), self.slope(s)
+        h = 2e-4
+        up, down = (self.profile(s * np.exp(step)) for step in (h, -h))
+        slope = np.divide(up - down, 2 * h * s, out=np.zeros_like(s), where=s > 0)
+        return self.profile(s), slope
 
     @property
     @abc.abstractmethod
@@ -100,15 +119,12 @@ class Radial(Compilable):
     def spectral_measure(self, d: int) -> spectral.Measure:
         return spectral.GaussianMixture(self.mixing, _scales(self, d))
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return _pairs(self, lambda A, B: self.profile(distances.squared(A, B)), X, Y)
+    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return self.profile(distances.squared(X, Y))
 
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        _require_smooth(self)
-        U, V = self.in_units(X, Y)
-        M = 2.0 * C * self.slope(distances.squared(U, V))
-        total = array_namespace(M).sum(M, axis=1)
-        return _divide(self, total[:, None] * U - M @ V)
+    def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        M = 2.0 * C * self.with_slope(distances.squared(X, Y))[1]
+        return array_namespace(M).sum(M, axis=1)[:, None] * X - M @ Y
 
 
 class CoordinateWise(Compilable):
@@ -118,10 +134,6 @@ class CoordinateWise(Compilable):
     --------
     Radial : Of the Euclidean distance.
     """
-
-    @abc.abstractmethod
-    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        """Return all pairs of rows, which are in units of the lengthscale already."""
 
     @abc.abstractmethod
     def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
@@ -142,12 +154,10 @@ class CoordinateWise(Compilable):
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         refuse_sparse(self, X, Y)
-        return _pairs(self, self.block, X, Y)
+        return super().evaluate(X, Y)
 
-    def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        _require_smooth(self)
-        U, V = self.in_units(X, Y)
-        return _divide(self, by_columns(C * self.block(U, V), [self.rate] * U.shape[1], U, V))
+    def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
+        return by_columns(C * self.block(X, Y), [self.rate] * X.shape[1], X, Y)
 
 
 @dataclass(frozen=True)
@@ -180,10 +190,7 @@ class Gaussian(Radial):
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-0.5 * s)
 
-    def slope(self, s: Array) -> Array:
-        return -0.5 * self.profile(s)
-
-    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
         k = self.profile(s)
         return k, -0.5 * k
 
@@ -221,10 +228,7 @@ class Exponential(Radial):
         xp = array_namespace(s)
         return xp.exp(-xp.sqrt(s))
 
-    def slope(self, s: Array) -> Array:
-        return self.with_slope(s)[1]
-
-    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
         r = np.sqrt(s)
         k = np.exp(-r)
         return k, np.divide(-0.5 * k, r, out=np.zeros_like(r), where=r > 0)
@@ -264,8 +268,9 @@ class RationalQuadratic(Radial):
         xp = array_namespace(s)
         return xp.exp(-self.shape * xp.log1p(s / (2.0 * self.shape)))
 
-    def slope(self, s: Array) -> Array:
-        return -0.5 * self.profile(s) / (1.0 + s / (2.0 * self.shape))
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
+        k = self.profile(s)
+        return k, -0.5 * k / (1.0 + s / (2.0 * self.shape))
 
     smooth = True
 
@@ -363,21 +368,6 @@ def by_columns(
     )
 
 
-def _require_smooth(kernel: Compilable) -> None:
-    """Raise an error for gradients of a kernel without bounded derivative at distance 0."""
-    if not kernel.smooth:
-        raise UnsupportedKernel(
-            "Gradients in rows require a kernel that is smooth where rows are equal; got "
-            f"{kernel!r}. Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above "
-            "1."
-        )
-
-
-def ones(X: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """Return a one for each row."""
-    return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
-
-
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
     """Return one number for each of d columns, or refuse another number of them."""
     if not isinstance(value, tuple):
@@ -398,16 +388,6 @@ def _scales(kernel: Stationary, d: int) -> Float[np.ndarray, " d"]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
     return 1.0 / np.array(_lengthscales(kernel, d))
-
-
-def _pairs(kernel: Compilable, block: distances.Block, X: Array, Y: Array) -> Array:
-    """Return K by the compiled loop where there is one, else block by block."""
-    X, Y = kernel.in_units(X, Y)
-    loop = kernel.compiled
-    here = isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
-    if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
-        return distances.by_blocks(block, X, Y)
-    return native.radial(np.ascontiguousarray(X), np.ascontiguousarray(Y), *loop)
 
 
 def _divide(kernel: Stationary, X: Array) -> Array:

@@ -61,18 +61,19 @@ class Matern(stationary.Radial):
             return _debye(self.smoothness, s)
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
-    def slope(self, s: Array) -> Array:
-        """Return −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s): (u^ν K_ν)' = −u^ν K_{ν−1}."""
-        if not self.smooth:
-            return super().slope(s)
-        ratio = self.smoothness / (self.smoothness - 1.0)
-        return -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
+        """Return k and −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s).
 
-    def with_slope(self, s: Float[Array, "n m"]) -> tuple[Array, Array]:
-        if self.smoothness not in (1.5, 2.5):
+        (u^ν K_ν)' = −u^ν K_{ν−1}.
+        """
+        if not self.smooth:
             return super().with_slope(s)
-        u = np.sqrt(2 * self.smoothness * s)
-        falling = np.exp(-u)
+        if self.smoothness not in (1.5, 2.5):
+            ratio = self.smoothness / (self.smoothness - 1.0)
+            return self.profile(s), -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
+        xp = array_namespace(s)
+        u = xp.sqrt(2 * self.smoothness * s)
+        falling = xp.exp(-u)
         once = falling * (1 + u)
         if self.smoothness == 1.5:
             falling *= -1.5
@@ -207,8 +208,9 @@ class ExponentialPower(stationary.Radial):
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
 
-    def slope(self, s: Array) -> Array:
-        return -self.profile(s) if self.smooth else super().slope(s)
+    def with_slope(self, s: Array) -> tuple[Array, Array]:
+        k = self.profile(s)
+        return (k, -k) if self.smooth else super().with_slope(s)
 
     @property
     def smooth(self) -> bool:
@@ -362,10 +364,6 @@ class Periodic(stationary.Stationary):
         B = A if Y is X else _within(Y, periods)
         return distances.by_blocks(block, A, B, 3, X.dtype)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        self.per_axis(X.shape[1])
-        return stationary.ones(X)
-
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
         rates = [
@@ -456,10 +454,6 @@ class SpectralMixture(stationary.Stationary):
         A = in_float64(X)
         B = A if Y is X else in_float64(Y)
         return distances.by_blocks(block, *distances.centred(A, B), dtype=X.dtype)
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        self._parts(X.shape[1])
-        return stationary.ones(X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         shares = [w / math.fsum(self.weights) for w in self.weights]

@@ -70,7 +70,7 @@ def next_root(
         np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
     )
     coef = KernelRows(family.profile(s), y, rows.w, rows.centred).at(alpha).coef
-    slope, M = 2 * family.slope(s), np.zeros(L.shape)
+    slope, M = 2 * family.with_slope(s)[1], np.zeros(L.shape)
     for c in coef.T:
         R = slope * c
         gradient = R.sum(axis=1)[:, None] * Z - R @ Z
