@@ -22,7 +22,7 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import SkewedChi2
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.windows import Windows, added
+from bochner.kernels.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,15 +156,10 @@ class WindowsMap(FeatureMap):
     inputs: int
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        positions = self.kernel.positions(X)
-        _, U, share = next(positions)
-        Z = share[:, None] * self.inner.features(U)
-        for rows, U, share in positions:
-            Z = added(Z, share[:, None] * self.inner.features(U), rows)
-        return Z
+        return self.kernel.summed(X, self.inner.features)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        back = lambda rows, U, share: self.inner.pullback(U, share[:, None] * C[rows, :])
+        back = lambda rows, U, share: self.inner.pullback(U, share[:, None] * C[rows])
         return self.kernel.back(X, back)
 
 

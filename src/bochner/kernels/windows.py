@@ -22,15 +22,6 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Part
 from bochner.kernels.numbers import gradients
 
-#: Divisors of sums over windows, as powers of the number of windows.
-AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
-
-#: All rows, or all columns.
-ALL = slice(None)
-
-#: Rows of a position, their windows, and the factors of these.
-Position = tuple[Any, Array, Array]
-
 
 @dataclass(frozen=True)
 class Windows(Kernel):
@@ -79,7 +70,7 @@ class Windows(Kernel):
     kernel: Part
     width: Counted = 1
     channels: Counted = 1
-    average: Annotated[str, word(*AVERAGES)] = "mean"
+    average: Annotated[str, word("mean", "root", "sum")] = "mean"
     lengths: Switch = False
 
     @property
@@ -103,30 +94,38 @@ class Windows(Kernel):
         """Return the first column of the window at position i."""
         return self.lengths + i * self.channels
 
-    def positions(self, X: Float[Array, "n d"]) -> Iterator[Position]:
-        """Yield the windows of all rows, position by position.
+    def positions(self, X: Float[Array, "n d"]) -> Iterator[tuple[Any, Array, Array]]:
+        """Yield the rows with a window, these windows and 1/s(x), position by position.
 
-        Each item has the rows with this window (a slice or numbers), the windows (m, width ·
-        channels), and 1/s(x) of these rows, zero for a row without. The first has all rows.
+        In libraries other than NumPy all rows: one without a window has zeros.
         """
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):
             U = X[:, self.start(i) : self.start(i) + self.columns]
             if n_windows is None:
-                yield ALL, np.ascontiguousarray(U) if is_numpy(U) else U, shares
-            elif i == 0 or not isinstance(n_windows, np.ndarray):
+                yield slice(None), np.ascontiguousarray(U) if is_numpy(U) else U, shares
+            elif is_numpy(U):
+                rows = np.flatnonzero(n_windows > i)
+                yield rows, U[rows], shares[rows]
+            else:
                 has = n_windows > i
                 # Zero the padding, which would otherwise shift the mean of the rows.
-                yield ALL, U if is_sparse(U) else _where(has[:, None], U), _where(has, shares)
-            else:
-                rows = np.flatnonzero(n_windows > i)
-                if not len(rows):
-                    return
-                yield rows, U[rows], shares[rows]
+                windows = U if is_sparse(U) else _where(has[:, None], U)
+                yield slice(None), windows, _where(has, shares)
+
+    def summed(
+        self, X: Float[Array, "n d"], of_windows: Callable[[Array], Array]
+    ) -> Float[Array, "n D"]:
+        """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
+        if not is_numpy(X):
+            return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
+        parts = (self._flat(X[rows]) for rows in self._pieces(X))
+        sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
+        return np.concatenate(sums)
 
     def _shares(self, X: Float[Array, "n d"]) -> tuple[Array, Array | None]:
         """Return 1/s(x) and the number of windows of each row (None if rows do not differ)."""
-        most, power = self.count(X.shape[1]), AVERAGES[self.average]
+        most, power = self.count(X.shape[1]), {"mean": 1.0, "root": 0.5, "sum": 0.0}[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:
             return 0.0 * first + most**-power, None
@@ -134,43 +133,10 @@ class Windows(Kernel):
         n_windows = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
         return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
 
-    def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
-        """Return at most ``most`` windows as rows, evenly spread over the positions."""
-        windows, shares, _ = self._flat(dense(X))
-        U = windows[shares > 0]
-        return U[:: max(1, -(-len(U) // most))]
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        if is_numpy(X) and is_numpy(Y):
-            return self._in_pieces(X, Y)
-        K: Array | None = None
-        for rows, U, a in self.positions(X):
-            for columns, V, b in self.positions(Y):
-                part = a[:, None] * self.kernel.evaluate(U, V) * b
-                K = part if K is None else added(K, part, rows, columns)
-        return K
-
-    def _in_pieces(
-        self, X: Float[np.ndarray, "n d"], Y: Float[np.ndarray, "m d"]
-    ) -> Float[np.ndarray, "n m"]:
-        """Return all pairs, some thousand windows of either side at a time."""
-        K = np.empty((X.shape[0], Y.shape[0]), X.dtype)
-        for right in self._pieces(Y):
-            V, b, first = self._flat(Y[right])
-            for left in self._pieces(X):
-                if Y is X and left.start > right.start:
-                    break
-                same = Y is X and left == right
-                U, a, start = (V, b, first) if same else self._flat(X[left])
-                part = np.add.reduceat(self.kernel.evaluate(U, V) * b, first, axis=1)
-                K[left, right] = np.add.reduceat(a[:, None] * part, start, axis=0)
-                if Y is X:
-                    K[right, left] = K[left, right].T
-        return K
-
     def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
+        """Return parts of the rows with some thousand windows each."""
         step = max(1, 2048 // self.count(X.shape[1]))
-        return [slice(start, start + step) for start in range(0, X.shape[0], step)]
+        return [slice(start, start + step) for start in range(0, max(1, X.shape[0]), step)]
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all windows of the rows in order, 1/s(x) of each, and the first of each row.
@@ -187,6 +153,25 @@ class Windows(Kernel):
         U = X[rows[:, None], first[:, None] + np.arange(self.columns)]
         return np.where(per_window[:, None] > 0, U, 0 * U), per_window, starts
 
+    def stacked(self, X: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "m e"]:
+        """Return at most ``most`` windows as rows, evenly spread over the positions."""
+        windows, shares, _ = self._flat(dense(X))
+        U = windows[shares > 0]
+        return U[:: max(1, -(-len(U) // most))]
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        same = Y is X and is_numpy(X)
+        if same and len(self._pieces(X)) > 1:
+            K = np.empty((len(X), len(X)), X.dtype)
+            for rows in self._pieces(X):
+                here, before = X[rows], slice(rows.start)
+                K[rows, rows] = self.evaluate(here, here)
+                K[rows, before] = self.evaluate(here, X[before])
+                K[before, rows] = K[rows, before].T
+            return K
+        of_pair = lambda U, V: self.kernel.evaluate(U, U if same else V)
+        return self.summed(X, lambda U: self.summed(Y, lambda V: of_pair(U, V).T).T)
+
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
         if X.shape[0] == 0:
             return 0.0 * dense(X[:, :1])[:, 0]
@@ -195,12 +180,9 @@ class Windows(Kernel):
         return array_namespace(values[0]).concat(values, axis=0)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        def of_windows(rows: Any, U: Array, share: Array) -> Array:
-            parts = (
-                gradients(self.kernel, U, V, share[:, None] * C[rows, :][:, columns] * other)
-                for columns, V, other in self.positions(Y)
-            )
-            return reduce(operator.add, parts)
+        def of_windows(rows: Any, U: Array, a: Array) -> Array:
+            parts = ((V, a[:, None] * C[rows][:, j] * b) for j, V, b in self.positions(Y))
+            return sum(gradients(self.kernel, U, V, part) for V, part in parts)
 
         return self.back(X, of_windows)
 
@@ -279,15 +261,6 @@ class Windows(Kernel):
                 "step has, and letters through one_hot."
             )
         return A if A.dtype == np.float32 else A.astype(np.float64)
-
-
-def added(total: Array, part: Array, rows: Any, columns: Any = ALL) -> Array:
-    """Return a matrix with a part added, in all its rows and columns or in those with numbers."""
-    if isinstance(rows, slice) and isinstance(columns, slice):
-        return total + part
-    n, m = total.shape
-    total[np.arange(n)[rows][:, None], np.arange(m)[columns]] += part
-    return total
 
 
 def _where(condition: Array, values: Array) -> Array:
