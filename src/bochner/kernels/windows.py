@@ -105,8 +105,8 @@ class Windows(Kernel):
             if n_windows is None:
                 yield slice(None), np.ascontiguousarray(U) if is_numpy(U) else U, shares
             elif is_numpy(U):
-                rows = np.flatnonzero(n_windows > i)
-                yield rows, U[rows], shares[rows]
+                if len(rows := np.flatnonzero(n_windows > i)):
+                    yield rows, U[rows], shares[rows]
             else:
                 has = n_windows > i
                 # Zero the padding, which would otherwise shift the mean of the rows.
