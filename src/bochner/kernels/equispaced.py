@@ -56,43 +56,37 @@ def equispaced_weights(
     """
 
     def leaf(part: Any, axes: tuple[int, ...]) -> Array:
-        """Return the weights of a part along its axes; zero off these axes."""
-        within = _leaf_weights(part, spacing[list(axes)], tuple(extent[a] for a in axes))
-        within = within.transpose(np.argsort(axes))
-        if len(axes) == len(extent):
-            return within
+        """Return the weights of a part that is no sum, product or multiple."""
+        axes = () if isinstance(part, Constant) else axes
+        along = spacing[list(axes)], tuple(extent[a] for a in axes)
+        match part:
+            case Constant():
+                within = np.array(part.value)
+            case Normalised():
+                variance = float(part.kernel.diag(np.zeros((1, len(axes))))[0])
+                within = equispaced_weights(part.kernel, *along) / variance
+            case Periodic():
+                within = _harmonic(part, *along)
+            case Stationary():
+                within = _density(part, np.eye(len(axes)), *along)
+            case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
+                within = _density(inner, part.root, *along)
+            case _:
+                raise UnsupportedKernel(
+                    "FourierGrid requires a stationary kernel with a spectral density, such as "
+                    "Gaussian, Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a "
+                    f"Periodic one, or sums and products of such; got {part!r}. Nystrom(...) "
+                    "serves every kernel."
+                )
         weights = np.zeros([2 * m + 1 for m in extent])
-        weights[tuple(slice(None) if a in axes else m for a, m in enumerate(extent))] = within
+        place = tuple(slice(None) if a in axes else m for a, m in enumerate(extent))
+        weights[place] = within.transpose(np.argsort(axes))
         return weights
 
-    weights = folded(
-        kernel, leaf, operator.add, _convolved, scale=operator.mul, columns=(*range(len(extent)),)
-    )
+    every = (*range(len(extent)),)
+    weights = folded(kernel, leaf, operator.add, _convolved, scale=operator.mul, columns=every)
     assert weights is not None
     return weights
-
-
-def _leaf_weights(kernel: Any, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
-    """Return the weights of a kernel that is no sum, product or multiple."""
-    match kernel:
-        case Constant():
-            weights = np.zeros([2 * m + 1 for m in extent])
-            weights[extent] = kernel.value
-            return weights
-        case Normalised():
-            variance = float(kernel.kernel.diag(np.zeros((1, len(extent))))[0])
-            return equispaced_weights(kernel.kernel, spacing, extent) / variance
-        case Periodic():
-            return _harmonic(kernel, spacing, extent)
-        case Stationary():
-            return _density(kernel, np.eye(len(extent)), spacing, extent)
-        case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
-            return _density(inner, kernel.root, spacing, extent)
-    raise UnsupportedKernel(
-        "FourierGrid requires a stationary kernel with a spectral density, such as Gaussian, "
-        "Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a Periodic one, or sums and "
-        f"products of such; got {kernel!r}. Nystrom(...) serves every kernel."
-    )
 
 
 def taper(t: Array, period: float, length: float) -> Array:
