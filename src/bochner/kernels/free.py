@@ -52,13 +52,6 @@ class Free(NamedArguments):
         return f"Free({', '.join(given)})" if given else "'auto'"
 
 
-#: Error message: hyperparameters are not set.
-OPEN = (
-    'A kernel with numbers that are free ("auto") has no values before a fit has found them. Fit '
-    "an estimator and take its kernel_, or give all numbers."
-)
-
-
 def free_or(check: Check) -> Check:
     """Return the check of a number, or of one per column; each may be free."""
 

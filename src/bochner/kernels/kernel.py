@@ -26,7 +26,7 @@ from bochner._core.checks import Counted, optional
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.kernels.free import OPEN, TUNED, Free, TunedNonnegative, TunedPositive
+from bochner.kernels.free import TUNED, Free, TunedNonnegative, TunedPositive
 
 Value = TypeVar("Value")
 
@@ -46,26 +46,20 @@ def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
 
 def replace(value: Value, changes: dict[str, Any]) -> Value:
     """Return ``value`` with the fields at these paths replaced: parts, then fields in them."""
-    _require_known(value, changes)
+    params = get_params(value, deep=False)
+    for path in changes:
+        name, _, rest = path.partition("__")
+        if name not in params or (rest and not is_dataclass(changes.get(name, params[name]))):
+            known = ", ".join(get_params(value)) or "none: it has no parameters"
+            here = instead(type(value).__name__, name, tuple(params))
+            advice = f"; its parameters are: {known}." if here is None else f": give {here}."
+            raise InvalidInput(f"{type(value).__name__} has no parameter {path!r}{advice}")
     by_path = {path: new for path, new in changes.items() if "__" not in path}
     result: Any = replace_fields(value, **by_path) if by_path else value  # type: ignore[type-var]
     for name in dict.fromkeys(path.split("__")[0] for path in changes if "__" in path):
         within = {p[len(name) + 2 :]: v for p, v in changes.items() if p.startswith(f"{name}__")}
         result = replace_fields(result, **{name: replace(getattr(result, name), within)})
     return result
-
-
-def _require_known(value: Any, changes: dict[str, Any]) -> None:
-    """Raise an error for paths without a field of this name."""
-    params = get_params(value, deep=False)
-    for path in changes:
-        name, _, rest = path.partition("__")
-        new = changes.get(name, params.get(name))
-        if name not in params or (rest and not is_dataclass(new)):
-            known = ", ".join(get_params(value)) or "none: it has no parameters"
-            here = instead(type(value).__name__, name, tuple(params))
-            advice = f"; its parameters are: {known}." if here is None else f": give {here}."
-            raise InvalidInput(f"{type(value).__name__} has no parameter {path!r}{advice}")
 
 
 # --- Functions that a user hands over: checked when handed, and each time they answer ------------
@@ -243,12 +237,11 @@ class Kernel(NamedArguments, abc.ABC):
         return NotImplemented if (o := _as_kernel(other)) is None else Sum(o, self)
 
     def __mul__(self, other: "Kernel | float") -> "Product | Scaled":
-        if isinstance(other, Kernel):
-            return Product(self, other)
-        return Scaled(other, self) if _is_factor(other) else NotImplemented
+        return Product(self, other) if isinstance(other, Kernel) else self.__rmul__(other)
 
     def __rmul__(self, other: float) -> "Scaled":
-        return Scaled(other, self) if _is_factor(other) else NotImplemented
+        known = _is_number(other) or isinstance(other, Free)
+        return Scaled(other, self) if known else NotImplemented
 
     def __pow__(self, exponent: int) -> "Power":
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
@@ -500,15 +493,14 @@ def require_numbers(kernel: Kernel) -> None:
     values: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
     several = (value if isinstance(value, tuple) else (value,) for value in values)
     if any(isinstance(number, Free) for numbers in several for number in numbers):
-        raise InvalidInput(OPEN)
+        raise InvalidInput(
+            'A kernel with numbers that are free ("auto") has no values before a fit has found '
+            "them. Fit an estimator and take its kernel_, or give all numbers."
+        )
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_factor(value: object) -> bool:
-    return _is_number(value) or isinstance(value, Free)
 
 
 def _as_kernel(value: object) -> Kernel | None:

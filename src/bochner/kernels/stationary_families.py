@@ -17,8 +17,6 @@ from bochner.kernels import distances, spectral, stationary
 from bochner.kernels.dotproduct import horner
 from bochner.kernels.free import Free, TunedNumbers, TunedPositive
 
-HALF_INTEGERS = (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5)  # Smoothness with a closed form
-
 
 @dataclass(frozen=True)
 class Matern(stationary.Radial):
@@ -55,7 +53,7 @@ class Matern(stationary.Radial):
     lengthscale: TunedNumbers = 1.0
 
     def profile(self, s: Array) -> Array:
-        if self.smoothness in HALF_INTEGERS:
+        if self.smoothness in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5):
             return _half_integer(self.smoothness, s)
         if self.smoothness > 30:  # there the error of the expansion is below 1e-13
             return _debye(self.smoothness, s)
@@ -233,18 +231,13 @@ def stable(power: float) -> spectral.Mixing:
 
     def sample(rng: np.random.Generator, m: int) -> np.ndarray:
         theta = rng.uniform(0, math.pi, m)
-        log_a = _log_kanter(theta, math.pi - theta, b)
+        small = np.minimum(theta, math.pi - theta)  # whose sine keeps its digits near π
+        first, second = np.log(np.sin(b * theta)), np.log(np.sin((1 - b) * theta))
+        log_a = b / (1 - b) * first + second - np.log(np.sin(small)) / (1 - b)
         with np.errstate(over="ignore"):
             return 2.0 * np.exp((log_a - np.log(rng.standard_exponential(m))) * (1 - b) / b)
 
     return spectral.Mixing(math.inf, sample)
-
-
-def _log_kanter(theta: np.ndarray, rest: np.ndarray, b: float) -> np.ndarray:
-    """Return log a(θ); ``rest`` is π − θ, whose sine keeps its digits near π."""
-    small = np.where(theta < rest, theta, rest)
-    first, second = np.log(np.sin(b * theta)), np.log(np.sin((1 - b) * theta))
-    return b / (1 - b) * first + second - np.log(np.sin(small)) / (1 - b)
 
 
 # --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians
