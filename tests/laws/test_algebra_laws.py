@@ -42,7 +42,7 @@ from bochner.kernels import (
     Scaled,
     Warped,
 )
-from bochner.kernels.free import TunedPositive
+from bochner.kernels.kernel import TunedPositive
 from bochner.kernels.numbers import places_of, traced, with_numbers
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")

@@ -1,6 +1,7 @@
 """Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised."""
 
 import abc
+import math
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,22 +13,23 @@ import numpy as np
 
 from bochner._core.arrays import (
     array_namespace,
+    dense,
     device,
     in_float64,
     is_numpy,
     is_sparse,
     moved,
     precision,
+    to_numpy,
 )
 from bochner._core.blas import mirror
-from bochner._core.checks import integers, unpacked
+from bochner._core.checks import integers, optional, unpacked
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
-    ALGEBRA,
     Combined,
     Constant,
     Kernel,
@@ -37,14 +39,116 @@ from bochner.kernels.kernel import (
     Scaled,
     Sum,
     Values,
-    answer,
-    name_of,
-    parts_of,
+    leaves_of,
     require_finite,
-    require_function,
 )
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
+
+# --- Functions that a user hands over: checked when handed, and each time they answer ------------
+
+
+def require_function(value: Any, who: str, name: str) -> Any:
+    """Return a function, or refuse what cannot be called."""
+    if not callable(value):
+        raise InvalidType(
+            f"{who}: {name} must be a function of rows; got {value!r} of type "
+            f"{type(value).__name__}. Pass a function that takes an array."
+        )
+    return value
+
+
+def name_of(function: Callable[..., Any] | None) -> str:
+    """Return the code of a function: its name where it has one."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def answer(
+    result: Any, shape: tuple[int | None, ...], like: Array, who: str
+) -> Float[Array, "..."]:
+    """Return what a user's function gave, in the precision of the rows it was given.
+
+    It must have this shape; None is any number.
+    """
+    result = dense(result)
+    got = tuple(getattr(result, "shape", ()))
+    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
+        wanted = ", ".join("any" if s is None else str(s) for s in shape)
+        raise InvalidInput(
+            f"{who}: the function must return an array of shape ({wanted}{',' * (len(shape) == 1)})"
+            f" for {like.shape[0]} rows; got {got or type(result).__name__}."
+        )
+    xp = array_namespace(result)
+    result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
+    if not bool(xp.all(xp.isfinite(result))):
+        values = to_numpy(result)
+        bad = int((values - values != 0).sum())
+        raise InvalidInput(
+            f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
+            f"{math.prod(got)}."
+        )
+    return result
+
+
+@dataclass(frozen=True)
+class Custom(Kernel):
+    """A kernel that is a function of your own: k(X, Y) = function(X, Y).
+
+    ``Nystrom(...)`` and all that needs only kernel values serve it. Whether the function is a
+    kernel is yours to see to: :func:`bochner.check_kernel` says what is wrong with it.
+
+    Parameters
+    ----------
+    function : callable
+        Takes rows X (n, d) and Y (m, d), arrays of the caller's library in one precision, and
+        returns the matrix (n, m) of all pairs. scikit-learn's pairwise kernels are such functions.
+    diagonal_of : callable, optional
+        Takes X and returns the n values k(x, x); by default these are picked from the matrices of
+        64 rows at a time.
+
+    See Also
+    --------
+    bochner.check_kernel : Says what is wrong with a function.
+
+    Notes
+    -----
+    Two such kernels are equal if their functions are the same objects. A model file cannot hold a
+    function; a model with this kernel can be pickled if the function can be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner.kernels import Custom
+    >>> kernel = Custom(lambda X, Y: np.minimum(X, Y.T))
+    >>> kernel([[1.0], [2.0]])
+    array([[1., 1.],
+           [1., 2.]])
+    """
+
+    function: Annotated[Callable[[Array, Array], Array], require_function]
+    diagonal_of: Annotated[Callable[[Array], Array] | None, optional(require_function)] = None
+
+    def __repr__(self) -> str:
+        diagonal = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
+        return f"Custom(function={name_of(self.function)}{diagonal})"
+
+    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")
+
+    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+        if self.diagonal_of is not None:
+            return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
+        n, parts = X.shape[0], []
+        for start in range(0, max(n, 1), 64):
+            rows = X[start : min(start + 64, n), :]
+            K = self.evaluate(rows, rows)
+            xp = array_namespace(K)
+            one = xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
+            parts.append(xp.sum(K * one, axis=1))
+        return array_namespace(*parts).concat(parts)
+
+
+# --- Transformed rows ----------------------------------------------------------------------------
 
 
 class Transformed(Kernel):
@@ -209,7 +313,7 @@ class Warped(Transformed):
     ----------
     function : callable
         f: takes rows (n, d), an array of the caller's library, and returns rows (n, d'), each
-        from its own row alone. Two such kernels are equal if their functions are the same object.
+        from its own row alone. Equality and model files: as :class:`Custom`.
     kernel : Kernel
         A kernel of d' columns.
 
@@ -217,10 +321,6 @@ class Warped(Transformed):
     --------
     Columns : Some columns only.
     Modulated : The values change, not the rows.
-
-    Notes
-    -----
-    A model file cannot hold a function; a model with this kernel can be pickled if f can be.
 
     Examples
     --------
@@ -286,17 +386,13 @@ class Modulated(Kernel):
     Parameters
     ----------
     function : callable
-        f: takes rows (n, d), an array of the caller's library, and returns (n,) numbers. Two
-        such kernels are equal if their functions are the same object.
+        f: takes rows (n, d), an array of the caller's library, and returns (n,) numbers. Equality
+        and model files: as :class:`Custom`.
     kernel : Kernel
 
     See Also
     --------
     Warped : The rows change, not the values.
-
-    Notes
-    -----
-    A model file cannot hold a function; a model with this kernel can be pickled if f can be.
 
     Examples
     --------
@@ -400,18 +496,17 @@ class Normalised(Kernel):
         return require_finite(size, "Normalised", "kernel(x, x)", TOO_LONG)
 
 
-def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
-    """Yield the kernels that a kernel is made of, and the columns of X that each receives.
+#: Kernels made of others of the same rows.
+SAME_ROWS = (Combined, Modulated, Normalised)
 
-    Without ``columns``, ``Columns(...)`` are leaves.
-    """
-    if isinstance(kernel, Columns) and columns:
-        yield from leaves_on(kernel.kernel, tuple(columns[c] for c in kernel.columns))
-    elif isinstance(kernel, (*ALGEBRA, Exp, Modulated, Normalised)):
-        for part in parts_of(kernel).values():
-            yield from leaves_on(part, columns)
-    else:
-        yield kernel, columns
+
+def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
+    """Yield the kernels that a kernel is made of, and the columns of X that each receives."""
+    for leaf in leaves_of(kernel, SAME_ROWS):
+        if isinstance(leaf, Columns):
+            yield from leaves_on(leaf.kernel, tuple(columns[c] for c in leaf.columns))
+        else:
+            yield leaf, columns
 
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
-from bochner.kernels.free import TunedNonnegative, TunedPositive
-from bochner.kernels.kernel import Kernel, require_finite
+from bochner.kernels.kernel import Kernel, TunedNonnegative, TunedPositive, require_finite
 
 TERMS = 4096  # Terms after which a power series counts as divergent
 

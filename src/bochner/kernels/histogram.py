@@ -15,8 +15,7 @@ from bochner._core.arrays import array_namespace
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
-from bochner.kernels.free import TunedPositive
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, TunedPositive
 from bochner.kernels.spectral import SECH, Independent, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
 

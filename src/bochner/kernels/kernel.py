@@ -5,7 +5,6 @@ the field ``lengthscale`` of the field ``left``.
 """
 
 import abc
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
@@ -15,23 +14,23 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar
 from bochner._core.arrays import (
     array_namespace,
     as_matrix,
-    dense,
     device,
     in_float64,
     is_sparse,
     require_alike,
-    to_numpy,
 )
-from bochner._core.checks import Counted, optional
+from bochner._core.checks import Counted, MaybePositive, nonnegative, numbers, positive
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
-from bochner.kernels.free import TUNED, Free, TunedNonnegative, TunedPositive
 
 Value = TypeVar("Value")
 
 #: A function that returns the values of a kernel, computed when asked for.
 Values = Callable[[], Array]
+
+#: A check of a field: of its value, the class and its name.
+Check = Callable[[Any, str, str], Any]
 
 
 def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
@@ -62,49 +61,78 @@ def replace(value: Value, changes: dict[str, Any]) -> Value:
     return result
 
 
-# --- Functions that a user hands over: checked when handed, and each time they answer ------------
+# --- Free numbers: a fit finds them ---------------------------------------------------------------
 
 
-def require_function(value: Any, who: str, name: str) -> Any:
-    """Return a function, or refuse what cannot be called."""
-    if not callable(value):
-        raise InvalidType(
-            f"{who}: {name} must be a function of rows; got {value!r} of type "
-            f"{type(value).__name__}. Pass a function that takes an array."
-        )
-    return value
+@dataclass(frozen=True)
+class Free(NamedArguments):
+    """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
 
+    Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
+    as ``kernel_``. All other numbers stay as they are given. Each term of a sum without a weight
+    is given one, which is found too.
 
-def name_of(function: Callable[..., Any] | None) -> str:
-    """Return the code of a function: its name where it has one."""
-    return getattr(function, "__qualname__", None) or repr(function)
+    Parameters
+    ----------
+    start : float, optional
+        Positive. Where the search starts, beside what the rows suggest.
+    low, high : float, optional
+        Positive. Bounds of the number; default what the rows suggest.
 
-
-def answer(
-    result: Any, shape: tuple[int | None, ...], like: Array, who: str
-) -> Float[Array, "..."]:
-    """Return what a user's function gave, in the precision of the rows it was given.
-
-    It must have this shape; None is any number.
+    Examples
+    --------
+    >>> from bochner.kernels import Free, Gaussian, Linear
+    >>> Gaussian("auto") + Gaussian(Free(start=50.0)) * Linear()
+    Gaussian(lengthscale='auto') + Gaussian(lengthscale=Free(start=50.0)) * Linear()
     """
-    result = dense(result)
-    got = tuple(getattr(result, "shape", ()))
-    if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
-        wanted = ", ".join("any" if s is None else str(s) for s in shape)
-        raise InvalidInput(
-            f"{who}: the function must return an array of shape ({wanted}{',' * (len(shape) == 1)})"
-            f" for {like.shape[0]} rows; got {got or type(result).__name__}."
-        )
-    xp = array_namespace(result)
-    result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
-    if not bool(xp.all(xp.isfinite(result))):
-        values = to_numpy(result)
-        bad = int((values - values != 0).sum())
-        raise InvalidInput(
-            f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
-            f"{math.prod(got)}."
-        )
-    return result
+
+    start: MaybePositive = None
+    low: MaybePositive = None
+    high: MaybePositive = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [value for value in (self.low, self.start, self.high) if value is not None]
+        if sorted(given) != given or (self.low is not None and self.low == self.high):
+            raise InvalidInput(
+                "Free: low ≤ start ≤ high and low < high are required; got "
+                f"low={self.low}, start={self.start}, high={self.high}."
+            )
+
+    def __repr__(self) -> str:
+        named = (("start", self.start), ("low", self.low), ("high", self.high))
+        given = [f"{name}={value}" for name, value in named if value is not None]
+        return f"Free({', '.join(given)})" if given else "'auto'"
+
+
+def free_or(check: Check) -> Check:
+    """Return the check of a number, or of one per column; each may be free."""
+
+    def checked(value: Any, who: str, name: str) -> Any:
+        if isinstance(value, list | tuple) and any(map(_is_free, value)):
+            return tuple(_one(item, check, who, f"{name}[{j}]") for j, item in enumerate(value))
+        return _one(value, check, who, name)
+
+    return checked
+
+
+#: The mark of a field that a fit may find.
+TUNED = "tuned"
+
+TunedPositive = Annotated[float, free_or(positive), TUNED]
+TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
+#: A number for all columns, or one per column.
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(numbers), TUNED]
+
+
+def _one(value: Any, check: Check, who: str, name: str) -> Any:
+    if not _is_free(value):
+        return check(value, who, name)
+    return value if isinstance(value, Free) else Free()
+
+
+def _is_free(value: object) -> bool:
+    return isinstance(value, Free) or (isinstance(value, str) and value == "auto")
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
@@ -508,64 +536,3 @@ def _as_kernel(value: object) -> Kernel | None:
     if isinstance(value, Kernel):
         return value
     return Constant(value) if _is_number(value) else None  # type: ignore[arg-type]
-
-
-# --- A user's own function as a kernel -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Custom(Kernel):
-    """A kernel that is a function of your own: k(X, Y) = function(X, Y).
-
-    ``Nystrom(...)`` and all that needs only kernel values serve it. Whether the function is a
-    kernel is yours to see to: :func:`bochner.check_kernel` says what is wrong with it.
-
-    Parameters
-    ----------
-    function : callable
-        Takes rows X (n, d) and Y (m, d), arrays of the caller's library in one precision, and
-        returns the matrix (n, m) of all pairs. scikit-learn's pairwise kernels are such functions.
-    diagonal_of : callable, optional
-        Takes X and returns the n values k(x, x); by default these are picked from the matrices of
-        64 rows at a time.
-
-    See Also
-    --------
-    bochner.check_kernel : Says what is wrong with a function.
-
-    Notes
-    -----
-    Two such kernels are equal if their functions are the same objects. A model file cannot hold a
-    function; a model with this kernel can be pickled if the function can be.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bochner.kernels import Custom
-    >>> kernel = Custom(lambda X, Y: np.minimum(X, Y.T))
-    >>> kernel([[1.0], [2.0]])
-    array([[1., 1.],
-           [1., 2.]])
-    """
-
-    function: Annotated[Callable[[Array, Array], Array], require_function]
-    diagonal_of: Annotated[Callable[[Array], Array] | None, optional(require_function)] = None
-
-    def __repr__(self) -> str:
-        diagonal = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
-        return f"Custom(function={name_of(self.function)}{diagonal})"
-
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
-        return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")
-
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
-        if self.diagonal_of is not None:
-            return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-        n, parts = X.shape[0], []
-        for start in range(0, max(n, 1), 64):
-            rows = X[start : min(start + 64, n), :]
-            K = self.evaluate(rows, rows)
-            xp = array_namespace(K)
-            one = xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
-            parts.append(xp.sum(K * one, axis=1))
-        return array_namespace(*parts).concat(parts)

@@ -18,10 +18,10 @@ import numpy as np
 from bochner._core.shapes import Array, Others, Pairs, Rows
 from bochner.kernels import distances
 from bochner.kernels.algebra import Transformed
-from bochner.kernels.free import Free
 from bochner.kernels.kernel import (
     Combined,
     Constant,
+    Free,
     Kernel,
     Product,
     Scaled,

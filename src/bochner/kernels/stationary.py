@@ -18,8 +18,7 @@ from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels import distances, spectral
-from bochner.kernels.free import TunedNumbers, TunedPositive
-from bochner.kernels.kernel import Kernel, require_finite
+from bochner.kernels.kernel import Kernel, TunedNumbers, TunedPositive, require_finite
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]

@@ -15,7 +15,7 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances, spectral, stationary
 from bochner.kernels.dotproduct import horner
-from bochner.kernels.free import Free, TunedNumbers, TunedPositive
+from bochner.kernels.kernel import Free, TunedNumbers, TunedPositive
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
 from bochner._core.checks import Counted, Switch, integer, word
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
-from bochner.kernels.algebra import Columns, leaves_on
+from bochner.kernels.algebra import SAME_ROWS, Columns
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Kernel, Part
+from bochner.kernels.kernel import Kernel, Part, leaves_of
 from bochner.kernels.numbers import gradients
 
 
@@ -273,8 +273,8 @@ def _where(condition: Array, values: Array) -> Array:
 
 def sequences_of(kernel: object) -> Windows | None:
     """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
-    leaves = leaves_on(kernel, ()) if isinstance(kernel, Kernel) else ()
-    return next((leaf for leaf, _ in leaves if isinstance(leaf, Windows)), None)
+    leaves = leaves_of(kernel, SAME_ROWS) if isinstance(kernel, Kernel) else ()
+    return next((leaf for leaf in leaves if isinstance(leaf, Windows)), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:

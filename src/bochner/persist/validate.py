@@ -23,8 +23,7 @@ from bochner.data.sample import RowSample
 from bochner.errors import BochnerError
 from bochner.features.map import FeatureMap
 from bochner.features.mercer import hermite
-from bochner.kernels.free import Free
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
 from bochner.models._calibration import Calibration

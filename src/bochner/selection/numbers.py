@@ -21,8 +21,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.kernels.free import Free
-from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
+from bochner.kernels.kernel import Constant, Free, Kernel, Scaled, Sum
 from bochner.kernels.numbers import (
     Place,
     free_places,
