@@ -256,7 +256,7 @@ def test_a_tolerance_that_is_not_reached_is_a_warning():
     """Of rough kernels at a small penalty no number of random features below n is enough."""
     X = normal_rows(1, 200)
     kernel, asked = Matern(0.5), {"n_features": "auto", "random_state": 0}
-    with pytest.warns(FeatureWarning, match=r'n_features="auto": .*ε ≈ .*, above 0.1 at alpha'):
+    with pytest.warns(FeatureWarning, match=r"n_features: .*ε ≈ .*, above 0.1 at alpha"):
         model = bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
     assert true_epsilon(model.map_, X, 0.01, kernel) > 0.1
 

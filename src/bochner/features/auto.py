@@ -62,10 +62,6 @@ class Targets:
     n_rows: int  # rows of the fit, m or more
     share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
 
-    def take(self, rows: Array) -> "Targets":
-        """Return the targets of these rows."""
-        return replace(self, y=self.y[rows], w=self.w[rows])
-
 
 class SampleErrors(NamedTuple):
     """Leave-one-out mean squared errors of ridge regression on features, with their moments."""
@@ -127,12 +123,8 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
 
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
-AS_GOOD = 1.1  # Errors within this factor are taken as equal, and the cheaper method is taken
-ROUNDING = 1e-6  # Errors of the kernel matrix below this are rounding errors of float32
 SAME = 1e-4  # Errors with at most this relative difference are equal: the first method is taken
-MOST_JUDGED = 4  # Candidates whose errors are extrapolated, at most
-#: Rows per feature from which errors are extrapolated, and the least number of rows.
-ROWS_A_FEATURE, FEWEST_JUDGED = 4, 512
+ROWS_A_FEATURE = 4  # Rows per feature from which errors are extrapolated
 NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
 #: Landmarks where rows are dense, beside pivots, for a learner with targets.
 CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
@@ -165,11 +157,10 @@ class Auto(Method):
     all of them is exact and is taken. Without rows the choice is ``Fourier(Orthogonal())``.
 
     With targets, up to four candidates are compared by the error of the fit: landmarks by pivots
-    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors
-    on half of the sampled rows, kept out of the landmarks, are extrapolated to a fit to all
-    rows; the cheapest within 2 % of the least is taken. With fewer
-    than four such rows per feature, maps of three eighths of the width are compared; with fewer
-    than one and a half the error of the kernel matrix decides.
+    and by k-means, the most accurate other map, and the cheapest. Leave-one-out errors on half of
+    the sampled rows, kept out of the landmarks, are extrapolated to a fit to all rows; the cheapest
+    within 2 % of the least is taken. With fewer than four such rows per feature, maps of three
+    eighths of the width are compared; with fewer than 1.5 the error of the kernel matrix decides.
 
     Examples
     --------
@@ -256,9 +247,12 @@ def best_candidate(
     """Pick a candidate of ``method``, or a usual one; ``targets`` are of the rows of ``ask``."""
     if method.sample < 2:
         raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
+    D = ask.n_features
     if (X := ask.X) is None:
-        return _without_rows(draw, kernel, ask)
-    n, D = X.shape[0], ask.n_features
+        pairs = Fourier(Orthogonal(), "pair" if D > 1 else "phase")
+        phi = draw(pairs, kernel, replace(ask, n_features=width_of(pairs, D)))
+        return Choice(phi, pairs, (), f"{pairs}: there were no rows to measure on.")
+    n = X.shape[0]
     large = n > 4 * D or (is_sparse(X) and n * X.shape[1] > FEW_CELLS)
     if method.candidates is None and not large:
         values = to_numpy(X)
@@ -269,7 +263,7 @@ def best_candidate(
                 "that of the exact kernel."
             )
             return Choice(NystromMap(kernel, different), Nystrom(), (), reason)
-    fewest = max(FEWEST_JUDGED, int(ROWS_A_FEATURE * NARROWED * D))
+    fewest = max(512, int(ROWS_A_FEATURE * NARROWED * D))
     judged = None if targets is None or n // 2 < fewest else targets
     options = method.candidates or (usual if judged is None else (*usual, CENTRES))
     m = max(2, min(method.sample, n // 4)) if judged is None else n // 2
@@ -283,17 +277,11 @@ def best_candidate(
     if judged is None:
         (best, phi), reason = _by_kernel(rows, most, X[kept], kernel)
     else:
-        (best, phi), reason = _by_targets(rows, most, X[kept], judged.take(kept))
+        judged = replace(judged, y=judged.y[kept], w=judged.w[kept])
+        (best, phi), reason = _by_targets(rows, most, X[kept], judged)
     if narrow:
         phi = draw(best.method, kernel, replace(ask, n_features=width_of(best.method, D)))
     return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
-
-
-def _without_rows(draw: Draw, kernel: Kernel, ask: Request) -> Choice:
-    """Take orthogonal frequencies, in pairs, of an even width."""
-    method = Fourier(Orthogonal(), "pair" if ask.n_features > 1 else "phase")
-    phi = draw(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
-    return Choice(phi, method, (), f"{method}: there were no rows to measure on.")
 
 
 def _all_drawn(
@@ -321,19 +309,19 @@ def _all_drawn(
     return candidates, method.budget * min(c.multiplications for c, _ in candidates)
 
 
-def _cheapest(rows: list[Row], errors: Sequence[float], factor: float) -> Row:
+def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
     """Return the cheapest row whose error is within this factor of the least."""
-    limit = factor * min(errors)
-    close = [pair for pair in zip(errors, rows, strict=True) if pair[0] <= limit]
+    limit = factor * min(error for error, _ in rows)
+    close = [pair for pair in rows if pair[0] <= limit]
     least = min(row[0].multiplications for _, row in close)
     close = [pair for pair in close if pair[1][0].multiplications <= least]
     limit = (1 + SAME) * min(error for error, _ in close)
     return next(row for error, row in close if error <= limit)
 
 
-def _rank_error(error: float | None) -> float:
-    """Return an error of the kernel matrix, at least its rounding."""
-    return ROUNDING if error is None else max(error, ROUNDING)
+def _rank_error(error: float) -> float:
+    """Return an error of the kernel matrix, at least its rounding in float32."""
+    return max(error, 1e-6)
 
 
 # --- by the kernel matrix ------------------------------------------------------------------------
@@ -350,8 +338,8 @@ def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[
     for i, (c, phi) in enumerate(rows):
         if c.multiplications <= most and _rank_error(c.predicted) <= limit:
             rows[i] = replace(c, error=relative_error(phi, X, K)), phi
-    measured = [row for row in rows if row[0].error is not None]
-    best = _cheapest(measured, [_rank_error(row[0].error) for row in measured], AS_GOOD)
+    measured = [(_rank_error(row[0].error), row) for row in rows if row[0].error is not None]
+    best = _cheapest(measured, 1.1)
     said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
     against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best[0])
     return best, (
@@ -376,10 +364,10 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
         if c in finalists:
             error, penalty = judge(phi, X, targets)
             rows[i] = replace(c, extrapolated=error, penalty=penalty), phi
-    judged = [row for row in rows if row[0].extrapolated is not None]
-    errors = [row[0].extrapolated for row in judged if row[0].extrapolated is not None]
-    best = _cheapest(judged, errors, 1.02)
-    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c, _ in judged if c is not best[0])
+    judged = [(row[0].extrapolated, row) for row in rows if row[0].extrapolated is not None]
+    best = _cheapest(judged, 1.02)
+    others = [c for _, (c, _) in judged if c is not best[0]]
+    against = ", ".join(f"{c.method} {c.extrapolated:.3g}" for c in others)
     rest = ", ".join(f"{c.method}" for c, _ in rows if c.extrapolated is None)
     return best, (
         f"{best[0].method}: mean squared error {best[0].extrapolated:.3g} of a fit to "
@@ -392,7 +380,7 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     """Return those with landmarks, the nearest to the kernel of the others, and the cheapest.
 
-    The cheapest is left out if it is hardly cheaper than the nearest, and much farther.
+    At most four. The cheapest is left out if it is hardly cheaper than the nearest, and much worse.
     """
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), _rank_error(c.predicted))
@@ -401,8 +389,8 @@ def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     cheapest = min(candidates, key=lambda c: (c.multiplications, _rank_error(c.predicted)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
     if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
-        return order[: MOST_JUDGED - 1]
-    return list(dict.fromkeys([cheapest, *order]))[:MOST_JUDGED]
+        return order[:3]
+    return list(dict.fromkeys([cheapest, *order]))[:4]
 
 
 def relative_error(phi: FeatureMap, X: Float[Array, "m d"], K: Float[Array, "m m"]) -> float:

@@ -14,12 +14,9 @@ from bochner.kernels.numbers import places_of
 from bochner.kernels.stationary import Radial
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator
-from bochner.selection.descent import require_lengthscale
-from bochner.selection.lengthscales import tune_lengthscales
+from bochner.selection.lengthscales import at_median, require_lengthscale, tune_lengthscales
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
-from bochner.selection.rows import COORDINATEWISE, median_scales
-from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.criteria import CRITERIA
 from bochner.sums.rows import sampled
 
@@ -104,7 +101,7 @@ def tune(
         kernel, by = model.kernel, CRITERIA[criterion]
         if not isinstance(kernel, Kernel):
             name = "matern32" if kernel == "auto" else kernel
-            kernel = NAMED[name](median_scales(sample, name in COORDINATEWISE, seed)[-1])
+            kernel = at_median(name, sample, seed)[-1]
         if isinstance(kernel, Radial) and not is_composite(kernel):
             tuning = tune_lengthscales(kernel, sample, by, centred=centred)
         else:

@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
+from bochner._core.checks import (
+    bytes_in_words,
+    check_fields,
+    free_bytes,
+    integer,
+    optional,
+    positive,
+)
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
@@ -36,41 +43,24 @@ from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.rows import sampled
 
-WORTH = 0.05  # Reduction of the error required for each doubling of the time
-TIE = 0.01  # Errors within this share of one another are a tie
-FEWEST = 16  # Rows that a plan requires
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
-WORDS = (0, 1, 3, len(HEAD) - 1)  # Columns of the table that are words
 
 
 @dataclass(frozen=True)
-class Budget(HtmlResult):
-    """Limits of a fit.
+class Budget:
+    """Limits of the time and memory of a fit, without the rows and the process itself."""
 
-    Parameters
-    ----------
-    seconds : float, optional
-        Time limit. Without a limit, each doubling of the time must reduce the error enough.
-    bytes : int, optional
-        Memory limit, not counting the rows and the process itself; default: half of the free
-        memory.
-    """
-
-    seconds: float | None = None
-    bytes: int | None = None
+    seconds: float | None = None  # None: each doubling of the time must reduce the error enough
+    bytes: float | None = None  # None: half of the free memory
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", positive(self.seconds, "plan", "budget seconds"))
-        if self.bytes is not None:
-            most = int(positive(self.bytes, "plan", "budget bytes"))
-            object.__setattr__(self, "bytes", integer(most, "plan", "budget bytes", least=1))
+        check_fields(self, seconds=optional(positive), bytes=optional(positive))
 
     @property
     def room(self) -> int:
         """Bytes that a fit may take."""
-        return free_bytes() // 2 if self.bytes is None else self.bytes
+        return free_bytes() // 2 if self.bytes is None else int(self.bytes)
 
     def allows(self, fit: PlannedFit) -> bool:
         """Whether the fit takes no more than the budget."""
@@ -86,13 +76,13 @@ def as_budget(budget: object) -> Budget:
     """Return a budget: a number is seconds; a mapping has seconds, bytes or both."""
     if budget is None or isinstance(budget, Budget):
         return budget or Budget()
-    if isinstance(budget, Mapping):
-        if set(budget) <= {"seconds", "bytes"}:
-            return Budget(**budget)
-        raise InvalidInput(
-            f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
-        )
-    return Budget(seconds=positive(budget, "plan", "budget"))
+    if not isinstance(budget, Mapping):
+        return Budget(seconds=positive(budget, "plan", "budget"))
+    if set(budget) <= {"seconds", "bytes"}:
+        return Budget(**budget)
+    raise InvalidInput(
+        f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
+    )
 
 
 def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
@@ -113,20 +103,21 @@ def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str
             "widths."
         )
     most = min((fit.error for fit in within if fit.default), default=math.inf)
-    good = [fit for fit in within if fit.error <= (1 + TIE) * most]
+    good = [fit for fit in within if fit.error <= 1.01 * most]
     if budget.seconds is None:
-        price = -math.log(1 - WORTH)
+        price = -math.log(1 - 0.05)
         score = lambda fit: (
             math.log(max(fit.error, 1e-300)) + price * math.log2(max(fit.seconds, 1.0))
         )
         taken = min(good, key=lambda fit: (score(fit), fit.seconds))
-        why = "no other fit that memory allows lowers the error by "
-        why += f"{100 * WORTH:g} % for each doubling of the time"
+        why = (
+            "no other fit that memory allows lowers the error by 5 % for each doubling of the time"
+        )
     else:
         least_error = min(fit.error for fit in good)
-        ties = [fit for fit in good if fit.error <= (1 + TIE) * least_error]
+        ties = [fit for fit in good if fit.error <= 1.01 * least_error]
         taken = min(ties, key=lambda fit: (fit.seconds, fit.error))
-        why = f"its error is within {100 * TIE:g} % of the least of all fits within {budget}"
+        why = f"its error is within 1 % of the least of all fits within {budget}"
     best = min(fits, key=lambda fit: fit.error)
     if best.error < taken.error and best is not taken:
         why += (
@@ -230,7 +221,7 @@ class Plan(HtmlResult):
 
     def __str__(self) -> str:
         """Return the table, the reason and a note."""
-        table = columns([HEAD, *map(self._cells, self.fits)], words=WORDS)
+        table = columns([HEAD, *map(self._cells, self.fits)], words=(0, 1, 3, 8))
         return "\n".join([self._title, table, f"> {self.reason}", self._note])
 
     def _html_parts(self) -> Iterator[str]:
@@ -332,9 +323,8 @@ def plan(
     eigendecomposition as aD² + bD³, all else as a + bD². Errors are extrapolated to all rows along
     the path of penalties; they may be too large where more rows show much more of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
-    ``kernel="auto"`` the choice of the kernel takes the most time: it is the choice of a default
-    fit, and ``estimator()`` does not repeat it. From 1000 rows on, all else
-    takes a tenth to a quarter of the time of a default fit.
+    ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
+    it. From 1000 rows on, all else takes a tenth to a quarter of the time of a default fit.
 
     Examples
     --------
@@ -384,12 +374,11 @@ def _chosen_kernel(
     """Return the kernel that a fit chooses for a name."""
     if local:
         return chosen_by_leaves(spec, gather(blocks, spec.features.seed))
-    asked = spec.features
     if n_rows <= DIRECT_ROWS:
         tuning, curves, _ = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
     else:
-        curves, sample = transformed(sample, asked.seed, asked.bends)
-        tuning = searched(asked, sample)
+        curves, sample = transformed(sample, spec.features.seed, spec.features.bends)
+        tuning = searched(spec.features, sample)
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
@@ -430,8 +419,8 @@ def _blocks(X: Any, y: Any) -> Blocks:
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:
     """Return the number of rows of the fit, after checks of the rows."""
     n = rows if n_rows is None else integer(n_rows, "plan", "n_rows", least=1)
-    if rows < FEWEST or len(sample) < FEWEST:
-        raise InvalidInput(f"plan: X must have at least {FEWEST} rows; got {rows}.")
+    if len(sample) < 16:
+        raise InvalidInput(f"plan: X must have at least 16 rows; got {rows}.")
     if n < rows:
         raise InvalidInput(
             f"plan: n_rows must be at least the {rows} rows passed; got {n}. Leave it out where X "

@@ -46,59 +46,37 @@ from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf, Precision
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
-WIDEST, NARROWEST = 512, 16  # Limits of the widths of trials
+WIDEST = 512  # Largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # Default methods
 LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedFit:
-    """One row of a plan.
+    """One row of a plan."""
 
-    Attributes
-    ----------
-    method : Method
-        Method of the features, or :class:`bochner.ExactKernel` or :class:`bochner.LocalKernel`.
-    n_features : int
-        D; the number of rows for an exact or local fit.
-    solver : str
-        "moments float32" or "moments float64" for features; "exact"; "local" for local fits;
-        "waves" for Fourier modes of a grid.
-    error : float
-        Predicted root mean squared leave-one-out error of a fit to all rows.
-    kernel_error : float
-        Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
-    seconds, bytes : float
-        Predicted time and memory.
-    steps : dict of str to float
-        Seconds of each step.
-    error_from : {"sample", "widths"}
-        Whether the error is extrapolated from sampled rows only, or also from smaller widths.
-    default : bool
-        Whether ``KernelRidge(kernel)`` makes this fit by default.
-    """
-
-    method: Method
-    n_features: int
+    method: Method  # Of the features; or bochner.ExactKernel or bochner.LocalKernel
+    n_features: int  # D; the number of rows for an exact or local fit
+    #: "moments float32" or "moments float64" for features; "exact"; "local"; "waves".
     solver: str
-    error: float
+    error: float  # Predicted root mean squared leave-one-out error of a fit to all rows
+    #: Predicted ‖ZZᵀ − K‖_F / ‖K‖_F; its bound for Fourier modes; NaN if the map was not drawn.
     kernel_error: float
     seconds: float
     bytes: float
-    steps: Mapping[str, float]
-    error_from: str = "sample"
-    default: bool = False
+    steps: Mapping[str, float]  # Seconds of each step
+    error_from: str = "sample"  # Or "widths": it is extrapolated also from smaller widths
+    default: bool = False  # Whether ``KernelRidge(kernel)`` makes this fit by default
 
     @property
     def name(self) -> str:
         """Description for sentences."""
-        features = f"{self.n_features:,} features of {self.method}"
-        if isinstance(self.method, ExactKernel):
-            return "the exact kernel, by a Cholesky factor of its matrix"
+        solver, D, method = self.solver.removeprefix("moments "), self.n_features, self.method
         return {
+            "exact": "the exact kernel, by a Cholesky factor of its matrix",
             "local": "the exact kernel within leaves of rows (a local fit)",
-            "waves": f"{self.n_features:,} waves of {self.method}",
-        }.get(self.solver, f"{features}, summed up in {self.solver.removeprefix('moments ')}")
+            "waves": f"{D:,} waves of {method}",
+        }.get(solver, f"{D:,} features of {method}, summed up in {solver}")
 
 
 class FitTrial(NamedTuple):
@@ -110,7 +88,6 @@ class FitTrial(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """Errors of the fit by penalty."""
         return self.model.solution_.path
 
 
@@ -136,7 +113,7 @@ class Task:
     def widest(self) -> int:
         """Largest width of a trial: a power of two near half of its rows."""
         half = len(self.sample) / 2
-        return int(min(WIDEST, max(NARROWEST, 2 ** round(math.log2(half)))))
+        return int(min(WIDEST, max(16, 2 ** round(math.log2(half)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
         """Return the map that a fit draws."""
@@ -146,8 +123,7 @@ class Task:
 
     def kernel_error(self, method: Method, width: int) -> float:
         """Return the relative error of the kernel matrix of the sample."""
-        phi = self.map(method, width)
-        act = lambda: paired_error(phi, self.sample.X)
+        act = lambda: paired_error(self.map(method, width), self.sample.X)
         return float(self.once(("kernel", method, width), act))
 
     def rows(self, n: int) -> tuple[Any, ...]:
@@ -169,14 +145,13 @@ class Task:
         """Return the peak memory of a trial, measured by another fit."""
 
         def measured() -> float:
-            starts = not tracemalloc.is_tracing()
-            if starts:
-                tracemalloc.start()
+            traced = tracemalloc.is_tracing()  # by the user
+            tracemalloc.start()
             tracemalloc.reset_peak()
             before = tracemalloc.get_traced_memory()[0]
             quiet_fit(clone(trial.model), self.rows(trial.n_rows))
             peak = tracemalloc.get_traced_memory()[1]
-            if starts:
+            if not traced:
                 tracemalloc.stop()
             return float(peak - before + (4 << 20))  # with loaded code and small objects
 
@@ -323,7 +298,8 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
     rows = max(few, m // 2) if m >= 1.25 * few else m // 2
     first, precision = (_precision(task, method, D) for D in (tried, width))
-    trial, half = (task.trial(size, method, tried, precision=first) for size in (m, rows))
+    trials = [task.trial(size, method, tried, precision=first) for size in (m, rows)]
+    trial = trials[0]
     known, D = trial.model.map_.n_features, width
     if tries or not isinstance(method, Nystrom):
         D = task.map(method, width).n_features
@@ -338,21 +314,17 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     small = task.trial(rows, method, tried, precision=precision)
     measured = _moment_bytes(small.model.map_.n_features, rows, precision)
     size = task.bytes(small) + _moment_bytes(D, task.n_rows, precision) - measured
-    steps = _steps(task, method, trial, half, D, first, precision)
+    steps = _steps(task, trials, D, first, precision)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return PlannedFit(method, D, f"moments {precision}", error, kernel_error, *takes)
 
 
 def _steps(
-    task: Task,
-    method: Method,
-    trial: FitTrial,
-    half: FitTrial,
-    D: int,
-    first: Precision,
-    precision: Precision,
+    task: Task, trials: list[FitTrial], D: int, first: Precision, precision: Precision
 ) -> dict[str, float]:
     """Return the seconds of each step with D features, from two trials in the precision first."""
+    trial, half = trials
+    method = trial.model.method
     each = (trial.seconds - half.seconds) / (trial.n_rows - half.n_rows)
     each = max(each, LEAST_PART * trial.seconds / trial.n_rows)
     known, unit = trial.model.map_.n_features, task.multiplication_seconds(first)

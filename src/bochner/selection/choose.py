@@ -23,18 +23,15 @@ from bochner.kernels.stationary_families import Matern
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.curves import choose_curves
 from bochner.selection.held_out import FEWEST, MOST_CELLS
-from bochner.selection.lengthscales import choose_lengthscale, tune_lengthscales
+from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
 from bochner.selection.numbers import by_left_out
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
-from bochner.selection.rows import median_scales
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import nonempty, sampled, total_weight
-
-FEW = 64  # Fewer rows than this do not determine a family
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]
@@ -73,9 +70,9 @@ def choose_from(
     search: Search | None = None,
     by_targets: bool = True,
 ) -> Chosen:
-    """Choose open parameters and draw the map, from a sample of ``n_rows`` rows.
+    """Choose as :func:`choose` does, from a sample of ``n_rows`` rows.
 
-    ``share`` is a given penalty per row of weight one; see :func:`choose` for the others.
+    ``share`` is a given penalty per row of weight one.
     """
     if rows is not None:
         require_squares(spec.who, rows.y, rows.w)
@@ -87,8 +84,7 @@ def choose_from(
         return chosen if curves is None else chosen.through(curves)
     tuning = searched(spec, rows, share, search)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
-    choice = replace(choice, reason=choice.reason + tuning.reason)
-    return Chosen(spec.seed, tuning, choice)
+    return Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
 
 
 def searched(
@@ -133,8 +129,8 @@ def choose_for_matrix(
     """
     curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
-    of_matrix: dict[str, Any] = {"centred": centred, "judged_again": judged_again}
-    return searched(spec, sample, share, **of_matrix), curves, sample
+    tuning = searched(spec, sample, share, centred=centred, judged_again=judged_again)
+    return tuning, curves, sample
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:
@@ -151,21 +147,20 @@ def choose_kernel(
     method: Method | None,
     effort: str,
     *,
-    centred: bool = True,
-    of_classes: bool = False,
     judged_again: bool = False,
     among: Callable[[Kernel], bool] = lambda _: True,
+    **options: Any,
 ) -> Tuning:
     """Return the kernel of a name; for "auto" the best of candidates.
 
     ``share`` is a given penalty per row, alpha/W; ``method`` and ``among`` say which kernels are
-    candidates. With effort "low", and for few rows, "auto" is "gaussian". ``judged_again``: the
-    best are compared again among all rows, so that fewer rows suffice here.
+    candidates; ``options`` are those of the race. With effort "low", and for few rows, "auto" is
+    "gaussian". ``judged_again``: the best are compared again among all rows, so that fewer rows
+    suffice here.
     """
     asked = as_effort(effort, "The choice of a kernel")
-    if asked is not None and judged_again:
-        asked = replace(asked, last=asked.more)
     if name == "auto" and asked is not None:
+        asked = replace(asked, last=asked.more) if judged_again else asked
         X, sparse = sample.X, is_sparse(sample.X)
         _require_served(method, X, seed)
 
@@ -174,12 +169,11 @@ def choose_kernel(
             return able and _refusal(method, X, seed, kernel) is None
 
         few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
-        options: Any = {"centred": centred, "share": share, "of_classes": of_classes}
         rows = replace(sample, X=dense(X)) if few else sample
-        race = Race.of(rows, seed, asked, serves=serves, **options) if len(rows) >= FEW else None
-        if race is not None:
+        race = Race.of(rows, seed, asked, share=share, serves=serves, **options)
+        if race is not None and len(rows) >= 64:  # fewer rows do not determine a family
             return race.best()
-    name = "gaussian" if name == "auto" else name
+    name, centred = "gaussian" if name == "auto" else name, options.get("centred", True)
     return choose_lengthscale(name, sample, seed, share, centred)
 
 
@@ -208,7 +202,7 @@ def learned_metric(spec: FeatureSpec, rows: RowSample, share: float | None) -> T
     kernel, seed = spec.kernel, spec.seed
     if kernel == "auto":
         _require_served(spec.method, rows.X, seed)
-        start = Matern(1.5, median_scales(rows, False, seed)[-1])
+        start = at_median("matern32", rows, seed)[-1]
         kernel = tune_lengthscales(start, rows).kernel
     elif isinstance(kernel, str):
         kernel = choose_lengthscale(kernel, rows, seed, share).kernel
@@ -225,32 +219,26 @@ def choice_of(
     by_targets: bool,
 ) -> Choice:
     """Draw the map, after the choice of method and width if they are open."""
+    n = len(rows or ()) if n_rows is None else n_rows
     if isinstance(spec.width, float):
-        return _wide_enough(spec, spec.width, kernel, nonempty(rows), n_rows, share)
+        return _wide_enough(spec, spec.width, kernel, nonempty(rows), n, share)
     ask = Request(n_inputs, spec.width, spec.seed, X=None if rows is None else rows.X)
-    if isinstance(spec.method, Auto):
-        if spec.waves and rows is not None and n_rows is not None:
-            waves = waves_for(kernel, rows.X, n_rows)
-            if waves is not None:
-                return waves
-        targets = None
-        if by_targets and rows is not None and np.any(np.ptp(rows.y, axis=0)):
-            targets = Targets(rows.y, rows.w, len(rows) if n_rows is None else n_rows, share)
-        return choose_method(spec.method, kernel, ask, targets)
-    phi = draw_map(spec.method, kernel, ask)
-    return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
+    if not isinstance(spec.method, Auto):
+        phi = draw_map(spec.method, kernel, ask)
+        return Choice(phi, spec.method, (), f"{spec.method!r}: as asked.")
+    targets = None
+    if rows is not None:
+        if spec.waves and n_rows is not None and (waves := waves_for(kernel, rows.X, n_rows)):
+            return waves
+        if by_targets and np.any(np.ptp(rows.y, axis=0)):
+            targets = Targets(rows.y, rows.w, n, share)
+    return choose_method(spec.method, kernel, ask, targets)
 
 
 def _wide_enough(
-    spec: FeatureSpec,
-    epsilon: float,
-    kernel: Kernel,
-    rows: RowSample,
-    n_rows: int | None,
-    share: float | None,
+    spec: FeatureSpec, epsilon: float, kernel: Kernel, rows: RowSample, n: int, share: float | None
 ) -> Choice:
-    """Find the width at the given penalty, or at the penalty that is predicted for the fit."""
-    n = len(rows) if n_rows is None else n_rows
+    """Find the width at the given penalty, or at the penalty that is predicted for n rows."""
     if share is not None:
         alpha = share * n
     elif rows.y.shape[1]:
@@ -261,5 +249,5 @@ def _wide_enough(
         kernel, spec.method, rows.X, alpha=alpha, epsilon=epsilon, n_rows=n, random_state=spec.seed
     )
     if not width.met:
-        warnings.warn(f'n_features="auto": {width}', FeatureWarning, stacklevel=2)
+        warnings.warn(f"n_features: {width}", FeatureWarning, stacklevel=2)
     return Choice(width.map, width.method, (), str(width))

@@ -114,7 +114,6 @@ class Chosen:
 
     @property
     def kernel(self) -> Kernel:
-        """k, with numbers."""
         return self.search.kernel
 
     @property
@@ -124,14 +123,12 @@ class Chosen:
 
     @property
     def map(self) -> FeatureMap:
-        """φ."""
         if self.choice.map is None:
             raise InvalidInput("map requires features; this fit compares rows with the kernel.")
         return self.choice.map
 
     @property
     def n_features(self) -> int:
-        """D."""
         return self.map.n_features
 
     @property

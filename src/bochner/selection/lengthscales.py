@@ -7,35 +7,42 @@ s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
 
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
+
+Descents are by L-BFGS in the logarithms of a kernel's numbers and of the penalty. Two processors
+round differently, and a descent would carry that on from step to step. So points, values and slopes
+are rounded to multiples far above the rounding of float64 and far below any relevant difference,
+and every processor takes the same steps.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.optimize import minimize
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
 from bochner._core.lapack import upper_products
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
+from bochner.errors import UnsupportedKernel
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import on_unit_sphere, with_lengthscale
-from bochner.kernels.stationary import Radial
-from bochner.selection.descent import (
-    Evaluated,
-    Objective,
-    ProcessRows,
-    descend,
-    go_on,
-    least,
-    require_lengthscale,
-)
+from bochner.kernels.stationary import Radial, Stationary
+from bochner.selection.held_out import FEWEST
 from bochner.selection.record import KernelComparison, Tuning
-from bochner.selection.rows import COORDINATEWISE, median_scales, rounded, screened_lengthscales
+from bochner.selection.rows import (
+    deviations,
+    median_distance,
+    median_scales,
+    rounded,
+    screened_lengthscales,
+)
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
 from bochner.solvers.ridge.dual import KernelRows
@@ -50,9 +57,191 @@ SHORTEST, LONGEST = 1 / 128, 32.0  # Bounds of ℓ in median distances
 MOST_CELLS = 1 << 20
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
+GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
+LEAST = 1e-8  # Least penalty, as a share of k(x, x)
+#: Deviation of the normal prior of a log number, worth one row: of a log lengthscale about the log
+#: of the median distance.
+SPREAD = 3.0
 
-#: Turns the gradient of a score in the kernel matrix into the gradient in log ℓ.
-Through = Callable[[KernelScore], Float[Array, " p"]]
+# --- descents ----------------------------------------------------------------------------------
+
+
+def on_grid(x: Any, step: float) -> Any:
+    """Return the multiples of ``step`` nearest to x."""
+    return np.round(np.asarray(x, np.float64) / step) * step
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessRows:
+    """Rows of a criterion."""
+
+    X: Array
+    y: Float[Array, "m t"]
+    w: Float[Array, " m"]
+    centred: bool  # Whether an intercept is fitted
+    noise: float | None = None
+    amplitude: float | None = None
+
+    @staticmethod
+    def of(
+        sample: RowSample,
+        centred: bool,
+        noise: float | None = None,
+        amplitude: float | None = None,
+        share: float | None = None,
+    ) -> "ProcessRows | None":
+        """Return the rows with the targets that vary; None if none does, or rows are too few.
+
+        A given penalty per row, ``share``, is the noise of a process with amplitude one.
+        """
+        y = sample.y[:, np.ptp(sample.y, axis=0) > 0]
+        if len(sample) < FEWEST or not y.shape[1]:
+            return None
+        if share is not None:
+            noise, amplitude = share * float(sample.w.sum()), 1.0
+        return ProcessRows(sample.X, y, sample.w, centred, noise, amplitude)
+
+    @property
+    def count(self) -> float:
+        """Number of rows; a row of weight w counts as w rows."""
+        return max(float(self.w.sum()), len(self.w))
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """Logarithms of the penalties per row of the starts: the given one, or several."""
+        weight = float(self.w.sum())
+        if self.noise is not None and self.amplitude is not None:
+            return (float(np.log(max(self.noise / self.amplitude, LEAST) / weight)),)
+        return tuple(float(np.log(alpha / weight)) for alpha in (1.0, 1e-1, 1e-2, 1e-3))
+
+    def first(self, m: int) -> "ProcessRows":
+        """Return the first m rows, of targets that vary in them."""
+        if len(self.w) <= m:
+            return self
+        y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
+        return self if not y.shape[1] else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+
+    @cached_property
+    def spread(self) -> Float[Array, " d"]:
+        """Deviations of the columns."""
+        return deviations(self.X, self.w)
+
+
+class Objective:
+    """A criterion per row minus a log prior, as a function of log numbers and the log penalty.
+
+    A point is a vector: the logarithms of factors of the lengthscales, or of other numbers in
+    their units, and last the logarithm of the penalty per row.
+    """
+
+    start: Any  # The kernel at zero, or with free numbers
+    rows: ProcessRows
+    criterion: Criterion
+    kernel: Callable[[Array], Any]  # The kernel at a point, in the units of the data
+    #: The criterion at a point and a penalty, without the prior, and its gradient.
+    at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
+    #: The range of each number in a descent from a start.
+    ranges: Callable[[Array], list[tuple[float, float]]]
+    centres: Any  # Of the normal prior of log numbers, which is worth one row
+    units: Any = 1.0  # Steps of the log numbers that match unit steps of the point
+    #: Part of the value that depends on the unit of the targets alone: a descent ends where a step
+    #: gains a small share of the value without it.
+    level: Any = 0.0
+
+    def __call__(self, at: Array) -> tuple[float, Float[Array, " q"]]:
+        """Return the value and its gradient."""
+        value, slope = self.at_penalty(at, float(np.exp(at[-1]) * self.rows.w.sum()))
+        far = at[:-1] * self.units - self.centres
+        away = far / (SPREAD**2 * self.rows.count)
+        value += 0.5 * float(away @ far)
+        return value, np.append((slope[:-1] + away) * self.units, slope[-1])
+
+    def bounds(self, at: Array) -> list[tuple[float, float]]:
+        """Return the range of each coordinate in a descent from this start."""
+        shares, weight = self.rows.shares, self.rows.w.sum()
+        limits = (np.log(LEAST / weight), np.log(1e4 / weight))
+        return [*self.ranges(at), (shares[0],) * 2 if len(shares) == 1 else limits]
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """An objective, a point, and the value, kernel and penalty there."""
+
+    of: Any
+    at: Float[Array, " q"]
+    value: float
+
+    @property
+    def kernel(self) -> Any:
+        return self.of.kernel(self.at)
+
+    @property
+    def alpha(self) -> float:
+        return float(np.exp(self.at[-1])) * float(self.of.rows.w.sum())
+
+    def on(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
+        """Return the objective of these rows, and the point with the same penalty."""
+        share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
+        return replace(self.of, rows=rows), np.append(self.at[:-1], share)
+
+
+class _Spent(Exception):
+    """Ends a descent after its last evaluation."""
+
+
+def descend(of: Objective, start: Array, evaluations: int, gain: float = GAIN) -> Evaluated:
+    """Return the best of at most so many evaluations."""
+    best, count = Evaluated(of, start, float("inf")), 0
+    bounds = of.bounds(start)
+    free = np.array([low < high for low, high in bounds])
+
+    def value_and_gradient(vector: Array) -> tuple[float, Array]:
+        nonlocal best, count
+        if count >= max(evaluations, 1):
+            raise _Spent
+        count += 1
+        at = np.where(free, on_grid(vector, 1e-6), start)
+        try:
+            value, gradient = of(at)
+        except LinAlgError:
+            return 1e3, np.zeros_like(vector)  # worse than all others
+        point = Evaluated(of, at, float(on_grid(value, 1e-6)))
+        best = point if point.value < best.value else best
+        return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
+
+    with suppress(_Spent):
+        minimize(
+            value_and_gradient,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain},
+        )
+    return best
+
+
+def least(points: Iterable[Evaluated]) -> Evaluated:
+    """Return the point of the least value."""
+    return min(points, key=lambda point: point.value)
+
+
+def go_on(start: Evaluated, evaluations: int, gain: float = GAIN) -> Evaluated:
+    """Descend from a point; return the end if it is better."""
+    return least([start, descend(start.of, start.at, evaluations, gain)])
+
+
+# --- lengthscales --------------------------------------------------------------------------------
+
+
+def require_lengthscale(kernel: Kernel) -> None:
+    """Raise UnsupportedKernel if the kernel has no lengthscale to tune."""
+    if not (isinstance(kernel, Stationary) and "lengthscale" in kernel.get_params(deep=False)):
+        raise UnsupportedKernel(
+            "Tuning requires a stationary kernel with a lengthscale (Gaussian, Matern, "
+            f"Exponential, RationalQuadratic, Laplace, Cauchy), or one of their names; got "
+            f"{kernel!r}. Choose other kernels by the estimator's error on rows that were held out."
+        )
 
 
 def choose_lengthscale(
@@ -65,8 +254,7 @@ def choose_lengthscale(
     """
     if name == "linear":
         return Tuning(Linear())
-    family = NAMED[name]
-    starts = [family(scale) for scale in median_scales(sample, name in COORDINATEWISE, seed)]
+    starts = at_median(name, sample, seed)
     search = MatrixSearch.of(sample, LOO, centred, most=512, share=share)
     if search is None:
         return Tuning(starts[0])
@@ -75,29 +263,36 @@ def choose_lengthscale(
     return search.tuning(search.to_end(end, 8, 4), 1)
 
 
+def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
+    """Return a family at the median distance: one lengthscale, and one per column if they differ.
+
+    The distance of Laplace and Cauchy kernels is a sum over columns.
+    """
+    by_column = name in ("laplace", "cauchy")
+    return [NAMED[name](scale) for scale in median_scales(sample, by_column, seed)]
+
+
 def tune_lengthscales(
     start: Kernel,
     sample: RowSample,
     criterion: Criterion = EVIDENCE,
-    *,
     centred: bool = True,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    **given: Any,
 ) -> Tuning:
     """Return the kernel with the best lengthscales by a criterion, descended from its own.
 
     One factor for all columns first, then one lengthscale per column, if rows are dense (or
     sparse of few cells) and the kernel is of the Euclidean distance. The latter are taken if they
     raise the log evidence by more than one for each further number (Akaike 1974); the logarithm
-    of a squared error counts as n/2 of a log evidence. Noise and amplitude are tuned too where they
-    are open; several targets have the same ratio.
+    of a squared error counts as n/2 of a log evidence. ``noise`` and ``amplitude`` are tuned too
+    where they are not given; several targets have the same ratio.
 
     O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 if there are no more),
     52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (ten for a Matérn kernel without a
     closed form).
     """
     require_lengthscale(start)
-    search = MatrixSearch.of(sample, criterion, centred, noise=noise, amplitude=amplitude)
+    search = MatrixSearch.of(sample, criterion, centred, **given)
     if search is None:
         return Tuning(start, criterion=criterion.name)
     first, best = search.one(start)
@@ -111,19 +306,13 @@ def tune_lengthscales(
     return replace(many if gain > required else one, compared=(*one.compared, *many.compared))
 
 
-def lengthscale_on_sphere(
-    start: Kernel,
-    sample: RowSample,
-    centred: bool,
-    noise: float | None,
-    amplitude: float | None,
-) -> Tuning:
+def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **given: Any) -> Tuning:
     """Return the kernel of the globe whose one lengthscale has the largest evidence.
 
     It is the lengthscale of the kernel of points of the unit sphere.
     """
     rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
-    search = MatrixSearch.of(rows, EVIDENCE, centred, noise=noise, amplitude=amplitude)
+    search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
     tuning = search.tuning(search.one(on_unit_sphere(start))[1], 1)
@@ -139,45 +328,39 @@ class MatrixSearch:
 
     @staticmethod
     def of(
-        sample: RowSample,
-        criterion: Criterion,
-        centred: bool,
-        *,
-        noise: float | None = None,
-        amplitude: float | None = None,
-        share: float | None = None,
-        most: int = ROWS,
+        sample: RowSample, criterion: Criterion, centred: bool, *, most: int = ROWS, **given: Any
     ) -> "MatrixSearch | None":
         """Return the search; None if rows are too few, or no target varies."""
-        rows = ProcessRows.of(sample.lowest(most), centred, noise, amplitude, share)
+        rows = ProcessRows.of(sample.lowest(most), centred, **given)
         if rows is None:
             return None
-        return MatrixSearch(replace(rows, X=_doubles(rows.X)), criterion)
+        X = rows.X.astype(np.float64)  # centred if rows are dense or of few cells
+        X = dense(X) if X.shape[0] * X.shape[1] <= MOST_CELLS else X
+        return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
     def one(
         self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = 12
     ) -> tuple[list[Evaluated], Evaluated]:
         """Descend in one factor for all columns; return the point from each start, and the end."""
-        few = self._fewer
-        of = OnProcess(start, few, self.criterion, 1)
+        of = OnProcess(start, self._fewer, self.criterion, 1)
         first = []
         for factor in factors:
-            starts = (np.array([np.log(factor), share]) for share in few.shares)
-            first.append(least([descend(of, at, 1) for at in starts]))
+            starts = (np.array([np.log(factor), share]) for share in of.rows.shares)
+            first.append(least(descend(of, at, 1) for at in starts))
         return first, self.to_end(least(first), evaluations, 4 if evaluations else 0)
 
     def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
         """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
-        few, d = self._fewer, self.rows.X.shape[1]
-        quiet = few.shares[2:3]  # with one lengthscale, a function of few columns looks like noise
+        rows, d = self.rows, self.rows.X.shape[1]
+        of = OnProcess(start, self._fewer, self.criterion, d)
         starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in (*first, best)]
-        starts += [(starts[0][0], share) for share in quiet]
-        rows = self.rows
+        logs = [starts[0][0]]
         scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
         if scales is not None:
-            starts += [(np.log(scales / start.lengthscale), share) for share in quiet]
-        of = OnProcess(start, few, self.criterion, d)
-        return self.to_end(least([descend(of, np.append(*at), 6) for at in starts]), 40, 14)
+            logs.append(np.log(scales / start.lengthscale))
+        # With one lengthscale, a function of few columns looks like noise.
+        starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
+        return self.to_end(least(descend(of, np.append(*at), 6) for at in starts), 40, 14)
 
     def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
         """Optimise one factor of a kernel's lengthscales, or ``each`` lengthscale, on all rows."""
@@ -232,13 +415,6 @@ def shortened(kernel: Any, rows: ProcessRows) -> Any:
     return kernel.replace(lengthscale=tuple(scales.tolist()))
 
 
-def _doubles(X: Array) -> Array:
-    """Return rows in float64, centred if they are dense or of few cells."""
-    X = X.astype(np.float64)
-    X = dense(X) if X.shape[0] * X.shape[1] <= MOST_CELLS else X
-    return X if is_sparse(X) else X - X.mean(axis=0)
-
-
 @dataclass(frozen=True, eq=False)
 class OnProcess(Objective):
     """A criterion as a function of factors of the lengthscales, 1 or d, and of λ.
@@ -266,9 +442,11 @@ class OnProcess(Objective):
     def centres(self) -> Float[Array, " p"]:
         """Factors at which the lengthscales are those of the median distance."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
+        units = np.broadcast_to(scales, rows.X.shape[1]) if self.width == 1 else rows.spread
+        log_median = float(np.log(median_distance(rows.X, rows.w, (units,), 0, most=4096)))
         if self.width == 1:
-            return np.array([rows.log_median(np.broadcast_to(scales, rows.X.shape[1]))])
-        return rows.log_median(rows.spread) + np.log(rows.spread) - np.log(scales)
+            return np.array([log_median])
+        return log_median + np.log(rows.spread) - np.log(scales)
 
     def ranges(self, at: Array) -> list[tuple[float, float]]:
         low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
@@ -294,7 +472,7 @@ class OnProcess(Objective):
         score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)
         return score.value, np.append(through(score), score.by_log_alpha)
 
-    def _pairs(self, at: Array) -> tuple[Array, Through]:
+    def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
         """Return K and the function from a score to its gradient in the factors.
 
         For kernels of the distance, K is computed on and below the diagonal only.
@@ -304,12 +482,11 @@ class OnProcess(Objective):
             ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
             up, down = (each(self.rows.X) for each in ends)
             change = (up - down) / (2 * STEP)
-            return kernel(self.rows.X), lambda by: np.array([float(np.vdot(by.by_kernel, change))])
+            return kernel(self.rows.X), lambda by: float(np.vdot(by.by_kernel, change))
         if self.width == 1:
             s, factor = self._squared, float(np.exp(-2 * at[0]))
             K, slope = _in_bands(kernel, lambda *band: factor * s[band], self._room)
-            along = lambda by: -4 * factor * np.einsum("ij,ij,ij->", by.below, slope, s)
-            return K, lambda by: np.array([float(along(by))])
+            return K, lambda by: -4 * factor * np.einsum("ij,ij,ij->", by.below, slope, s)
         X = self.rows.X / kernel.lengthscale
         size = np.einsum("ij,ij->i", X, X)
         K, slope = _in_bands(kernel, lambda *band: squared_distances(X, size, *band), self._room)

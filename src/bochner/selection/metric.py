@@ -17,8 +17,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.kernels.algebra import Mahalanobis
 from bochner.kernels.kernel import Kernel
-from bochner.selection.descent import ProcessRows
-from bochner.selection.lengthscales import MatrixSearch, squared_distances
+from bochner.selection.lengthscales import MatrixSearch, ProcessRows, squared_distances
 from bochner.selection.rows import rounded, significant
 from bochner.solvers.ridge.dual import KernelRows
 

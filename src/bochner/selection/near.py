@@ -9,8 +9,8 @@ is the one of rows that lie together in a few places.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, solve_triangular
@@ -23,9 +23,8 @@ from bochner.data.sample import RowSample
 from bochner.kernels.kernel import Constant, Kernel, parts_of
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
-from bochner.selection.descent import ProcessRows, descend
 from bochner.selection.held_out import reduction
-from bochner.selection.lengthscales import EVIDENCE, OnProcess, shortened
+from bochner.selection.lengthscales import EVIDENCE, OnProcess, ProcessRows, descend, shortened
 from bochner.selection.metric import TunedKernel
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
@@ -33,11 +32,6 @@ from bochner.selection.tree import neighbourhoods
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
 from bochner.solvers.ridge.solution import Solution
-
-#: Share of the mean squared error that another scale or kernel must save, and standard errors of
-#: the mean difference: a few places determine little about others.
-WORTH, CHANCE = 0.005, 1.0
-
 
 # --- errors of rows in the middle of their neighbours --------------------------------------------
 
@@ -143,8 +137,7 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
     return None if not parts or None in parts.values() else kernel.replace(**parts)
 
 
-@dataclass(frozen=True, eq=False)
-class AtDensity:
+class AtDensity(NamedTuple):
     """A kernel, its solution in a few places, and errors: ``error`` is the mean of ``squared``."""
 
     kernel: Kernel
@@ -152,10 +145,14 @@ class AtDensity:
     error: float
     squared: Float[Array, " m"]
 
-    def surely_below(self, other: "AtDensity") -> bool:
-        """Whether the error is lower by a share worth having, and by more than chance."""
-        gain, required = reduction(self, other, WORTH, CHANCE)
-        return gain > required
+
+def _better(one: AtDensity, other: AtDensity) -> bool:
+    """Whether an error is lower than another by 0.5 % and by more than one standard error.
+
+    A few places determine little about others.
+    """
+    gain, required = reduction(one, other, worth=0.005, chance=1.0)
+    return gain > required
 
 
 def judge_among_near_rows(
@@ -192,16 +189,15 @@ def judge_among_near_rows(
     best, tuned = at(tuning.kernel), list(others)
     for kernel in (*rivals, *(each.kernel for each in tuned)):
         judged = at(kernel)
-        best = judged if judged.surely_below(best) else best
+        best = judged if _better(judged, best) else best
     taken, best = best.kernel, _scaled(best, at) if scales else best
-    compared = [*tuning.compared]
-    compared += [KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned]
+    compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned]
+    compared = [replace(c, taken=c.kernel == taken) for c in (*tuning.compared, *compared)]
     new: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
     new["measure"] = "error among near rows"
     for i, c in enumerate(compared):
         if c.kernel in errors:
             compared[i] = replace(c, error=errors[c.kernel], **new)
-        compared[i] = replace(compared[i], taken=c.kernel == taken)
     return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
 
@@ -221,7 +217,7 @@ def _scaled(best: AtDensity, at: Callable[[Kernel], AtDensity]) -> AtDensity:
         for _ in range(4):
             factor *= step
             longer = stretched(start, factor)
-            if longer is None or not (other := at(longer)).surely_below(best):
+            if longer is None or not _better(other := at(longer), best):
                 break
             best = other
         if best.kernel is not start:

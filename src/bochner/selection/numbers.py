@@ -7,7 +7,6 @@ the best descend for a few steps, the best of these to the end, and the best end
 more rows. Periods start at the peaks of the spectrum of the targets.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +20,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
+from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Constant, Free, Kernel, Scaled, Sum
 from bochner.kernels.numbers import (
     Place,
@@ -35,9 +35,20 @@ from bochner.kernels.numbers import (
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import windows_of
-from bochner.selection.descent import Evaluated, Objective, ProcessRows, descend, go_on, least
 from bochner.selection.held_out import FEWEST
-from bochner.selection.lengthscales import EVIDENCE, FEW, ROWS, recorded, tune_lengthscales
+from bochner.selection.lengthscales import (
+    EVIDENCE,
+    FEW,
+    ROWS,
+    Evaluated,
+    Objective,
+    ProcessRows,
+    descend,
+    go_on,
+    least,
+    recorded,
+    tune_lengthscales,
+)
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, significant
 from bochner.solvers.ridge.criteria import LOO, Criterion
@@ -45,18 +56,16 @@ from bochner.solvers.ridge.dual import KernelRows
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
-#: Range of the lengthscales of starts, then bounds, in median distances.
-LENGTHS = 1 / 64, 4.0, 1 / 128, 32.0
-
-#: Ranges of numbers without a unit by field: of the starts, then bounds.
-UNITLESS = {
+#: Ranges of numbers by field: of the starts, then bounds. Lengths are in median distances, weights
+#: in units of the largest; other numbers have no unit.
+RANGES = {
+    "length": (1 / 64, 4.0, 1 / 128, 32.0),
     "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves
     "shape": (0.1, 10.0, 1e-3, 1e3),
     "smoothness": (0.5, 5.0, 0.4, 12.0),
     "power": (0.5, 1.9, 0.1, 2.0),
+    "weight": (1e-3, 1.0, 1e-9, 1e9),
 }
-
-WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)  # The same for weights, in units of the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,9 +105,9 @@ class NumberRange:
         low = low if free.low is None else float(np.log(free.low))
         high = max(high, low) if free.high is None else float(np.log(free.high))
         low = min(low, high)
-        near = float(np.clip(self.near[0], low, high)), float(np.clip(self.near[1], low, high))
+        first, last = np.clip(self.near, low, high).tolist()
         starts = None if self.starts is None else np.clip(self.starts, low, high)
-        return NumberRange(near, (low, high), given, starts, self.unit)
+        return NumberRange((first, last), (low, high), given, starts, self.unit)
 
 
 def tune_numbers(
@@ -108,16 +117,14 @@ def tune_numbers(
     seed: int,
     *,
     centred: bool = True,
-    noise: float | None = None,
-    amplitude: float | None = None,
-    share: float | None = None,
+    **given: Any,
 ) -> Tuning:
     """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms.
 
-    Noise, amplitude and penalty per row (``share``) are not tuned where they are given. Weights add
-    up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all starts and
-    about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The number of
-    sequences is limited by 4096 windows.
+    ``noise``, ``amplitude`` and penalty per row (``share``) are not tuned where they are given.
+    Weights add up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all
+    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The
+    number of sequences is limited by 4096 windows.
     """
     if not sample.y.shape[1]:
         raise InvalidInput(
@@ -133,14 +140,23 @@ def tune_numbers(
             "X.toarray(), or give all numbers."
         )
     sample = replace(sample, X=np.ascontiguousarray(sample.X, np.float64))
-    rows = ProcessRows.of(sample, centred, noise, amplitude, share)
+    rows, places = ProcessRows.of(sample, centred, **given), free_places(open_kernel)
     if rows is None:
-        at = {place: place.of(open_kernel).start or 1.0 for place in free_places(open_kernel)}
-        return Tuning(with_numbers(open_kernel, at), criterion=criterion.name)
+        return Tuning(_at_starts(open_kernel), criterion=criterion.name)
     end = _search(OnNumbers(open_kernel, rows, criterion), seed)
-    tuned = end.kernel if rows.amplitude is not None else _shared(end.kernel, open_kernel)
-    places = free_places(open_kernel)
-    return recorded(criterion, _rounded(tuned, places), end, len(places))
+    tuned, weights = end.kernel, _weights_of(open_kernel)
+    if rows.amplitude is None and weights is not None:  # all terms have free weights: of sum one
+        total = sum(place.of(tuned) for place in weights)
+        tuned = with_numbers(tuned, {place: place.of(tuned) / total for place in weights})
+    # The error of a period adds up over many of them: seven digits
+    round_ = lambda name, x: float(f"{x:.7g}") if name == "period" else significant(x)
+    numbers = {place: round_(place.name, place.of(tuned)) for place in places}
+    return recorded(criterion, with_numbers(tuned, numbers), end, len(places))
+
+
+def _at_starts(kernel: Kernel) -> Kernel:
+    """Return the kernel with the starts of its free numbers, or 1."""
+    return with_numbers(kernel, {at: at.of(kernel).start or 1.0 for at in free_places(kernel)})
 
 
 def by_left_out(
@@ -156,23 +172,14 @@ def by_left_out(
     return tune_numbers(kernel, sample, LOO, seed, centred=centred, share=share)
 
 
-def by_evidence(
-    kernel: Kernel,
-    sample: RowSample,
-    seed: int,
-    *,
-    centred: bool,
-    noise: float | None = None,
-    amplitude: float | None = None,
-) -> Tuning:
+def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
     """Return the kernel with the largest evidence over lengthscales, or over all or free numbers.
 
-    Noise and amplitude are given, or tuned too.
+    ``given``: "centred", and "noise" and "amplitude" where they are not tuned.
     """
-    if not is_composite(kernel):
-        return tune_lengthscales(kernel, sample, centred=centred, noise=noise, amplitude=amplitude)
-    given: Any = {"centred": centred, "noise": noise, "amplitude": amplitude}
-    return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
+    if is_composite(kernel):
+        return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
+    return tune_lengthscales(kernel, sample, **given)
 
 
 def is_composite(kernel: Kernel) -> bool:
@@ -262,16 +269,13 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
             return _period(columns, rows)
         case "lengthscale" if not isinstance(leaf, Periodic):
             return _lengths(columns, rows)
-        case "scale" if isinstance(leaf, Scaled):
-            numbers = {at: at.of(leaf.kernel).start or 1.0 for at in free_places(leaf.kernel)}
-            size = float(np.mean(with_numbers(leaf.kernel, numbers).diag(X)))
-            return _weights(1 / max(size, np.finfo(float).tiny))
-        case "scale" | "offset":
-            size = float(np.mean(np.einsum("ij,ij->i", X, X)))
-            return _weights(1.0 if place.name == "offset" else 1 / max(size, 1e-300))
-        case "value":
-            return _weights(1.0)
-    return _between(*UNITLESS.get(place.name, UNITLESS["shape"]))
+        case "scale":
+            inner = _at_starts(leaf.kernel) if isinstance(leaf, Scaled) else Linear()
+            unit = 1 / max(float(np.mean(inner.diag(X))), np.finfo(float).tiny)
+            return _between(*(unit * share for share in RANGES["weight"]))
+        case "offset" | "value":
+            return _between(*RANGES["weight"])
+    return _between(*RANGES.get(place.name, RANGES["shape"]))
 
 
 def _between(near: float, far: float, low: float, high: float, **others: Any) -> NumberRange:
@@ -280,17 +284,13 @@ def _between(near: float, far: float, low: float, high: float, **others: Any) ->
     return NumberRange((near, far), (low, high), **others)
 
 
-def _weights(unit: float) -> NumberRange:
-    return _between(*(unit * share for share in WEIGHTS))
-
-
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     """Return the range about the median distance, down to that of neighbours along one column."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
-    least = min(LENGTHS[2] * median, float(np.median(gaps)) if len(gaps) else np.inf)
-    near, far, _, high = (share * median for share in LENGTHS)
+    near, far, low, high = (share * median for share in RANGES["length"])
+    least = min(low, float(np.median(gaps)) if len(gaps) else np.inf)
     return _between(max(near, least), far, least, high)
 
 
@@ -331,18 +331,6 @@ def spectral_peaks(
     return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:most]]]
 
 
-# --- Results -------------------------------------------------------------------------------------
-
-
-def _shared(kernel: Kernel, open_kernel: Kernel) -> Kernel:
-    """Return the kernel with weights that add up to one, if all terms have free weights."""
-    weights = _weights_of(open_kernel)
-    if weights is None:
-        return kernel
-    total = sum(place.of(kernel) for place in weights)
-    return with_numbers(kernel, {place: place.of(kernel) / total for place in weights})
-
-
 def _weights_of(kernel: Kernel) -> list[Place] | None:
     """Return the places of the weights of all terms; None if one of them is given."""
     if isinstance(kernel, Sum):
@@ -353,11 +341,3 @@ def _weights_of(kernel: Kernel) -> list[Place] | None:
     names: dict[type, str] = {Scaled: "scale", Constant: "value"}
     place = Place(names.get(type(kernel), ""))
     return [place] if place in free_places(kernel) else None
-
-
-def _rounded(kernel: Kernel, places: list[Place]) -> Kernel:
-    """Return the kernel with rounded numbers."""
-    # The error of a period adds up over many of them: seven digits
-    round_: dict[str, Callable[[float], float]] = {"period": lambda x: float(f"{x:.7g}")}
-    known = {place: round_.get(place.name, significant)(place.of(kernel)) for place in places}
-    return with_numbers(kernel, known)

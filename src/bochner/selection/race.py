@@ -58,12 +58,8 @@ WORTH, CHANCE = 0.003, 1.0
 #: The number of standard errors for classes, where the simpler kernel is preferred, and for one
 #: column, where the evidence of few rows determines the only lengthscale.
 CHANCE_OF_CLASSES, CHANCE_OF_ONE = 0.5, 2.0
-#: Slope ∂log(error)/∂log α at which a penalty is accepted: the error is 0.1 % above its least.
-NEARLY = 0.015
 
-
-#: Yields candidates as they are tuned.
-Make = Callable[[], Iterable[TunedKernel]]
+Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,24 +90,15 @@ class Race:
 
     train: RowSample
     test: RowSample
-    effort: Effort
-    centred: bool
-    share: float | None
-    serves: Callable[[Kernel], bool]
     seed: int
+    effort: Effort
+    centred: bool = True  # Whether an intercept is fitted
+    share: float | None = None  # A given penalty per row
+    serves: Callable[[Kernel], bool] = lambda _: True
     of_classes: bool = False
 
     @staticmethod
-    def of(
-        sample: RowSample,
-        seed: int,
-        effort: Effort,
-        *,
-        centred: bool = True,
-        share: float | None = None,
-        serves: Callable[[Kernel], bool] = lambda _: True,
-        of_classes: bool = False,
-    ) -> "Race | None":
+    def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
         """Hold rows out; None if no target varies in the rows to tune on, or these are equal.
 
         Several targets, such as indicators of classes, have equal weights; of classes kernels are
@@ -122,17 +109,16 @@ class Race:
         varies = targets_that_vary(train.lowest(effort.rows))
         if not np.any(varies):
             return None
-        if not of_classes:
+        if not options.get("of_classes"):
             train, test = (replace(rows, y=rows.y[:, varies]) for rows in (train, test))
-        return Race(train, test, effort, centred, share, serves, seed, of_classes)
+        return Race(train, test, seed, effort, **options)
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, and the record.
 
-        Of kernels that tie the one with the largest evidence is taken. "medium": about 50
-        evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with m ≤ 256, 60 with m ≤ 512
-        and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of 2048 rows: two to three
-        seconds of one core, whatever n.
+        "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with
+        m ≤ 256, 60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of
+        2048 rows: two to three seconds of one core, whatever n.
         """
         first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
@@ -182,7 +168,7 @@ class Race:
         tied = {id(j): self._preference(j) for j in near if not self._below(ranked[0], j)}
         near = sorted(near, key=lambda j: tied.get(id(j), np.inf))
         last = near[: self.effort.finalists]
-        simple = min((j for j in ranked if j.candidate.numbers <= 1), key=lambda j: j.error)
+        simple = next(j for j in ranked if j.candidate.numbers <= 1)
         last += [] if any(j is simple for j in last) else [simple]
         return [each.candidate for each in last]
 
@@ -201,9 +187,8 @@ class Race:
         stage, tuned = (judged, later) if later else (few, able)
         if not tuned or not self._near(best := _ranked(tuned)[0], _ranked(stage)[0]):
             return []
-        both = (best, *self._rough(best, able))
-        makes = [partial(self._more_rows, each.candidate) for each in both]
-        first, *rough = self._all_of(makes, rung)
+        both = [best, *self._rough(best, able)]
+        first, *rough = self._all_of([partial(self._more_rows, j.candidate) for j in both], rung)
         return [first, *self._all_of(self._rougher(first.made), rung), *rough]
 
     def _rough(self, best: Judged, able: list[Judged]) -> list[Judged]:
@@ -225,17 +210,13 @@ class Race:
         """Return sums of the first with each of the others that are near, and of three."""
         first, *others = _ranked(judged)[: self.effort.finalists]
         others = [each for each in others if self._near(each, first)]
-        made = side_by_side([partial(self._sum, [first, other], rung) for other in others])
-        pairs = [
-            (pair, other) for pair, other in zip(made, others, strict=True) if pair is not None
-        ]
-        sums = [pair for pair, _ in pairs]
+        sums = side_by_side([partial(self._sum, [first, other], rung) for other in others])
+        pairs = [(pair.error, k) for k, pair in enumerate(sums) if pair is not None]
         if len(pairs) > 1:
-            best = min(pairs, key=lambda pair: pair[0].error)[1]
+            best = others[min(pairs)[1]]
             third = next(each for each in others if each is not best)
-            three = self._sum([first, best, third], rung)
-            sums += [] if three is None else [three]
-        return sums
+            sums.append(self._sum([first, best, third], rung))
+        return [each for each in sums if each is not None]
 
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
         """Return the weighted mean of kernels with one penalty; None if it is not served.
@@ -248,14 +229,14 @@ class Race:
         shares = [1 / len(parts)] * len(parts)
         if self.of_classes and max(alphas) > 4 * min(alphas):
             shares = [significant(share) for share in (1 / alphas / (1 / alphas).sum()).tolist()]
-        terms = (share * each.kernel for share, each in zip(shares, candidates, strict=True))
-        kernel: Kernel = reduce(operator.add, terms)
+        kernels = [each.kernel for each in candidates]
+        kernel: Kernel = reduce(operator.add, map(operator.mul, shares, kernels))
         if not self.serves(kernel):
             return None
         alpha = len(parts) * float(np.exp(np.mean(np.log(alphas * shares))))
         name, numbers = " + ".join(c.name for c in candidates), sum(c.numbers for c in candidates)
-        each = zip(*(self._matrices(part.kernel, rung) for part in candidates), strict=True)
-        K, across = (_weighted_mean(list(matrices), shares) for matrices in each)
+        each = zip(*(self._matrices(part, rung) for part in kernels), strict=True)
+        K, across = (_weighted_mean(matrices, shares) for matrices in each)
         judged = self._erring(TunedKernel(name, kernel, alpha, numbers), rung, (K, across))
         return replace(judged, seconds=time.perf_counter() - began)
 
@@ -280,8 +261,9 @@ class Race:
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
         """Return kernels of rougher functions with the lengthscales of another."""
-        same = isinstance(start.kernel, Exponential)
-        families: list[Any] = [Laplace()] if same else [Exponential(), Laplace()]
+        families = (
+            [Laplace()] if isinstance(start.kernel, Exponential) else [Exponential(), Laplace()]
+        )
         return [partial(self._rescaled, family, start, LOO) for family in families]
 
     def _turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -324,9 +306,8 @@ class Race:
         return X.shape[1] <= 1024 and not is_sparse(X)
 
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
-        rows = self.train.lowest(self.effort.rows) if rows is None else rows
-        options: Any = {"share": self.share, "most": len(rows)}
-        search = MatrixSearch.of(rows, by, self.centred, **options)
+        rows = self.few.rows if rows is None else rows
+        search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
         assert search is not None  # targets vary
         return search
 
@@ -364,14 +345,12 @@ class Race:
         """Yield another family with the lengthscales of a kernel times one tuned factor."""
         search, kernel = self.search(by), start.kernel
         scales: Any = kernel.get_params()["lengthscale"]
-        numbers = start.numbers
+        numbers, d = start.numbers, search.rows.X.shape[1]
         if isinstance(family, Laplace):
-            scales = laplace_scales(scales, search.rows.X, search.rows.w, self.seed)
-            numbers = search.rows.X.shape[1]
-        evaluations = 4 if self.train.X.shape[1] > 1 else 16
-        end = search.scaled(family.replace(lengthscale=scales), start.alpha, evaluations)
-        name = f"{type(family).__name__}, scales as {start.name}"
-        yield self.ended(name, end, numbers)
+            scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
+        first = family.replace(lengthscale=scales)
+        end = search.scaled(first, start.alpha, evaluations=4 if d > 1 else 16)
+        yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
@@ -384,9 +363,9 @@ class Race:
 
         Columns of two values have lines, in one term for all of them.
         """
-        X, scales = self.train.X, np.asarray(start.kernel.get_params()["lengthscale"])
-        spread = np.sqrt(self.train.w @ (X - self.train.w @ X / self.train.w.sum()) ** 2)
-        shares = spread / scales / np.sqrt(self.train.w.sum())
+        X, w, scales = self.train.X, self.train.w, start.kernel.get_params()["lengthscale"]
+        spread = np.sqrt(w @ (X - w @ X / w.sum()) ** 2)
+        shares = spread / scales / np.sqrt(w.sum())
         two = np.array([len(np.unique(x)) == 2 for x in X.T])
         shares[shares < 1e-3 * shares.sum()] = 0.0
         curves = np.flatnonzero((shares > 0) & ~two)
@@ -420,13 +399,13 @@ class Race:
         rows = rung.rows
         K, across = of_sum or self._matrices(candidate.kernel, rung)
         problem = KernelRows(K, rows.y, rows.w, self.centred)
-        few = not self.of_classes and len(rows) <= self.effort.rows
-        if self.share is None and (rung.chooses or few):
-            return self._at_best(problem, across, candidate)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
+            return self._at_penalty(problem, across, candidate)
+        if rung.chooses or (not self.of_classes and len(rows) <= self.effort.rows):
+            return self._at_best(problem, across, candidate)
         judged = self._at_penalty(problem, across, candidate)
-        if self.of_classes and self.share is None and of_sum is None:
+        if self.of_classes and of_sum is None:
             judged = self._at_smaller(problem, across, judged)
         return judged
 
@@ -442,15 +421,17 @@ class Race:
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
         penalties = Penalties(problem)
-        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=NEARLY))
+        # A slope ∂log(error)/∂log α of 0.015 is accepted: the error is 0.1 % above its least.
+        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=0.015))
         fit = penalties.at(candidate.alpha)
         if fit is None:
             return self._failed(candidate)
-        fitted, evidence = across @ fit.coef + fit.intercept, fit.criteria["evidence"][0]
+        likeliest = fit
         if not self.of_classes:
-            likeliest = penalties.at(penalties.best("evidence", candidate.alpha, level=NEARLY))
-            evidence = evidence if likeliest is None else likeliest.criteria["evidence"][0]
-        return self._judgement(candidate, fitted, problem, evidence)
+            alpha = penalties.best("evidence", candidate.alpha, level=0.015)
+            likeliest = penalties.at(alpha) or fit
+        evidence = likeliest.criteria["evidence"][0]
+        return self._judgement(candidate, across @ fit.coef + fit.intercept, problem, evidence)
 
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties while the error falls."""
@@ -508,18 +489,16 @@ class Race:
     def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
         """Return the first candidate in the order of preference that no other is surely below."""
         order = sorted(judged, key=self._preference)
-        best, gains = order[0], [(np.nan, np.nan)]
-        for each in order[1:]:
-            gains.append(reduction(each, best, WORTH, self._chance))
-            best = each if self._below(each, best) else best
+        best, gains = order[0], [(np.nan, np.nan)] * len([*order, *before])
+        for k, each in enumerate(order[1:], start=1):
+            gains[k] = reduction(each, best, WORTH, self._chance)
+            best = each if gains[k][0] > gains[k][1] else best
         known, measure = dict[str, KernelComparison](), LOG_LOSS if self.of_classes else HELD_OUT
-        gains += [(np.nan, np.nan)] * len(before)
-        for each, (gain, required) in zip((*order, *before), gains, strict=True):
+        for each, gain in zip([*order, *before], gains, strict=True):
             of = each.candidate
-            numbers = each.error, gain, required, each is best, measure, of.name, each.rows
-            seconds = known[of.name].seconds if of.name in known else 0.0
-            known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *numbers))
-            known[of.name] = replace(known[of.name], seconds=seconds + each.seconds)
+            said = each.error, *gain, each is best, measure, of.name, each.rows, 0.0
+            last = known.setdefault(of.name, KernelComparison(of.numbers, of.kernel, *said))
+            known[of.name] = replace(last, seconds=last.seconds + each.seconds)
         squared = nested_errors([j.squared for j in order])
         return Tuning(
             best.candidate.kernel,
@@ -563,7 +542,7 @@ def _ranked(judged: list[Judged]) -> list[Judged]:
     return sorted(judged, key=lambda each: each.error)
 
 
-def _weighted_mean(matrices: list[Array], shares: list[float]) -> Array:
+def _weighted_mean(matrices: Sequence[Array], shares: list[float]) -> Array:
     """Return the weighted mean of matrices, computed in bands of rows that stay in cache."""
     mean = np.empty_like(matrices[0])
     for start in range(0, len(mean), BAND):

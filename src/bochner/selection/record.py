@@ -23,57 +23,37 @@ def _words() -> Any:
 
 #: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
-
-
-def _label(measure: str) -> str:
-    """Return the name of the score of a measure: R² for relative squared errors."""
-    names = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
-    return names.get(measure, measure.replace("error ", "R² ", 1))
+_LABELS = {HELD_OUT: "held-out R²", LOG_LOSS: "relative log loss"}
 
 
 @dataclass(frozen=True)
 class KernelComparison:
     """A candidate, its error, and the comparison with the best of the kernels preferred to it.
 
-    Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one.
-
-    Attributes
-    ----------
-    tuned : int
-        Numbers that were tuned: none, one lengthscale for all columns, one per column, or more.
-    kernel : Kernel
-        The best of this kind.
-    error : float
-        Value of ``measure``.
-    gain : float
-        Reduction of the error of that kernel, or of the log of leave-one-out errors; NaN without a
-        comparison.
-    deviation : float
-        Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
-        standard deviation of the difference, half of one for classes. Else a penalty of numbers.
-    taken : bool
-        Whether the gain is larger.
-    measure : str
-        Squared error or log loss on held-out rows, relative to the loss of the best constant; or
-        the leave-one-out error, minus the log evidence, or the log density, per row.
-    name : str
-        How the candidate was tuned; empty where the number of tuned numbers says so.
-    rows : int
-        Rows that it was fitted to; 0 where not recorded.
-    seconds : float
-        Time to tune and judge the candidate; NaN where not recorded. No choice depends on it.
+    Of kernels that tie, the one with more evidence is preferred; of classes, the simpler one. NaN
+    and 0: not recorded, or without a comparison.
     """
 
-    tuned: int
-    kernel: Kernel
-    error: float = float("nan")
+    tuned: int  # Numbers that were tuned: 0, 1 lengthscale for all columns, one per column, or more
+    kernel: Kernel  # The best of this kind
+    error: float = float("nan")  # Value of ``measure``
+    #: Reduction of the error of the preferred kernel, or of the log of leave-one-out errors.
     gain: float = float("nan")
+    #: Reduction that is required. On held-out rows: the larger of 0.3 % of the error and one
+    #: standard deviation of the difference, half of one for classes. Else a penalty of numbers.
     deviation: float = float("nan")
-    taken: bool = False
+    taken: bool = False  # Whether the gain is larger
+    #: Squared error or log loss on held-out rows, relative to the loss of the best constant; or the
+    #: leave-one-out error, minus the log evidence, or the log density, per row.
     measure: str = HELD_OUT
-    name: str = ""
-    rows: int = 0
-    seconds: float = field(default=float("nan"), compare=False)
+    name: str = ""  # How it was tuned; empty where the number of tuned numbers says so
+    rows: int = 0  # Rows that it was fitted to
+    seconds: float = field(default=float("nan"), compare=False)  # Time to tune and judge it
+
+    @property
+    def label(self) -> str:
+        """Name of the score."""
+        return _LABELS.get(self.measure, self.measure.replace("error ", "R² ", 1))
 
     @property
     def score(self) -> str:
@@ -96,10 +76,9 @@ class Tuning(HtmlResult):
     error : float
         Relative squared error on held-out rows, or relative log loss for classes; 1 is the loss of
         the best constant, and NaN means that no rows were held out. The choice by some of these
-        rows is judged on the others. It is the error of fits to at most 2,048 rows, for comparing
-        candidates: the fit to all rows mostly has a smaller error. Log losses have Platt's targets
-        and are never 0; for few rows without an error they are too large. ``solution_.path`` has
-        the leave-one-out errors of the fit to all rows.
+        rows is judged on the others. Candidates are fitted to at most 2,048 rows: the fit to all
+        rows, whose errors ``solution_.path`` has, is mostly better. Log losses have Platt's
+        targets and are never 0; for few rows without an error they are too large.
     criterion : {"loo", "evidence"}
     estimator : estimator or None
         Of :func:`bochner.tune`: with this kernel, not fitted.
@@ -160,10 +139,10 @@ class Tuning(HtmlResult):
         what = f"Sum of {terms} kernels" if terms > 1 else _words().families_of(taken.kernel)
         others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
         base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
-        sentence = f"{what}, {_label(taken.measure)} {taken.score}"
-        if base is None:
-            return f"{sentence}."
-        return f"{sentence} ({_words().families_of(base.kernel)} baseline {base.score})."
+        plain = (
+            "" if base is None else f" ({_words().families_of(base.kernel)} baseline {base.score})"
+        )
+        return f"{what}, {taken.label} {taken.score}{plain}."
 
     @property
     def reason(self) -> str:
@@ -190,16 +169,16 @@ class Tuning(HtmlResult):
 
     def lines(self) -> list[tuple[str, ...]]:
         """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
-        ranked, names = self.ranked, self.names or None
-        label = _label(ranked[0].measure)
+        ranked, words = self.ranked, _words()
+        label = ranked[0].label
         head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
         cells = [
             (
                 ">" * (c is self.chosen),
                 str(i),
-                _words().families_of(c.kernel),
-                str(len(_words().terms_of(c.kernel))),
-                _words().lengthscales_of(c.kernel, names),
+                words.families_of(c.kernel),
+                str(len(words.terms_of(c.kernel))),
+                words.lengthscales_of(c.kernel, self.names or None),
                 c.score,
                 f"{c.rows:,}" if c.rows else "",
                 f"{c.seconds:.2f}" if np.isfinite(c.seconds) else "",
@@ -210,17 +189,11 @@ class Tuning(HtmlResult):
 
     def facts(self) -> list[dict[str, Any]]:
         """Return the ranked candidates, for programs."""
+        names = ("error", "measure", "rows", "seconds")
         return [
-            {
-                "rank": i,
-                "kernel": repr(c.kernel),
-                "tuned": c.name or f"{c.tuned} numbers",
-                "error": c.error,
-                "measure": c.measure,
-                "rows": c.rows,
-                "seconds": c.seconds,
-                "chosen": c is self.chosen,
-            }
+            {"rank": i, "kernel": repr(c.kernel), "tuned": c.name or f"{c.tuned} numbers"}
+            | {name: getattr(c, name) for name in names}
+            | {"chosen": c is self.chosen}
             for i, c in enumerate(self.ranked, start=1)
         ]
 
@@ -228,10 +201,10 @@ class Tuning(HtmlResult):
         """Return the candidates as a table, and the chosen kernel."""
         words = _words().in_words(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
-        if self.compared:
-            table = columns(self.lines(), words=(0, 2, 4))
-            return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
-        return f"{words}: nothing else was tried"
+        if not self.compared:
+            return f"{words}: nothing else was tried"
+        table = columns(self.lines(), words=(0, 2, 4))
+        return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the kernel, the candidates and the reason."""

@@ -20,17 +20,13 @@ from bochner.kernels.kernel import Kernel
 
 Scale = float | tuple[float, ...]
 
-DIGITS = 4  # Significant digits of a tuned lengthscale: its last digits differ between processors
 CELLS = 1 << 20  # Cells that are processed together
-#: Pairs of rows of a median distance.
-PAIRS = 20_000
-#: Families of the sum of coordinate distances, not of the Euclidean distance.
-COORDINATEWISE = ("laplace", "cauchy")
+PAIRS = 20_000  # Pairs of rows of a median distance
 
 
 def significant(x: float) -> float:
-    """Return a number rounded to the digits of a lengthscale."""
-    return float(f"{x:.{DIGITS}g}")
+    """Return a number at four digits: the last digits of lengthscales differ between processors."""
+    return float(f"{x:.4g}")
 
 
 def rounded(scale: Scale) -> Scale:
@@ -44,30 +40,27 @@ def times(scale: Scale, factor: Any) -> Scale:
     return tuple(scales.tolist()) if isinstance(scale, tuple) else float(scales.item())
 
 
-def column_spread(X: Array, w: Float[Array, " n"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-    """Return the largest magnitude of each column, and its weighted deviation as a share of that.
+def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
+    """Return weighted standard deviations in a unit; for constant columns the largest, or 1.
 
     In two passes over the cells, which for sparse rows are those that are stored.
     """
+    sizes, shares = np.full((2, X.shape[1]), 1e-300)  # shares of the largest magnitude
     if is_sparse(X):
-        size = _sizes(abs(X).max(axis=0).toarray().reshape(-1))
-        scaled = csr_matrix(X.multiply(1 / size), dtype=np.float64)
+        sizes = np.maximum(sizes, abs(X).max(axis=0).toarray().reshape(-1))
+        scaled = csr_matrix(X.multiply(1 / sizes), dtype=np.float64)
         scaled.sum_duplicates()
-        return size, np.sqrt(mean_variance_axis(scaled, 0, weights=w)[1])
-    step = max(1, CELLS // max(X.shape[0], 1))
-    parts = [_dense_spread(X[:, at : at + step], w) for at in range(0, X.shape[1], step)]
-    sizes, shares = zip(*parts, strict=True)
-    return np.concatenate(sizes), np.concatenate(shares)
-
-
-def _dense_spread(X: Array, w: Array) -> tuple[Array, Array]:
-    size = _sizes(np.abs(X).max(axis=0))
-    scaled = X / size
-    return size, np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
-
-
-def _sizes(largest: Array) -> Float[Array, " d"]:
-    return np.maximum(largest, 1e-300).astype(np.float64)
+        shares = np.sqrt(mean_variance_axis(scaled, 0, weights=w)[1])
+    else:
+        step = max(1, CELLS // max(X.shape[0], 1))
+        for start in range(0, X.shape[1], step):
+            here = slice(start, start + step)
+            sizes[here] = np.maximum(sizes[here], np.abs(X[:, here]).max(axis=0))
+            scaled = X[:, here] / sizes[here]
+            shares[here] = np.sqrt(w @ (scaled - w @ scaled / w.sum()) ** 2 / w.sum())
+    constant, spread = shares <= 1e-12, shares * (sizes / unit)
+    other = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
+    return np.where(constant, other, spread)
 
 
 # --- The median distance -------------------------------------------------------------------------
@@ -164,14 +157,6 @@ def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, see
     return np.stack(places)
 
 
-def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
-    """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
-    size, shares = column_spread(X, w)
-    constant, spread = shares <= 1e-12, shares * (size / unit)
-    other = max(float(spread[~constant].max()), 1e-300) if np.any(~constant) else 1.0
-    return np.where(constant, other, spread)
-
-
 # --- Which columns matter, before any fit: random frequencies, scored by the targets
 #
 # A frequency ω explains the share |Σ w y e^{iω·x}|² of the targets' variance (Sinha and Duchi 2016,
@@ -186,8 +171,6 @@ def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Arra
 
 #: Number of frequencies, columns of each, and sizes in units of 1/deviation.
 TRIED, COLUMNS, SIZES = 2048, (1, 2, 3), (0.5, 1.0, 2.0)
-SCREENED_ROWS = 64  # Rows whose cosines are computed together and stay in cache
-LEAST_VARIANCE = 1e-3  # A cosine with a smaller variance is constant on the rows
 
 
 def screened_lengthscales(
@@ -225,12 +208,12 @@ def _explained(
     y = y / np.sqrt(np.maximum(w @ y**2, np.finfo(float).tiny))
     left, turns = np.column_stack([w, w[:, None] * y]), np.ascontiguousarray(W / (2 * np.pi))
     sums, squares = np.zeros((left.shape[1], 2 * TRIED)), np.zeros(2 * TRIED)
-    for start in range(0, len(w), SCREENED_ROWS):
-        here = slice(start, start + SCREENED_ROWS)
+    for start in range(0, len(w), 64):  # rows whose cosines stay in cache
+        here = slice(start, start + 64)
         Z = native.waves(np.ascontiguousarray(X[here] - mean), turns, 1.0)
         sums += left[here].T @ Z
         squares += w[here] @ np.square(Z, out=Z)
     variance, products = squares - sums[0] ** 2, sums[1:]
-    shares = products**2 / np.maximum(variance, LEAST_VARIANCE)
-    shares = np.where(variance > LEAST_VARIANCE, shares, 0.0).max(axis=0)
+    shares = products**2 / np.maximum(variance, 1e-3)  # with less it is constant on the rows
+    shares = np.where(variance > 1e-3, shares, 0.0).max(axis=0)
     return shares[:TRIED] + shares[TRIED:]

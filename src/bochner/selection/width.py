@@ -1,7 +1,8 @@
 """The number of features: widths are doubled until the certificate holds, then bisected."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,29 +38,15 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Width(HtmlResult):
-    """Feature map of the required width, and the record of the search.
-
-    Attributes
-    ----------
-    map : FeatureMap
-    method : Method
-    tolerance : float
-        Largest ε allowed.
-    alpha : float
-        Penalty at which ε is measured.
-    tried : tuple of Tried
-        In the order of the search.
-    limit : str or None
-        What stopped the search before the tolerance was met: "memory", "rows" if as many
-        features as rows were not enough, or "truncation" if ε is the truncation error of a
-        series, which more features do not reduce.
-    """
+    """Feature map of the required width, and the record of the search."""
 
     map: FeatureMap
     method: Method
-    tolerance: float
-    alpha: float
-    tried: tuple[Tried, ...]
+    tolerance: float  # Largest ε allowed
+    alpha: float  # Penalty at which ε is measured
+    tried: tuple[Tried, ...]  # In the order of the search
+    #: What stopped the search before the tolerance was met: "memory", "rows" if as many features as
+    #: rows were not enough, or "truncation" if ε is the truncation error of a series.
     limit: str | None = None
 
     @property
@@ -159,51 +146,52 @@ def required_features(
     return _Search(kernel, X, alpha, n, seed, epsilon).run(as_method(method))
 
 
+@dataclass(frozen=True, eq=False)
 class _Search:
     """The search for a width on one sample of rows."""
 
-    def __init__(
-        self, kernel: Kernel, X: Array, alpha: float, n_rows: int, seed: int, tolerance: float
-    ) -> None:
-        self._start = time.perf_counter()
-        self._kernel, self._X, self._seed, self._tolerance = kernel, X, seed, tolerance
-        self._alpha, self._n, self._rows = alpha, n_rows, rows_of(X, SAMPLE, seed)
-        self._K: Array | None = None
-        self._maps: dict[int, FeatureMap] = {}
-        self._tried: dict[int, Tried] = {}
+    kernel: Kernel
+    X: Array
+    alpha: float
+    n: int
+    seed: int
+    tolerance: float
+    maps: dict[int, FeatureMap] = field(default_factory=dict)
+    tried: dict[int, Tried] = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
 
-    def run(self, method: Method) -> Width:
+    def run(self, asked: Method) -> Width:
         """Double the width until it suffices, or halve it while it does; then bisect twice."""
-        exact_method = method if isinstance(method, Auto) and self._n == self._X.shape[0] else None
-        self._method = self._decided(method)
-        most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self._n)
-        most = most if exact_method and most == self._n else max(2, most - most % 2)  # pairs
+        exact = asked if isinstance(asked, Auto) and self.n == self.X.shape[0] else None
+        method = self._decided(asked)
+        most = min(max(FIRST, int((free_bytes() // 2 / 32) ** 0.5)), self.n)
+        most = most if exact and most == self.n else max(2, most - most % 2)  # pairs
         low, high, width, limit = 0, 0, FIRST, None
         while not high and limit is None:
             width = min(width, most)
-            if exact_method and width == self._n:  # as many features as rows are the kernel itself
-                choice = choose_method(exact_method, self._kernel, self._ask(width))
-                self._method, self._maps[width] = choice.method, choice.map  # type: ignore[assignment]
-            if self._suffices(width):
+            if exact and width == self.n:  # as many features as rows are the kernel itself
+                choice = choose_method(exact, self.kernel, self._ask(width))
+                method, self.maps[width] = choice.method, choice.map  # type: ignore[assignment]
+            if self._suffices(method, width):
                 high = width
             elif self._is_cut(low, width):
                 limit = "truncation"
             elif width == most:
-                limit = "rows" if most >= self._n - 1 else "memory"
-            elif self._maps[width].n_features < width:  # the map is complete
+                limit = "rows" if most >= self.n - 1 else "memory"
+            elif self.maps[width].n_features < width:  # the map is complete
                 limit = "rows"
             low, width = low if high else width, 2 * width
         while high > 4 and not low:
             middle = high // 4 * 2
-            low, high = (0, middle) if self._suffices(middle) else (middle, high)
+            low, high = (0, middle) if self._suffices(method, middle) else (middle, high)
         for _ in range(2 * (low > 0)):
             middle = 2 * round((low * high) ** 0.5 / 2)
             if not low < middle < high:
                 break
-            low, high = (low, middle) if self._suffices(middle) else (middle, high)
-        best = high or min(self._tried, key=lambda width: self._tried[width].epsilon)
-        tried = tuple(self._tried.values())
-        return Width(self._maps[best], self._method, self._tolerance, self._alpha, tried, limit)
+            low, high = (low, middle) if self._suffices(method, middle) else (middle, high)
+        best = high or min(self.tried, key=lambda width: self.tried[width].epsilon)
+        tried = tuple(self.tried.values())
+        return Width(self.maps[best], method, self.tolerance, self.alpha, tried, limit)
 
     def _decided(self, method: Method) -> Method:
         """Return the method; for "auto" its choice or landmarks, by the smaller ε.
@@ -212,47 +200,50 @@ class _Search:
         """
         if not isinstance(method, Auto):
             return method
-        ask = self._ask(min(512, self._n))
-        choice = choose_method(method, self._kernel, ask)
-        others = () if method.candidates else (Nystrom(),)
+        ask = self._ask(min(512, self.n))
+        choice = choose_method(method, self.kernel, ask)
         maps: dict[Method, Any] = {choice.method: choice.map}
-        maps |= {m: draw_map(m, self._kernel, ask) for m in others if m not in maps}
+        if not (method.candidates or Nystrom() in maps):
+            maps[Nystrom()] = draw_map(Nystrom(), self.kernel, ask)
         epsilons = {m: self._epsilon(phi) for m, phi in maps.items()}
         least = (1 + SAME) * min(epsilons.values())  # of equal ones the choice of "auto"
         return next(m for m, epsilon in epsilons.items() if epsilon <= least)
 
     def _ask(self, width: int) -> Request:
-        return Request(self._X.shape[1], width, self._seed, X=self._X)
+        return Request(self.X.shape[1], width, self.seed, X=self.X)
 
     def _is_cut(self, narrow: int, wide: int) -> bool:
         """Whether ε no longer falls because a series is cut."""
-        if not narrow or self._tried[wide].epsilon < 0.9 * self._tried[narrow].epsilon:
+        if not narrow or self.tried[wide].epsilon < 0.9 * self.tried[narrow].epsilon:
             return False
-        alpha = self._alpha * self._rows.shape[0] / self._n
-        least = SMALL_BIAS * self._tried[wide].epsilon * alpha
-        phi = self._maps[wide]
+        alpha, phi = self.alpha * self._rows.shape[0] / self.n, self.maps[wide]
+        least = SMALL_BIAS * self.tried[wide].epsilon * alpha
         rest = None if phi.below_kernel else phi.left_out(in_float64(self._rows))
         return rest is not None and float(rest.sum()) > least
 
-    def _suffices(self, width: int) -> bool:
+    def _suffices(self, method: Method, width: int) -> bool:
         """Try a width; ε of all rows or of another seed may be larger than that of the sample."""
-        if width not in self._maps:
-            self._maps[width] = draw_map(self._method, self._kernel, self._ask(width))
-        phi = self._maps[width]
-        epsilon, seconds = self._epsilon(phi), time.perf_counter() - self._start
-        self._tried[width] = Tried(phi.n_features, epsilon, seconds)
-        return epsilon <= 0.85 * self._tolerance
+        if width not in self.maps:
+            self.maps[width] = draw_map(method, self.kernel, self._ask(width))
+        phi = self.maps[width]
+        epsilon = self._epsilon(phi)
+        self.tried[width] = Tried(phi.n_features, epsilon, time.perf_counter() - self.began)
+        return epsilon <= 0.85 * self.tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:
-        known = self._K  # the kernel matrix of the sample, in place of the kernel
-        measured = sample(phi, self._rows, self._kernel if known is None else lambda _: known)
-        self._K = measured.K
-        return distance(measured.K, measured.E, self._n, self._alpha, 0.95).epsilon
+        measured = sample(phi, self._rows, lambda _: self._K)
+        return distance(measured.K, measured.E, self.n, self.alpha, 0.95).epsilon
+
+    @cached_property
+    def _rows(self) -> Array:
+        return rows_of(self.X, SAMPLE, self.seed)
+
+    @cached_property
+    def _K(self) -> Array:
+        return self.kernel(in_float64(self._rows))
 
 
 # --- The penalty by leave-one-out error ---------------------------------------------------------
-
-ROWS = 1024  # Rows from which the penalty is extrapolated
 
 
 def penalty_for(
@@ -260,10 +251,10 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    The penalties of the exact kernel on m and on m/4 sampled rows give a power of the number of
-    rows, between 0 and 1. O(m³).
+    The penalties of the exact kernel on m ≤ 1024 and on m/4 sampled rows give a power of the number
+    of rows, between 0 and 1. O(m³).
     """
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:ROWS])
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:1024])
     X, y = X[chosen], y[chosen]
     few = max(2, len(y) // 4)
     small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))

@@ -11,6 +11,7 @@ that squares keep their digits.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +21,6 @@ from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
 from bochner.errors import IncompatibleModels, InvalidInput
-
-SLACK = 1e-6  # Rounding of a box, as a share of its size
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +65,9 @@ class WaveSums:
                 "kernel and FourierGrid(box=...), or SphericalHarmonics(degree)."
             )
         other = other.about(self.origin)
-        return replace(
-            self,
-            rows=self.rows + sign * other.rows,
-            weight=self.weight + sign * other.weight,
-            total=self.total + sign * other.total,
-            squares=self.squares + sign * other.squares,
-            gram=self.gram + sign * other.gram,
-            cross=self.cross + sign * other.cross,
-        )
+        names = ("rows", "weight", "total", "squares", "gram", "cross")
+        both: Any = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
+        return replace(self, **both)
 
 
 # --- Rows as angles ------------------------------------------------------------------------------
@@ -102,7 +95,7 @@ class BoxPlaces:
 
     def require_served(self, X: Float[Array, "n d"]) -> None:
         """Refuse rows outside the region where the waves are valid."""
-        reach = self.half * (1 + SLACK)
+        reach = self.half * (1 + 1e-6)  # corners of a box are rounded
         least, largest = corners(X)
         if np.any((least < self.centre - reach) | (largest > self.centre + reach)):
             row, column = np.argwhere(np.abs(X - self.centre) > reach)[0]

@@ -153,13 +153,8 @@ class Moments:
                 f"Moments.decay: the factor must lie in (0, 1]; got {factor!r}. "
                 "Use 1 to keep all, 0.99 to forget one part in a hundred."
             )
-        return replace(
-            self,
-            weight=factor * self.weight,
-            gram=factor * self.gram,
-            cross=factor * self.cross,
-            power=factor * self.power,
-        )
+        names = ("weight", "gram", "cross", "power")
+        return replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 def _combine(a: Moments, b: Moments, sign: int) -> Moments:

@@ -47,11 +47,10 @@ from bochner.models.representations.representation import require_alike
 from bochner.models.representations.waves import as_rows
 from bochner.selection.choose import named_stationary
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import tune_lengthscales
+from bochner.selection.lengthscales import at_median, tune_lengthscales
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.record import Tuning
-from bochner.selection.rows import COORDINATEWISE, median_scales
-from bochner.selection.spec import NAMED, UNASKED
+from bochner.selection.spec import UNASKED
 from bochner.selection.waves import scaled
 from bochner.solvers.neighbours import LocalLaw, condition
 from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
@@ -362,7 +361,7 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
     if kernel in UNASKED:
         return named_stationary(asked, sample)
     if isinstance(kernel, str):
-        kernel = NAMED[kernel](median_scales(sample, kernel in COORDINATEWISE, asked.seed)[0])
+        kernel = at_median(kernel, sample, asked.seed)[0]
     elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
         return by_left_out(kernel, sample, asked.seed, centred=spec.fit_intercept)
     elif is_composite(kernel):

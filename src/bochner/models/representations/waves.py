@@ -378,7 +378,7 @@ def kernel_of_waves(
         known = named_on_sphere(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":
             return Tuning(known)
-        return lengthscale_on_sphere(known, sample, centred, noise, amplitude)
+        return lengthscale_on_sphere(known, sample, centred, noise=noise, amplitude=amplitude)
     if isinstance(kernel, str):
         tuning = named_stationary(asked, sample)
         if lengthscale == "loo" or kernel in UNASKED:
