@@ -1,20 +1,18 @@
-"""How much each column moves predictions: by exchange, by gradients, and in one prediction.
+"""Importance of columns for all predictions, and their contributions to single predictions.
 
-The first two are standard deviations in units of the prediction: |b| σ of a linear function with
+Importances are standard deviations in units of the prediction: |b| σ of a linear function with
 coefficient b, of independent columns.
 
-* **exchange**: the column of each row x is replaced by the value in another row x′,
+* **exchange**: √T_j, where the column of each row x is replaced by the value in another row x′,
 
       T_j = ½ E (f(x) − f(x with x′_j))²,
 
-  Jansen's form of the total effect of Sobol' [Saltelli et al. (2010), table 2 (f)]; the importance
-  is √T_j. If columns are independent, T_j is the variance of f that would remain if all other
-  columns were known.
+  Jansen's form of the total effect of Sobol'. If columns are independent, T_j is the variance of f
+  that would remain if all other columns were known.
 
-* **gradient**: E[∇_j fᵀ Σ_j ∇_j f], a block of the average gradient outer product E ∇f ∇fᵀ
-  [Radhakrishnan et al. (2024)] against the covariance Σ_j of the columns that column j became. It
-  looks at rows as they are, and at small changes only. For independent normal columns it bounds T_j
-  from above [Sobol' and Kucherenko (2009)].
+* **gradient**: the root of E[∇_j fᵀ Σ_j ∇_j f], a block of the average gradient outer product
+  E ∇f ∇fᵀ against the covariance Σ_j of the columns that column j became. It looks at rows as they
+  are, and at small changes only. For independent normal columns it bounds T_j from above.
 
 Gradients use transformed columns: if the fit takes a logarithm, deviations and slopes are in units
 of the logarithm. In units of a skewed column they would be largest in different rows, and their
@@ -49,38 +47,12 @@ from bochner.models.displays import Display
 # have come from a table.
 
 
-@dataclass(frozen=True)
-class InspectedColumn:
-    """A column as the user names it, and the columns of X that it became."""
-
-    name: str
-    places: tuple[int, ...]
-    encoder: Encoder
-
-
-def columns_of(model: KernelEstimator) -> tuple[InspectedColumn, ...]:
-    """Return the columns of the fit, without the dropped columns."""
-    schema = model.schema_
-    if schema is None:
-        names = model._inputs.names or [f"column {j}" for j in range(model.n_features_in_)]
-        encoders: Any = [Numbers(name) for name in names]
-    else:
-        encoders = schema.plain
-    ends = np.cumsum([len(e.feature_names) for e in encoders])
-    pairs = zip(encoders, ends, strict=True)
-    columns = (
-        InspectedColumn(e.name, tuple(range(end - len(e.feature_names), end)), e)
-        for e, end in pairs
-    )
-    return tuple(column for column in columns if column.places)
-
-
 @dataclass(frozen=True, eq=False)
 class Inspected:
     """A fitted learner, its columns, and rows of numbers to look at it with."""
 
     model: KernelEstimator
-    columns: tuple[InspectedColumn, ...]
+    columns: tuple[tuple[Encoder, list[int]], ...]  # and the columns of X that each became
     X: Float[Array, "m d"]  # Dense encoded rows
 
     @staticmethod
@@ -96,7 +68,21 @@ class Inspected:
             )
         m = integer(n_rows, who, "n_rows", 2)
         rows = model._rows_to_predict(X).sample(m, seed_of(random_state)).X
-        return Inspected(model, columns_of(model), to_numpy(rows))
+        names = model._inputs.names or [f"column {j}" for j in range(model.n_features_in_)]
+        schema: Any = model.schema_
+        encoders = [Numbers(name) for name in names] if schema is None else schema.plain
+        ends = np.cumsum([len(encoder.feature_names) for encoder in encoders])
+        columns = (
+            (encoder, list(range(end - len(encoder.feature_names), end)))
+            for encoder, end in zip(encoders, ends, strict=True)
+        )
+        kept = tuple(column for column in columns if column[1])  # without those that are dropped
+        return Inspected(model, kept, to_numpy(rows))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(encoder.name for encoder, _ in self.columns)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -153,16 +139,6 @@ class ImportanceDisplay(Display):
     --------
     column_importance : Computes what is shown.
     ContributionDisplay : Contributions of columns to the predictions of some rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).normal(size=(300, 3))
-    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> display = bo.column_importance(model, X)
-    >>> display.order.tolist(), display.importance.shape
-    ([0, 2, 1], (3, 1))
     """
 
     columns: tuple[str, ...]
@@ -193,18 +169,20 @@ class ImportanceDisplay(Display):
         """Return head, lines and a last line: ``most`` columns, the most important first."""
         several = len(self.outputs) > 1
         of = ["share", *self.outputs] if several else ["importance", "error", "share"]
-        lines = [self._line(j) for j in self.order[:most]]
+        shares = [
+            f"{100 * share:.3g} %" if share >= 0.001 or share == 0 else "< 0.1 %"
+            for share in self.share
+        ]
+        lines = []
+        for j in self.order[:most]:
+            values = [f"{v:.3g}" for v in self.importance[j]]
+            more = [shares[j], *values]
+            if not several:
+                more = [*values, f"± {self.error[j, 0]:.1g}", shares[j]]
+            lines.append([self.columns[j], *more])
         rest = self.order[most:]
-        tail = (
-            "" if not len(rest) else f"{len(rest)} others, {_percent(self.share[rest[0]])} at most"
-        )
+        tail = f"{len(rest)} others, {shares[rest[0]]} at most" if len(rest) else ""
         return ["column", *of], lines, tail
-
-    def _line(self, j: int) -> list[str]:
-        values = [f"{v:.3g}" for v in self.importance[j]]
-        if len(values) > 1:
-            return [self.columns[j], _percent(self.share[j]), *values]
-        return [self.columns[j], *values, f"± {self.error[j, 0]:.1g}", _percent(self.share[j])]
 
     def __str__(self) -> str:
         """Return a ranked table."""
@@ -212,7 +190,7 @@ class ImportanceDisplay(Display):
         return columns([head, *lines]) + (f"\n{tail}" if tail else "")
 
     def _html_parts(self) -> Iterator[str]:
-        """Yield the ranked table, with a bar for each share, and the picture if it was drawn."""
+        """Yield the picture if it was drawn, and the ranked table."""
         if self._is_drawn:
             yield from super()._html_parts()
         head, lines, tail = self.table()
@@ -239,10 +217,6 @@ def _bars(ax: Any, columns: Sequence[str], order: Array, values: Array, whiskers
     names = [columns[j].replace("$", r"\$") for j in order]  # a name is no formula
     ax.barh(range(len(names)), values, xerr=whiskers, capsize=2, ecolor="gray")
     ax.set_yticks(range(len(names)), [n if len(n) <= 24 else n[:23] + "…" for n in names])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share >= 0.001 or share == 0 else "< 0.1 %"
 
 
 def column_importance(
@@ -300,8 +274,9 @@ def column_importance(
     >>> import numpy as np, bochner as bo
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> bo.column_importance(model, X).order.tolist()
-    [0, 2, 1]
+    >>> display = bo.column_importance(model, X)
+    >>> display.order.tolist(), display.importance.shape
+    ([0, 2, 1], (3, 1))
     """
     who = "column_importance"
     one_of(by, who, "by", ("exchange", "gradient"))
@@ -309,60 +284,50 @@ def column_importance(
     if len(seen.X) < 2:
         raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {len(seen.X)}.")
     by_gradient = by == "gradient"
-    squares = _by_gradient(seen) if by_gradient else _by_exchange(seen, seed_of(random_state))
-    importance = np.sqrt(squares[0])
+    parts = _by_gradient(seen) if by_gradient else _by_exchange(seen, seed_of(random_state))
+    mean, deviation = (np.array(part) for part in zip(*parts, strict=True))
+    importance = np.sqrt(np.maximum(mean, 0.0))
     zero = np.zeros_like(importance)
-    error = np.divide(squares[1], 2 * importance, out=zero, where=importance > 0)
-    names, spread = tuple(column.name for column in seen.columns), seen.predict(seen.X).std(axis=0)
-    known = names, importance, error, spread, seen.outputs, by, seen.unit, len(seen.X)
+    error = np.divide(deviation, 2 * importance, out=zero, where=importance > 0)
+    spread = seen.predict(seen.X).std(axis=0)
+    known = seen.names, importance, error, spread, seen.outputs, by, seen.unit, len(seen.X)
     return ImportanceDisplay(*known)
 
 
-# --- by exchange ---------------------------------------------------------------------------------
+#: The mean of each output over the rows, and its standard error.
+MeanAndError = tuple[Float[Array, " t"], Float[Array, " t"]]
 
 
-def _by_exchange(seen: Inspected, seed: int) -> tuple[Array, Array]:
-    """Return T of each column and its standard error; each row takes a column from the next row.
+def _by_exchange(seen: Inspected, seed: int) -> Iterator[MeanAndError]:
+    """Yield T of each column; each row takes the column from the next row.
 
     Successive rows share x′_j, so the standard errors include covariances of successive rows.
     """
     ring = stream(seed, "exchange").permutation(len(seen.X))
     X = seen.X[ring]
-    f, other, parts = seen.predict(X), np.roll(X, -1, axis=0), []
-    for column in seen.columns:
-        exchanged, places = X.copy(), list(column.places)
+    f, other, m = seen.predict(X), np.roll(X, -1, axis=0), len(X)
+    for _, places in seen.columns:
+        exchanged = X.copy()
         exchanged[:, places] = other[:, places]
-        parts.append(_mean_and_error((seen.predict(exchanged) - f) ** 2 / 2))
-    mean, error = zip(*parts, strict=True)
-    return np.array(mean), np.array(error)
+        values = (seen.predict(exchanged) - f) ** 2 / 2
+        mean = values.mean(axis=0)
+        off = values - mean
+        alone = (off**2).mean(axis=0)
+        products = (off * np.roll(off, -1, axis=0)).mean(axis=0)
+        yield mean, np.sqrt(np.maximum(alone, alone + 2 * products) / m)
 
 
-def _mean_and_error(values: Float[Array, "m t"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-    """Return the mean, and its standard error where each value depends on its neighbours."""
-    mean, m = values.mean(axis=0), len(values)
-    off = values - mean
-    alone = (off**2).mean(axis=0)
-    products = (off * np.roll(off, -1, axis=0)).mean(axis=0)
-    return mean, np.sqrt(np.maximum(alone, alone + 2 * products) / m)
-
-
-# --- by gradients --------------------------------------------------------------------------------
-
-
-def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
+def _by_gradient(seen: Inspected) -> Iterator[MeanAndError]:
+    """Yield the square of the gradient of each column."""
     model, X = cast("Differentiable", seen.model), seen.X.astype(np.float64)
     G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(seen.X))])
     if isinstance(model.kernel_, Monotone):
         slopes = model.kernel_.back(X, np.ones_like(X))[:, :, None]
         G, X = np.divide(G, slopes, out=0 * G, where=slopes > 0), model.kernel_.inputs(X)
-    parts = []
-    for column in seen.columns:
-        places = list(column.places)
+    for _, places in seen.columns:
         covariance = np.atleast_2d(np.cov(X[:, places], rowvar=False, bias=True))
         values = np.einsum("mjt,jk,mkt->mt", G[:, places], covariance, G[:, places])
-        parts.append((values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5))
-    mean, error = zip(*parts, strict=True)
-    return np.maximum(np.array(mean), 0.0), np.array(error)
+        yield values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5
 
 
 # --- Contributions of the columns to one prediction ----------------------------------------------
@@ -376,9 +341,6 @@ def _by_gradient(seen: Inspected) -> tuple[Array, Array]:
 # pairs, each with its reverse. For each order and background row the differences telescope, so that
 # contributions add up to f(x) − f̄ exactly, however few there are; f̄ is the mean prediction of the
 # background rows used.
-
-TOGETHER = 1 << 14  # Rows that are predicted together
-
 
 @dataclass(frozen=True, eq=False)
 class ContributionDisplay(Display):
@@ -404,16 +366,6 @@ class ContributionDisplay(Display):
     --------
     contributions : Computes what is shown.
     ImportanceDisplay : Importance of columns over all rows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).normal(size=(300, 3))
-    >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
-    >>> display = bo.contributions(model, X[:2], X)
-    >>> display.contributions.shape, display.predictions.shape
-    ((2, 3, 1), (2, 1))
     """
 
     columns: tuple[str, ...]
@@ -532,10 +484,10 @@ def contributions(
     rows = np.repeat(rows[: n_orders // 2], 2)
     parts = [_of_row(seen, x, seen.X[rows], orders) for x in X_rows]
     values, error = (np.array(part) for part in zip(*parts, strict=True))
-    base = seen.predict(seen.X[rows]).mean(axis=0)
-    names = tuple(column.name for column in seen.columns)
-    predictions = seen.predict(X_rows)
-    return ContributionDisplay(names, values, error, base, predictions, seen.outputs, seen.unit)
+    base, predictions = seen.predict(seen.X[rows]).mean(axis=0), seen.predict(X_rows)
+    return ContributionDisplay(
+        seen.names, values, error, base, predictions, seen.outputs, seen.unit
+    )
 
 
 def _of_row(
@@ -548,10 +500,10 @@ def _of_row(
     for step in range(c):
         rows[step + 1] = rows[step]
         for i, j in enumerate(orders[:, step]):
-            places = list(seen.columns[j].places)
+            places = seen.columns[j][1]
             rows[step + 1, i, places] = x[places]
-    flat = rows.reshape((c + 1) * k, -1)
-    parts = [seen.predict(flat[i : i + TOGETHER]) for i in range(0, len(flat), TOGETHER)]
+    flat, many = rows.reshape((c + 1) * k, -1), 1 << 14  # rows that are predicted together
+    parts = [seen.predict(flat[i : i + many]) for i in range(0, len(flat), many)]
     steps = np.diff(np.concatenate(parts).reshape(c + 1, k, -1), axis=0)  # (c, k, t)
     gains = np.empty_like(steps)
     for i in range(k):

@@ -86,8 +86,7 @@ class Dependence:
     @staticmethod
     def of(seen: Inspected, j: int) -> "Dependence":
         """Return the dependence on one column: at all its levels, or at 25 values of its rows."""
-        column = seen.columns[j]
-        encoder, places = column.encoder, list(column.places)
+        encoder, places = seen.columns[j]
         if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
             missing = encoder.indicator and not encoder.is_ordered
             cells = np.append(np.arange(len(encoder.levels)), [np.nan] * missing)
@@ -108,7 +107,7 @@ class Dependence:
             predictions.append(seen.predict(rows))
         f = np.array(predictions)  # (g, m, t)
         error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
-        return Dependence(column.name, grid, f.mean(axis=1).T, error, seen.outputs, seen.unit)
+        return Dependence(encoder.name, grid, f.mean(axis=1).T, error, seen.outputs, seen.unit)
 
 
 @dataclass(frozen=True, eq=False)
