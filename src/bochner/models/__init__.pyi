@@ -1,6 +1,5 @@
 """What estimators need of fits, with the module that defines it."""
 
-from bochner.models._learning import learn_errors as learn_errors
 from bochner.models.ridge.fit import RidgeFit as RidgeFit
 from bochner.models.ridge.fit import represent as represent
 from bochner.models.ridge.fit import warned as warned

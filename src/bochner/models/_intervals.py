@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from bochner import models
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer
 from bochner._core.random import stream
@@ -20,7 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator, changed, learned
 from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition
-from bochner.models.error_law import LeftOutRows
+from bochner.models.error_law import LeftOutRows, learn_errors
 from bochner.models.representations.representation import piece_of
 
 ROWS = block_rows(1024)  # Rows whose bounds are made together
@@ -146,7 +145,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             errors = self._held_out(X, y, sample_weight)
         else:
             errors = self._folded(X, y, sample_weight, folds)
-        self.fit_ = changed(self._fitted, errors=models.learn_errors(errors, int(self.seed_)))
+        self.fit_ = changed(self._fitted, errors=learn_errors(errors, int(self.seed_)))
         return self
 
     @property
@@ -169,7 +168,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 "errors by. Call calibrate(X, y) with rows kept back, or "
                 "calibrate(X, y, folds=5) with those of the fit."
             )
-        return models.learn_errors(rows_left_out, int(self.seed_))
+        return learn_errors(rows_left_out, int(self.seed_))
 
     def _left_out(self) -> LeftOutRows | None:
         """Return rows as the fit predicts them without each; None where it kept none."""

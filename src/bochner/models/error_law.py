@@ -5,7 +5,7 @@ With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in
     log s(z)      kernel ridge regression of log |e|,
     F(a | z)      kernel ridge regressions of the indicators e/s ≤ a, one for each of some a,
 
-all on landmarks (:mod:`~bochner.models._learning`). (Not both x and f̂(x): together they would
+all on landmarks (:func:`smoothed`). (Not both x and f̂(x): together they would
 reveal e, because f̂ without a row differs from f̂ with all rows by a share of e.) For each training
 row, e, s and F are leave-one-out values. The score of a row is v = F(e/s | z), or e/s if one
 distribution serves for all z; s is 1 if a constant scale serves. The interval at z takes the scores
@@ -16,22 +16,28 @@ from a conditional distribution (Chernozhukov, Wüthrich and Zhu 2021).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Both, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
+from bochner.features.method import Request
+from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
+from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._rows import row_marks
-
-POOLED = 0.02  # Weight of the pooled distribution in each conditional distribution
+from bochner.selection.chosen import FeatureSpec
+from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.leave_one_out import left_out_rows
+from bochner.solvers.ridge.path import solve_ridge
+from bochner.sums.moments import Moments
 
 #: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
 #: outside, the share is then known to a third of a hundredth.
@@ -108,7 +114,8 @@ class Distribution:
 
     def risen(self, F: Float[Array, "m J"]) -> Float[Array, "m J"]:
         """Return values that rise from above 0 to below 1 (Chernozhukov et al. 2010)."""
-        return (1 - POOLED) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + POOLED * self.pooled
+        share = 0.02  # of the pooled distribution in each conditional one
+        return (1 - share) * np.clip(np.sort(F, axis=1), 0.0, 1.0) + share * self.pooled
 
     def scores(self, F: Float[Array, "m J"], u: Float[Array, " m"]) -> Float[Array, " m"]:
         """Return F(u) of each row, from its values at the knots."""
@@ -330,3 +337,145 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
         mean, variance = law.moments(left.X)
         scores.append(scores_of(left.y - mean, np.sqrt(variance + law.noise)))
     return ErrorLaw.of_process(np.concatenate(scores), 1.0, "cross-validation")
+
+
+# --- Learning the law of errors from rows that were left out --------------------------------------
+
+FEWEST_ROWS = 128  # Fewer rows than these have one law for all z
+
+LEAST_GAIN = 0.01  # Share of its costs that a finer law must save
+
+
+def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
+    """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
+
+    Scale and distribution are learned from 4096 rows at most, in about a second for each target.
+    Held-out rows are split in half: one half learns the law, the other gives the scores.
+    """
+    if rows.deviation is not None:  # a process has a scale of its own
+        return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
+    order = np.random.default_rng(seed).permutation(len(rows.w))
+    learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
+    shared = rows.source != "held out"
+    if not shared:
+        half = len(order) // 2 if len(order) >= 2 * FEWEST_ROWS else 0
+        learned, scored = order[:half], order[half:]
+    parts = rows.take(learned), rows.take(scored)
+    laws = (_learn(*parts, j, seed, shared) for j in range(rows.errors.shape[1]))
+    return ErrorLaw(tuple(laws), rows.source)
+
+
+def _learn(
+    learning: LeftOutRows, scored: LeftOutRows, j: int, seed: int, shared: bool
+) -> TargetLaw:
+    plain = TargetLaw.of(scored.errors[:, j], scored.w)
+    known = np.flatnonzero(np.isfinite(learning.errors[:, j]))
+    if len(known) < FEWEST_ROWS or not np.median(np.abs(learning.errors[known, j])) > 0:
+        return plain
+    few = learning.take(known[:LEFT_OUT_ROWS])
+    shared_rows = known[:LEFT_OUT_ROWS] if shared else known[:0]
+    others = np.setdiff1d(np.arange(len(scored.w)), shared_rows)
+    rest, tried = scored.take(others), []
+    wide = is_sparse(few.X) or few.X.shape[1] > 128
+    for by_columns in (False,) if wide else (True, False):
+        inputs = ErrorInputs.of(few.X, few.predicted[:, j], by_columns)
+        z = inputs(few.X, few.predicted[:, j]), inputs(rest.X, rest.predicted[:, j])
+        scale, log_scale, lost = _scale(few.errors[:, j], few.w, z, seed)
+        tried.append((lost * (1 - LEAST_GAIN * by_columns), inputs, z, scale, log_scale))
+    _, inputs, z, scale, log_scale = min(tried, key=lambda each: each[0])
+    m, order = len(few.w), np.concatenate([shared_rows, others])
+    reach = float(log_scale[:m].min()), float(log_scale[:m].max())
+    log_scale = np.clip(log_scale, *reach)
+    s, first, e = np.exp(log_scale[:m]), 0 if shared else m, few.errors[:, j]
+    with np.errstate(over="ignore"):
+        scaled = scored.errors[order, j] / np.exp(log_scale[first:])
+    known_scale, w = {"inputs": inputs, "scale": scale, "reach": reach}, scored.w[order]
+    laws, F = [plain, TargetLaw.of(scaled, w, **known_scale)], None
+    if m >= 512:  # fewer rows have one distribution
+        shape, F = _shape(scale.kernel, z, e / s, few.w, seed)
+        levels, F = shape.scores(F[first:], scaled), F[:m]
+        laws.append(TargetLaw.of(levels, w, shape=shape, **known_scale))
+    costs = []
+    for law in laws:
+        costs.append(0.0)
+        for coverage in (0.5, 0.8, 0.9, 0.95):
+            ends = law.errors(1.0 if law.scale is None else s, F, coverage)
+            costs[-1] += (1 - coverage) * interval_score(e, *ends, coverage, few.w)
+    least = min(costs)  # a simpler law that is as good comes first
+    return next(laws[k] for k, cost in enumerate(costs) if cost * (1 - LEAST_GAIN) <= least)
+
+
+#: Inputs z of the rows that a law is learned from, and of the others that have scores.
+Inputs = tuple[Float[Array, "m k"], Float[Array, "s k"]]
+
+
+def _scale(
+    e: Float[Array, " m"], w: Float[Array, " m"], z: Inputs, seed: int
+) -> tuple[KernelSum, Float[Array, " n"], float]:
+    """Return z ↦ log s, its values at all rows, each as learned without it, and their error."""
+    from bochner.selection.choose import choose_for_matrix  # noqa: PLC0415  loads the search
+
+    # log |e|, with |e| from a tenth of its median to a thousand of it
+    typical = float(np.median(np.abs(e)))
+    size = np.minimum(np.abs(e), 1e3 * typical)
+    target = 0.5 * np.log(size**2 + (0.1 * typical) ** 2)
+    spec = FeatureSpec.of(
+        "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
+    )
+    priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
+    sample = RowSample(z[0], target[:, None], w, priority)
+    tuning, curves, _ = choose_for_matrix(spec, sample, None, True)
+    kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
+    machine, left_out = smoothed(kernel, z[0], target[:, None], w, seed)
+    # A penalty that is chosen on dependent errors is too small: take the share, 0 to 1, of the
+    # values about their mean that the target is nearest to
+    f = left_out[:, 0]
+    mean = np.average(f, weights=w)
+    away = w * (f - mean)
+    power = float(away @ (f - mean))
+    share = np.clip(away @ target / power, 0.0, 1.0) if power > 0 else 0.0
+    intercept = mean + share * (machine.intercept - mean)
+    scale = replace(machine, coef=share * machine.coef, intercept=intercept)
+    values = np.concatenate([mean + share * (f - mean), scale.at(z[1])[:, 0]])
+    lost = float(np.average((target - values[: len(w)]) ** 2, weights=w))
+    return scale, values, lost
+
+
+def _shape(
+    kernel: Kernel, z: Inputs, u: Float[Array, " m"], w: Float[Array, " m"], seed: int
+) -> tuple[Distribution, Float[Array, "n J"]]:
+    """Return the conditional distributions of u, and those at all rows, as learned without each."""
+    knots = np.unique(np.quantile(u, np.arange(1, 40) / 40))
+    if len(knots) < 2:
+        knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])
+    indicators = (u[:, None] <= knots).astype(np.float64)
+    machine, left_out = smoothed(kernel, z[0], indicators, w, seed)
+    pooled = np.clip(indicators.mean(axis=0), 1 / (len(u) + 1), 1 - 1 / (len(u) + 1))
+    ordered = np.sort(u)
+    below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
+    shape = Distribution(knots, machine, pooled, below, above)
+    return shape, shape.risen(np.concatenate([left_out, machine.at(z[1])]))
+
+
+def smoothed(
+    kernel: Kernel, z: Float[Array, "m k"], y: Float[Array, "m t"], w: Float[Array, " m"], seed: int
+) -> tuple[KernelSum, Float[Array, "m t"]]:
+    """Return a ridge regression on landmarks, and its leave-one-out values; O(m r² + r³).
+
+    Leave-one-out errors choose its penalty.
+    """
+    ask = Request(z.shape[1], 256, seed, X=z)  # smooth functions need few landmarks
+    phi = draw_nystrom(Nystrom(), kernel, ask)
+    Z = phi(z)
+    moments = Moments.of(Z, y, w)
+    mean, about = moments.feature_mean, moments.target_mean
+    Z -= mean
+    eigen = decompose(moments)
+    every = slice(None, None, -(-len(w) // 1024))  # rows that the penalty is chosen by
+    judged = Z[every], y[every] - about, w[every]
+    solution = solve_ridge(eigen, (mean, about), "loo", [judged])
+    coef = phi.root(np.dtype(np.float64)) @ solution.coef
+    alpha = np.full(y.shape[1], float(solution.alpha))
+    (residuals, errors), *_ = left_out_rows(eigen, [(Z, y - about, w)], alpha)
+    left_out = y - np.where(np.isfinite(errors), errors, residuals)
+    return KernelSum(kernel, phi.landmarks, coef, solution.intercept), left_out

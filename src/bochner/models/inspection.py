@@ -342,6 +342,7 @@ def _by_gradient(seen: Inspected) -> Iterator[MeanAndError]:
 # contributions add up to f(x) − f̄ exactly, however few there are; f̄ is the mean prediction of the
 # background rows used.
 
+
 @dataclass(frozen=True, eq=False)
 class ContributionDisplay(Display):
     """Contributions of columns to the predictions of some rows.

@@ -29,8 +29,6 @@ from bochner.selection.spec import NAMED, as_kernel
 from bochner.selection.waves import scaled
 from bochner.sums.rows import sampled
 
-TOGETHER = 256  # Rows whose distances are taken together
-
 
 @dataclass(frozen=True, eq=False)
 class VariogramModel(HtmlResult):
@@ -81,8 +79,7 @@ class VariogramModel(HtmlResult):
     @property
     def range(self) -> float:
         """Distance at which the correlation has come down to 5 %: the practical range."""
-        along = self.kernel, self.direction
-        left = lambda h: float(_along(*along, np.array([h]))[0]) - 0.05
+        left = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
         far = 1.0
@@ -130,18 +127,6 @@ class Variogram:
     --------
     variogram : Estimate one from rows.
     VariogramModel : A kernel, amplitude and noise fitted to one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).uniform(0, 1, (500, 2))
-    >>> variogram = bo.variogram(X, np.sin(6 * X[:, 0]))
-    >>> variogram.gamma.shape == variogram.lags.shape == variogram.pairs.shape
-    True
-    >>> model = variogram.fit("gaussian")
-    >>> bool(model.sill > model.nugget)
-    True
     """
 
     lags: Float[Array, " m"]
@@ -205,12 +190,8 @@ class Variogram:
             for share in (0.05, 0.15, 0.5)  # Lengthscales, of the longest lag
             for nugget in (0.02, 0.5)  # Of the variance
         ]
-        bounds = np.log(
-            [
-                [self.lags[0] * 1e-3, top * 1e-6, top * 1e-9],
-                [self.lags[-1] * 100, top * 1e3, top * 10],
-            ]
-        )
+        lowest = [self.lags[0] * 1e-3, top * 1e-6, top * 1e-9]
+        bounds = np.log([lowest, [self.lags[-1] * 100, top * 1e3, top * 10]])
         miss = lambda p: weight * (self.gamma / curve(p) - 1)
         tried = [least_squares(miss, np.clip(p, *bounds), bounds=bounds) for p in starts]
         size, a2, s2 = np.exp(min(tried, key=lambda fit: fit.cost).x)
@@ -308,10 +289,14 @@ def variogram(
     >>> variogram = bo.variogram(X, np.sin(6 * X[:, 0]))
     >>> bool(variogram.gamma[0] < variogram.gamma[-1])
     True
+    >>> model = variogram.fit("gaussian")
+    >>> bool(model.sill > model.nugget)
+    True
     """
     who = "variogram"
     n_lags = integer(n_lags, who, "n_lags", 1)
     one_of(estimator, who, "estimator", ("matheron", "cressie-hawkins"))
+    globe = one_of(metric, who, "metric", ("euclidean", "great-circle")) == "great-circle"
     n_sample = integer(n_sample, who, "n_sample", 2)
     tolerance = positive(tolerance, who, "tolerance")
     blocks = X if isinstance(X, Blocks) else Blocks.from_arrays(X, y)
@@ -322,8 +307,6 @@ def variogram(
             f"variogram: y must be one target that varies; got {rows.y.shape[1]} targets"
             f"{' of one value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
         )
-    one_of(metric, who, "metric", ("euclidean", "great-circle"))
-    globe = metric == "great-circle"
     if globe and direction is not None:
         raise InvalidInput(
             "variogram: direction is a vector of the plane, and great circles turn; got "
@@ -347,8 +330,24 @@ def variogram(
             f"variogram: rows must be at two places at least; got {len(places):,} rows at the same "
             "one. Pass rows of several places."
         )
-    cosine = None if unit is None else (unit, math.cos(math.radians(min(tolerance, 90.0))))
-    sums = _summed(places, rows.y[:, 0], n_lags, longest, cosine, globe)
+    y, sums = (
+        rows.y[:, 0],
+        np.zeros((4, n_lags)),
+    )  # number, distances, squares and roots of |y − y′|
+    cosine = math.cos(math.radians(min(tolerance, 90.0)))
+    for start in range(0, len(places), size := 256):  # rows whose distances are taken together
+        here = slice(start, start + size)
+        steps = places[here, None] - places[None, start:]
+        apart = np.linalg.norm(steps, axis=2)
+        apart = np.degrees(2 * np.arcsin(np.minimum(apart / 2, 1.0))) if globe else apart
+        once = np.arange(start, len(places)) > np.arange(start, start + len(apart))[:, None]
+        near = once & (apart <= longest)
+        if unit is not None:
+            near &= (np.abs(steps @ unit) >= cosine * apart) & (apart > 0)
+        h, change = apart[near], np.abs(y[here, None] - y[None, start:])[near]
+        at = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
+        for i, values in enumerate((None, h, change**2, np.sqrt(change))):
+            sums[i] += np.bincount(at, values, n_lags)
     known = sums[0] > 0
     if not known.any():
         raise InvalidInput(
@@ -373,30 +372,3 @@ def _longest(places: Float[Array, "m d"], globe: bool) -> float:
     middle = places.mean(axis=0)
     nearest = float((places @ middle).min()) / max(float(np.linalg.norm(middle)), 1e-300)
     return min(math.degrees(math.acos(min(max(nearest, -1.0), 1.0))), 90.0)
-
-
-def _summed(
-    X: Float[Array, "m d"],
-    y: Float[Array, " m"],
-    n_lags: int,
-    longest: float,
-    cosine: tuple[Float[Array, " d"], float] | None,
-    globe: bool = False,
-) -> Float[Array, "4 n_lags"]:
-    """Return number, distances, squares and roots of differences of pairs, summed by class."""
-    total = np.zeros((4, n_lags))
-    for start in range(0, len(X), TOGETHER):
-        here = slice(start, start + TOGETHER)
-        steps = X[here, None] - X[None, start:]
-        apart = np.linalg.norm(steps, axis=2)
-        apart = np.degrees(2 * np.arcsin(np.minimum(apart / 2, 1.0))) if globe else apart
-        once = np.arange(start, len(X)) > np.arange(start, start + len(apart))[:, None]
-        pairs = once & (apart <= longest)
-        if cosine is not None:
-            pairs &= np.abs(steps @ cosine[0]) >= cosine[1] * apart
-            pairs &= apart > 0
-        h, change = apart[pairs], np.abs(y[here, None] - y[None, start:])[pairs]
-        at = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
-        for i, values in enumerate((None, h, change**2, np.sqrt(change))):
-            total[i] += np.bincount(at, values, n_lags)
-    return total
