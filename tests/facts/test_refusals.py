@@ -641,7 +641,7 @@ CASES = [
     (lambda: cells(lower=X[0]), InvalidInput, r"corners of cells, both \(m, 3\); got shapes"),
     (lambda: cells(nodes=100), InvalidInput, r"at most 4,096 places a cell; got 100\^3 ="),
     (lambda: cells(nodes=0), InvalidInput, "nodes must be"),
-    (lambda: cells(bo.KernelRidge()), InvalidInput, "must be a fitted GaussianProcessRegressor;"),
+    (lambda: cells(bo.KernelRidge()), InvalidInput, "process must be a GaussianProcessRegressor,"),
     (lambda: vario(y=ONES.repeat(60)), InvalidInput, "y must be one target that varies; got 1"),
     (lambda: vario(max_lag=1e-9), InvalidInput, "some pairs of rows must be at most max_lag"),
     (lambda: vario(direction=(0, 0, 0)), InvalidInput, r"direction must be a vector of 3"),
@@ -708,7 +708,7 @@ CASES = [
     ),
     # intervals
     (lambda: model().fit(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot .*takes"),
-    (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be a number above 0"),
+    (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be above 0"),
     (lambda: FITTED.calibrate(X, X), InvalidInput, "calibrate: y must have the 1 targets.*got 3"),
     (lambda: FITTED.calibrate(X, Y, folds=70), InvalidInput, "folds=70 takes as many rows at"),
     (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),

@@ -1,7 +1,7 @@
 """Regressors: predictions, and intervals by errors of rows left out."""
 
 from collections.abc import Iterator
-from numbers import Real
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer
+from bochner._core.checks import integer, share
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
@@ -22,12 +22,11 @@ from bochner.models._tables import by_partition
 from bochner.models.error_law import LeftOutRows, learn_errors
 from bochner.models.representations.representation import piece_of
 
-ROWS = block_rows(1024)  # Rows whose bounds are made together
-
 
 class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """A regressor, whose predictions have intervals: of one target, (n,), or of several, (n, t)."""
 
+    _interval_rows: Any = block_rows(1024)  # whose bounds are computed together
     target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
 
     @by_partition
@@ -90,22 +89,12 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         distribution is stored, also in model files. Further calls cost as much as
         ``predict`` of an exact fit to 256 rows.
         """
-        if isinstance(coverage, bool) or not isinstance(coverage, Real) or not 0 < coverage < 1:
-            raise InvalidInput(
-                "predict_interval: coverage must be a number above 0 and below 1; got "
-                f"{coverage!r}. 0.95 means that 95 of 100 new targets lie inside."
-            )
-        coverage, law = float(coverage), self.calibration_
+        coverage, law = share(coverage, "predict_interval", "coverage"), self.calibration_
         law.require(type(self).__name__, coverage)
         blocks = self._rows_to_predict(X).with_rows(self._interval_rows)
         parts = [self._ends(block.X, law, coverage) for block in blocks]
         prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
-
-    @property
-    def _interval_rows(self) -> int:
-        """Number of rows whose bounds are computed together."""
-        return ROWS
 
     def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
         """Return predictions and bounds of rows."""
@@ -186,7 +175,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
         """Return rows as the fit predicts them, or another fit of the same learner."""
         blocks, _ = self._blocks_of(X, y, w, first=False)
-        rows = join([piece_of(block) for block in blocks.with_rows(ROWS)])
+        rows = join([piece_of(block) for block in blocks.with_rows(self._interval_rows)])
         judged = self if other is None else other
         centre, deviation = judged._centred(Blocks.from_arrays(rows.X) if other is None else X)
         if rows.y.shape[1] != centre.shape[1]:
@@ -195,8 +184,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
                 f"the fit; got {rows.y.shape[1]}."
             )
         source = "held out" if other is None else "cross-validation"
-        parts = rows.X, centre, rows.y - centre, rows.w, source
-        return LeftOutRows(*parts, deviation=deviation).take(np.flatnonzero(rows.w > 0))
+        errors = LeftOutRows(rows.X, centre, rows.y - centre, rows.w, source, deviation)
+        return errors.take(np.flatnonzero(rows.w > 0))
 
     def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
         """Return rows as clones predict them that are fitted without their fold."""
@@ -210,7 +199,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         if n < folds:
             raise InvalidInput(f"{who}: folds={folds} takes as many rows at least; got {n}.")
         number = stream(int(self.seed_), "calibration").permutation(n) % folds
-        parts: list[Any] = []
+        parts: list[LeftOutRows] = []
         for k in range(folds):
             rows, left = (
                 [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]
@@ -218,11 +207,6 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             )
             other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
             parts.append(self._held_out(left[0], left[1], left[2], other))
-        known = 2 if parts[0].deviation is None else 3
-        values = [np.hstack((p.predicted, p.errors, p.deviation)[:known]) for p in parts]
-        joined_folds = join([Piece(p.X, y, p.w) for p, y in zip(parts, values, strict=True)])
-        predicted, errors, *deviations = np.hsplit(joined_folds.y, known)
-        deviation = deviations[0] if deviations else None
-        return LeftOutRows(
-            joined_folds.X, predicted, errors, joined_folds.w, parts[0].source, deviation=deviation
-        )
+        names = ["predicted", "errors", "w", *["deviation"] * (parts[0].deviation is not None)]
+        values: Any = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
+        return replace(parts[0], X=join([Piece(part.X) for part in parts]).X, **values)

@@ -35,17 +35,6 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 from bochner.sums.tree import SumOf
 
-#: From this many columns on, drawing these for comparison takes longer than a fit, or as long:
-#: orthogonal directions for those that structured ones replace.
-WIDE, SLOW = 128, (MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom())
-
-#: Candidate methods: centres hold the leading directions of K better than pivots do,
-#: and two passes from random rows as well as ten from k-means++.
-CENTRES = Nystrom(KMeans(iterations=2, seeds="random"))
-
-
-# --- Choosing and summing ------------------------------------------------------------------------
-
 
 def alone(blocks: Blocks) -> Blocks:
     """Return the blocks without targets."""
@@ -74,9 +63,15 @@ def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) ->
     """
     if rows is not None and spec.method == Auto():
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
-        if d >= WIDE and not few and not is_sparse(rows.X):
-            candidates = (method for method in contenders(d) if method not in SLOW)
-            spec = replace(spec, method=Auto((*candidates, CENTRES)))
+        if d >= 128 and not few and not is_sparse(rows.X):
+            # Drawing these takes as long as a fit, or longer: orthogonal directions for those that
+            # structured ones replace
+            slow = MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom()
+            # Centres hold the leading directions of K better than pivots do, and two passes from
+            # random rows as well as ten from k-means++
+            centres = Nystrom(KMeans(iterations=2, seeds="random"))
+            candidates = (method for method in contenders(d) if method not in slow)
+            spec = replace(spec, method=Auto((*candidates, centres)))
     return choose_from(spec, n_columns, rows)
 
 

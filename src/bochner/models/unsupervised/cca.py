@@ -29,8 +29,6 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.rows import sampled
 
-AS_GOOD = 1e-6  # Of mean correlations this near the best, the one of the largest penalty is taken
-
 #: Moments of both sides' features side by side, of each half of the rows; None of no rows.
 Halves = tuple[Moments | None, Moments | None]
 
@@ -111,12 +109,10 @@ class CorrelationsOf:
         ]
         return first, second
 
-
-def add_up(chosen: Chosen, chosen_y: Chosen, blocks: Blocks, where: Executor = LOCAL) -> Halves:
-    """Return the moments of each half of all rows."""
-    size = block_rows(chosen.n_features + chosen_y.n_features)
-    summand = CorrelationsOf(chosen, chosen_y)
-    return summand.halves(where.sum(summand, blocks.with_rows(size)))
+    def over(self, blocks: Blocks, where: Executor = LOCAL) -> Halves:
+        """Return the moments of each half of all rows."""
+        size = block_rows(self.x.n_features + self.y.n_features)
+        return self.halves(where.sum(self, blocks.with_rows(size)))
 
 
 def solved(
@@ -157,7 +153,7 @@ def _penalty(
         for i, alpha in enumerate(alphas):
             pairs = half.directions(spec.n_components, share * alpha)
             scores[i] += _mean(correlations(test, pairs)) / 2
-    best = int(np.flatnonzero(scores >= scores.max() - AS_GOOD)[-1])
+    best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest that is as good
     return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
 
 
@@ -165,13 +161,6 @@ def _added(a: Moments | None, b: Moments | None) -> Moments | None:
     if a is None or b is None:
         return a or b
     return a + b
-
-
-def _scores(
-    chosen: Chosen, mean: Float[Array, " D"], directions: Float[Array, "D q"], X: Array
-) -> Array:
-    """Return (φ(x) − mean)·a of rows of one side, in their array library."""
-    return from_numpy((to_numpy(chosen.features(X)) - mean) @ directions, like=X)
 
 
 def _mean(values: Float[Array, " q"]) -> float:
@@ -287,7 +276,9 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         chosen = chosen.in_precision(features.precision, blocks.n_rows)
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
-        return solved(spec, inputs, sides, add_up(*sides, blocks, where), count_rows(blocks))
+        return solved(
+            spec, inputs, sides, CorrelationsOf(*sides).over(blocks, where), count_rows(blocks)
+        )
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
@@ -297,7 +288,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit = self.fit_
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
-        first, second = map(_added, fit.halves, add_up(*sides, blocks))
+        first, second = map(_added, fit.halves, CorrelationsOf(*sides).over(blocks))
         return solved(self._spec(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
@@ -311,14 +302,18 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
         fit = self._fitted
+
+        def scored(X: Array, chosen: Chosen, mean: Array, directions: Array) -> Array:
+            return from_numpy((to_numpy(chosen.features(X)) - mean) @ directions, like=X)
+
         blocks = self._rows_to_predict(X).with_rows(fit.chosen.block_rows)
         side = fit.chosen, fit.x_mean, fit.directions.a
-        scores = joined([_scores(*side, block.X) for block in blocks])
+        scores = joined([scored(block.X, *side) for block in blocks])
         if y is None:
             return scores
         Y = as_matrix(columns_of(y), "KernelCCA", "Y")
         fit.require_partners(Y.shape[1])
-        return scores, _scores(fit.chosen_y, fit.y_mean, fit.directions.b, Y)
+        return scores, scored(Y, fit.chosen_y, fit.y_mean, fit.directions.b)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""

@@ -40,9 +40,6 @@ from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, nonempty, sampled
 
-COMPARED_ROWS = 2048  # Rows whose kernel matrix is compared with Z Zᵀ
-CONFIDENCE = 0.95  # That bounds from some of the rows hold
-
 
 @dataclass(frozen=True)
 class KernelCost(HtmlResult):
@@ -84,42 +81,6 @@ class KernelCost(HtmlResult):
         )
 
 
-def kernel_cost(
-    chosen: Chosen, clusters: Clusters, diagonal: tuple[float, int], rows: RowSample
-) -> KernelCost:
-    """Return the cost of clusters in the kernel's own terms.
-
-    ``diagonal`` are Σ w k(x, x) of all rows and their number; ``rows`` a sample of them.
-    """
-    trace, n = diagonal
-    cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
-    below, confidence = chosen.map.below_kernel, 1.0
-    if below:
-        hidden = max(left_out, 0.0)
-        low, high = cost, cost + hidden
-    else:
-        rows = rows.lowest(COMPARED_ROWS)
-        roots = np.sqrt(rows.w)
-        E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
-        m, squares = len(E), row_sums(E, n)
-        mean = float(squares.mean())
-        error = float(np.sqrt(n * mean))  # ‖E‖_F, certain of all rows
-        if m < n and mean > 0:  # else a U-statistic and its one-sided normal bound
-            spread = float(np.std(squares, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
-            confidence = CONFIDENCE
-            error *= float(np.exp(norm.ppf(confidence) * spread))
-        gap, middle = k**0.5 * error, cost + left_out
-        low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
-    weight = float(clusters.sizes.sum())
-    return KernelCost(
-        cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
-    )
-
-
-#: Rows that starts are found on, at least; or this many for each cluster.
-START_ROWS, START_SHARE = 2048, 20
-
-
 @dataclass(frozen=True)
 class KMeansSpec:
     """Checked parameters of :class:`KernelKMeans`."""
@@ -156,35 +117,29 @@ class Clustering(FitSummary):
     @cached_property
     def objective(self) -> KernelCost:
         """Cost of the clusters in the kernel's own terms."""
-        return kernel_cost(self.chosen, self.clusters, self.diagonal, self.sample)
-
-
-def fit_kmeans(
-    spec: KMeansSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
-) -> Clustering:
-    """Choose what is open, start on a sample of rows, and continue on all."""
-    blocks = alone(blocks)
-    chosen, rows, centres = begun(spec, blocks, where)
-    features = Features(chosen.map, blocks, chosen.precision, where=where)
-    summand = CentroidsOf(centres)
-    total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
-    first = summand.clusters(total)
-    lloyd = run_lloyd(features, first, spec.max_iter, spec.tol)
-    if not lloyd.converged:
-        warn_user(
-            f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
-            "raise max_iter, or tol if this is near enough."
+        (trace, n), chosen, clusters = self.diagonal, self.chosen, self.clusters
+        cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
+        below, confidence = chosen.map.below_kernel, 1.0
+        if below:
+            hidden = max(left_out, 0.0)
+            low, high = cost, cost + hidden
+        else:
+            rows = self.sample.lowest(2048)  # whose kernel matrix is compared with Z Zᵀ
+            roots = np.sqrt(rows.w)
+            E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
+            m, squares = len(E), row_sums(E, n)
+            mean = float(squares.mean())
+            error = float(np.sqrt(n * mean))  # ‖E‖_F, certain of all rows
+            if m < n and mean > 0:  # else a U-statistic and its one-sided normal bound
+                spread = float(np.std(squares, ddof=1)) / mean / m**0.5 * (1 - m / n) ** 0.5
+                confidence = 0.95
+                error *= float(np.exp(norm.ppf(confidence) * spread))
+            gap, middle = k**0.5 * error, cost + left_out
+            low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
+        weight = float(clusters.sizes.sum())
+        return KernelCost(
+            cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
         )
-    return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
-
-
-def begun(
-    spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
-) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
-    """Choose what is open; return it with a sample of rows and the centres to start from."""
-    chosen, rows = choose_alone(spec.features, blocks, where)
-    rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
-    return chosen, rows, start(spec, chosen, rows)
 
 
 def followed(
@@ -201,10 +156,17 @@ def followed(
     return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))
 
 
-def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k D"]:
-    """Return centres by k-means++ on some rows, and Lloyd's algorithm on all of the sample."""
+def begun(
+    spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
+) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
+    """Choose what is open; return it with a sample of rows and the centres to start from.
+
+    Centres are found by k-means++ on some rows, and Lloyd's algorithm on all of the sample.
+    """
     from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
+    chosen, rows = choose_alone(spec.features, blocks, where)
+    rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
     k = spec.n_clusters
     if len(rows) < k:
         raise InvalidInput(
@@ -212,31 +174,28 @@ def start(spec: KMeansSpec, chosen: Chosen, rows: RowSample) -> Float[Array, "k 
             f"n_samples={len(rows)} of positive weight. Ask for fewer clusters."
         )
     # Distinct rows in a fixed order, with the summed weights of their copies
-    few = rows.lowest(max(START_ROWS, START_SHARE * k))
+    few = rows.lowest(max(2048, 20 * k))
     marks = row_marks(few.X, chosen.seed)
     _, first, which = np.unique(marks, return_index=True, return_inverse=True)
     few = replace(few.take(first), w=np.bincount(which, few.w))
-    Z = to_numpy(chosen.features(few.X))
+    Z, distinct = to_numpy(chosen.features(few.X)), len(few)
+    if distinct >= k:
+        seed = int(stream(chosen.seed, "clusters").integers(2**31))
+        means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(Z, sample_weight=few.w)
+        distinct = len(np.unique(means.labels_))
+    if distinct < k:
+        warn_user(
+            f"KernelKMeans: n_clusters={k}, but the rows to start from have only {distinct} "
+            "different features; the other clusters stay empty. Ask for fewer."
+        )
     if len(few) < k:
-        _warn_few(k, len(few))
-        return Z[np.arange(k) % len(few)].astype(np.float64)
-    seed = int(stream(chosen.seed, "clusters").integers(2**31))
-    means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
-    with warnings.catch_warnings():  # of fewer different rows than clusters
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means.fit(Z, sample_weight=few.w)
-    if (distinct := len(np.unique(means.labels_))) < k:
-        _warn_few(k, distinct)
+        return chosen, rows, Z[np.arange(k) % len(few)].astype(np.float64)
     centres = means.cluster_centers_.astype(np.float64)
     points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
-    return run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
-
-
-def _warn_few(k: int, distinct: int) -> None:
-    warn_user(
-        f"KernelKMeans: n_clusters={k}, but the rows to start from have only {distinct} different "
-        "features; the other clusters stay empty. Ask for fewer."
-    )
+    return chosen, rows, run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
 
 
 @estimator
@@ -325,7 +284,19 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         )
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
-        return fit_kmeans(self._spec(), blocks, inputs, where)
+        # Start on a sample of rows, and continue on all
+        spec, blocks = self._spec(), alone(blocks)
+        chosen, rows, centres = begun(spec, blocks, where)
+        features = Features(chosen.map, blocks, chosen.precision, where=where)
+        summand = CentroidsOf(centres)
+        total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
+        lloyd = run_lloyd(features, summand.clusters(total), spec.max_iter, spec.tol)
+        if not lloyd.converged:
+            warn_user(
+                f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
+                "raise max_iter, or tol if this is near enough."
+            )
+        return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
     def partial_fit(
         self,

@@ -38,17 +38,6 @@ from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.rows import SampleOf
 
-#: Eigenvalues below this share of the largest are rounding: times D in float64.
-ROUNDING = {"float64": float(np.finfo(np.float64).eps), "float32": 1e-6}
-
-SHARE = 4  # If features exceed this many times the components, only the leading ones are computed
-
-#: Lanczos iterations are used above this ratio of features to components, and this many features: a
-#: third of the time of a decomposition, and less the more features there are.
-FEWEST_ITERATED, LEAST_ITERATED = 40, 256
-
-RESTART = 32  # Size of the subspace at a restart; it takes some twenty products
-
 #: Eigenvalues, rising, and their vectors.
 Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
 
@@ -73,13 +62,11 @@ class PcaSums:
 
     def merge(self, other: "PcaSums") -> "PcaSums":
         """Return the sums of the rows of both."""
-        more = self.sample is not None and other.sample is not None
-        return PcaSums(
-            self.moments + other.moments,
-            self.diagonal + other.diagonal,
-            self.sample.merge(other.sample) if more else self.sample,  # type: ignore[union-attr,arg-type]
-            self.rows + other.rows,
-        )
+        sample = self.sample
+        if sample is not None and other.sample is not None:
+            sample = sample.merge(other.sample)
+        diagonal, rows = self.diagonal + other.diagonal, self.rows + other.rows
+        return PcaSums(self.moments + other.moments, diagonal, sample, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,19 +142,20 @@ def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
     Yang 1998), unless close eigenvalues make the iterations as slow as a decomposition.
     """
     D = len(gram)
-    if count is None or SHARE * count > D:
+    if count is None or 4 * count > D:  # the leading ones alone take no less time
         return eigh(gram, driver="evd", check_finite=False)
-    if FEWEST_ITERATED * count <= D and D >= LEAST_ITERATED:
+    if 40 * count <= D and D >= 256:  # a third of the time of a decomposition, or less
         start = np.random.default_rng(D).standard_normal(D)
-        with suppress(ArpackError):
-            return eigsh(gram, count, v0=start, maxiter=D // RESTART)
+        with suppress(ArpackError):  # the subspace of a restart takes some twenty products
+            return eigsh(gram, count, v0=start, maxiter=D // 32)
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
 
 
 def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"]) -> int:
     """Return how many components there are to keep: no more than rounding lets stand."""
     D, double = chosen.n_features, chosen.precision == "float64"
-    rank = max(1, int(np.sum(values > ROUNDING[chosen.precision] * D**double * values[0])))
+    rounding = float(np.finfo(np.float64).eps) * D if double else 1e-6  # share of the largest
+    rank = max(1, int(np.sum(values > rounding * values[0])))
     if spec.n_components is not None and spec.n_components > rank:
         warn_user(
             f"KernelPCA: n_components={spec.n_components}, but {rows} rows in {D} features have "
