@@ -99,6 +99,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
 
     kernel: Any
     fit_: Any
+    _path: Any = None  # The penalties that were compared
 
     @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -292,11 +293,6 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     def _has_features(self) -> bool:
         """Whether the fit works with a feature map, and not with the kernel itself."""
         return bool(self.choice_.method.has_features)
-
-    @property
-    def _path(self) -> Any:
-        """The penalties that were compared, None where there were none."""
-        return None
 
     @property
     def _kept_moments(self) -> Moments | None:
@@ -596,11 +592,6 @@ class WithoutTarget(KernelEstimator):
         Returns
         -------
         self
-
-        Raises
-        ------
-        InvalidInput, ValueError
-            If the data cannot be used; the message says what to do.
         """
         return super().fit(X, None, sample_weight)
 

@@ -27,9 +27,6 @@ from bochner.sums.tree import SumOf
 
 FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
 
-#: More values are classes only if each has this many rows on average.
-MANY_CLASSES, ROWS_OF_CLASS = 100, 20
-
 _REGRESSORS = {
     "KernelRidgeClassifier": "KernelRidge",
     "KernelSGDClassifier": "KernelSGDRegressor",
@@ -81,8 +78,8 @@ def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
             )
     if rows is None or rows <= 2 * FEW_CLASSES:
         return
-    classes = np.unique(labels)
-    if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(MANY_CLASSES, rows / ROWS_OF_CLASS))):
+    classes = np.unique(labels)  # more than 100 need 20 rows each, on average
+    if len(classes) <= max(FEW_CLASSES, min(rows / 2, max(100, rows / 20))):
         return
     others = [label for label in classes.tolist() if not is_number(label)]
     if len(others) <= 0.05 * len(classes):  # such as "?" among numbers that are text
@@ -101,11 +98,8 @@ def known_classes(who: str, classes: Any) -> Array:
     """Return the sorted classes; at least two are required."""
     classes = np.unique(sortable(who, np.asarray(classes)))
     if len(classes) < 2:
-        raise InvalidInput(
-            f"{who}: y must have at least 2 classes; got the 1 class {classes.tolist()[0]!r} only."
-            if len(classes)
-            else f"{who}: y must have at least 2 classes; got none."
-        )
+        got = f"the 1 class {classes.tolist()[0]!r} only" if len(classes) else "none"
+        raise InvalidInput(f"{who}: y must have at least 2 classes; got {got}.")
     return classes
 
 
@@ -126,7 +120,7 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
     """Warn of classes with fewer than 5 rows, unless all classes are that small."""
     counts = np.bincount(codes.astype(np.int64), minlength=len(classes))
     rare = np.flatnonzero((counts > 0) & (counts < 5))
-    if len(codes) < max(100, ROWS_OF_CLASS * len(classes)) or not len(rare):
+    if len(codes) < max(100, 20 * len(classes)) or not len(rare):
         return
     named = listed([f"{classes[k]} ({counts[k]})" for k in rare])
     have = "1 class has" if len(rare) == 1 else f"{len(rare)} classes have"
@@ -136,17 +130,6 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
         'guess. Give it more rows, join it with another, or weigh it by class_weight="balanced".',
         DataWarning,
     )
-
-
-def labels_of(who: str, blocks: Blocks, where: Executor = LOCAL) -> Array:
-    """Return the distinct labels of a pass.
-
-    For a table it reads cells, because encoders of columns are learned with the classes.
-    """
-    seen, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
-    refuse_quantity(who, seen, rows)
-    check_classification_targets(seen)
-    return seen.astype(np.int64) if np.array_equal(seen, np.rint(seen)) else seen
 
 
 @dataclass(frozen=True)
@@ -176,32 +159,6 @@ class LabelsOf:
                 f"numbers. {_remedy(self.who)}."
             )
         return seen, a[1] + b[1]
-
-
-def factors_of(
-    who: str, given: Any, classes: Array, blocks: Blocks, where: Executor = LOCAL
-) -> Float[Array, " K"]:
-    """Return the factor of each class: 1 on average by weight where "balanced", or as given."""
-    if isinstance(given, Mapping):
-        unknown = [label for label in given if label not in classes.tolist()]
-        if unknown:
-            raise InvalidInput(
-                f"{who}: class_weight must name classes among {listed(classes.tolist())}; got "
-                f"{listed(unknown)}."
-            )
-        factors = np.array([float(given.get(label, 1.0)) for label in classes.tolist()])
-        if not np.all((factors >= 0) & np.isfinite(factors)):
-            raise InvalidInput(
-                f"{who}: the weights in class_weight must be finite and not negative; got {given}."
-            )
-        return factors
-    if given != "balanced":
-        raise InvalidInput(
-            f'{who}: class_weight must be None, "balanced" or a dict of class: weight; '
-            f"got {given!r}."
-        )
-    sizes = where.sum(class_sizes(len(classes)), blocks)
-    return np.divide(sizes.sum(), len(classes) * sizes, out=np.zeros_like(sizes), where=sizes > 0)
 
 
 def class_sizes(n_classes: int) -> SumOf:
@@ -294,7 +251,14 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         who = type(self).__name__
         blocks = blocks if first else self._as_fitted(blocks)
         text = () if blocks.schema is None else blocks.schema.classes
-        labels = np.array(text) if text else labels_of(who, blocks, where)
+        if text:
+            labels = np.array(text)
+        else:  # of a table cells are read, because encoders are learned with the classes
+            labels, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
+            refuse_quantity(who, labels, rows)
+            check_classification_targets(labels)
+            whole = np.array_equal(labels, np.rint(labels))
+            labels = labels.astype(np.int64) if whole else labels
         if len(text) > FEW_CLASSES:
             refuse_quantity(who, labels, count_rows(blocks))
         known = known_classes(who, labels) if first else self._inputs.classes
@@ -307,11 +271,32 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return self._weighted(coded, inputs, where), inputs
 
     def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
-        """Multiply the weights by ``class_weight``."""
-        given = vars(self).get("class_weight")
+        """Multiply the weights by ``class_weight``: by 1 on average if it is "balanced"."""
+        who, given, classes = type(self).__name__, vars(self).get("class_weight"), inputs.classes
         if given is None:
             return blocks
-        factors = factors_of(type(self).__name__, given, inputs.classes, blocks, where)
+        if given == "balanced":
+            sizes = where.sum(class_sizes(len(classes)), blocks)
+            factors = np.zeros_like(sizes)
+            np.divide(sizes.sum(), len(classes) * sizes, out=factors, where=sizes > 0)
+        elif isinstance(given, Mapping):
+            labels = classes.tolist()
+            if unknown := [label for label in given if label not in labels]:
+                raise InvalidInput(
+                    f"{who}: class_weight must name classes among {listed(labels)}; got "
+                    f"{listed(unknown)}."
+                )
+            factors = np.array([float(given.get(label, 1.0)) for label in labels])
+            if not np.all((factors >= 0) & np.isfinite(factors)):
+                raise InvalidInput(
+                    f"{who}: the weights in class_weight must be finite and not negative; got "
+                    f"{given}."
+                )
+        else:
+            raise InvalidInput(
+                f'{who}: class_weight must be None, "balanced" or a dict of class: weight; got '
+                f"{given!r}."
+            )
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
 
 

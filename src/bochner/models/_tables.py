@@ -37,6 +37,32 @@ from bochner.models._parameters import by_jobs
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.tree import summed
 
+_INFINITE = (
+    "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
+    "replace such cells by NaN."
+)
+
+#: What is said in place of errors of scikit-learn, by how they begin.
+_SENTENCES = {
+    "could not convert string": (
+        "X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "
+        "DataFrame: its columns of text are encoded."
+    ),
+    "Expected 2D array": (
+        "X must have two dimensions, rows and at least one column; got shape {shape}. "
+        "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if one row."
+    ),
+    "setting an array element": "X must have rows of equal length; got several lengths.",
+    "Input X contains": _INFINITE,
+    "Input contains infinity": _INFINITE,
+    "Input contains": (
+        "y must have no missing labels; got NaN. Drop such rows, or give them a label of their own."
+    ),
+    "Input y contains": (
+        "y must hold finite numbers; got {value}. Leave out the rows whose target is not known."
+    ),
+}
+
 
 @contextmanager
 def in_one_sentence(who: str, X: Any) -> Iterator[None]:
@@ -46,9 +72,15 @@ def in_one_sentence(who: str, X: Any) -> Iterator[None]:
     except InvalidInput:
         raise
     except ValueError as error:
-        said = _sentence(str(error), X)
+        text = str(error)
+        said = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
+        if isinstance(X, str):
+            text = X
+            said = "X must be rows; got the text {text!r}. Read a file by Blocks.from_files."
         if said is None:
             raise
+        shape = np.shape(X) if "{shape}" in said else ()
+        said = said.format(text=text, shape=shape, value="NaN" if "NaN" in text else "infinity")
         raise InvalidInput(f"{who}: {said}") from error
 
 
@@ -71,9 +103,7 @@ def refuse_no_numbers(who: str, y: Any) -> None:
     text = next((c for c in cells if kept or (isinstance(c, str) and not is_number(c))), None)
     if text is not None:
         text = str(text)
-        remedy = (
-            "A regressor takes numbers, a classifier takes labels, such as KernelRidgeClassifier."
-        )
+        remedy = "A regressor takes numbers, a classifier labels, such as KernelRidgeClassifier."
         if is_number(text.replace(",", ".")):
             remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
         raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
@@ -86,42 +116,6 @@ def is_number(label: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-INFINITE = (
-    "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
-    "replace such cells by NaN."
-)
-
-
-def _sentence(text: str, X: Any) -> str | None:
-    """Return the sentence; None where the one of scikit-learn says all."""
-    if isinstance(X, str):
-        return f"X must be rows; got the text {X!r}. Read a file by fit_blocks(Blocks.from_files)."
-    said = {
-        "could not convert string": lambda: (
-            f"X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "
-            "DataFrame: its columns of text are encoded."
-        ),
-        "Expected 2D array": lambda: (
-            f"X must have two dimensions, rows and at least one column; got shape {np.shape(X)}. "
-            "Reshape your data: X.reshape(-1, 1) if it is one column, X.reshape(1, -1) if one row."
-        ),
-        "setting an array element": lambda: (
-            "X must have rows of equal length; got several lengths."
-        ),
-        "Input X contains": lambda: INFINITE,
-        "Input contains infinity": lambda: INFINITE,
-        "Input contains": lambda: (
-            "y must have no missing labels; got NaN. Drop such rows, or give them a label of their "
-            "own."
-        ),
-        "Input y contains": lambda: (
-            f"y must hold finite numbers; got {'NaN' if 'NaN' in text else 'infinity'}. Leave out "
-            "the rows whose target is not known."
-        ),
-    }
-    return next((say() for start, say in said.items() if text.startswith(start)), None)
 
 
 def is_table(X: Any) -> bool:
@@ -346,23 +340,16 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
                 return tuple(with_coordinates(values, X, name) for values in result)
             return with_coordinates(result, X, name)
         if lazy_library(X):
-            return _by_batch(partial(method, self), X, args, kwargs)
+            parts = [method(self, batch, *args, **kwargs) for batch in batches(X)]
+            if isinstance(parts[0], tuple):
+                return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
+            return np.concatenate(parts)
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
         return module_of(X).mapped(X, call, name)
 
     return of_rows
-
-
-def _by_batch(
-    method: Callable[..., Any], X: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """Return what a method gives of a table that is computed as it is read, batch by batch."""
-    parts = [method(batch, *args, **kwargs) for batch in batches(X)]
-    if isinstance(parts[0], tuple):
-        return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
-    return np.concatenate(parts)
 
 
 def _one(method: MethodType, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any) -> Any:

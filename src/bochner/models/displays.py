@@ -132,20 +132,33 @@ class PathDisplay(Display):
         """
         check_is_fitted(model)
         path = model._path
-        if isinstance(path, Path):
-            return _ridge_path(path, model._fitted.solution)
         if isinstance(path, HeldOutPath):
-            order = np.argsort(path.alphas)
-            errors = {"held-out rows": path.errors[order]}
+            order, name = np.argsort(path.alphas), "held-out rows"
+            errors, alpha = {name: path.errors[order]}, np.atleast_1d(path.alpha)
             unit = "loss, as a share of the best constant's"
-            return PathDisplay(
-                path.alphas[order], errors, np.atleast_1d(path.alpha), unit, "held-out rows"
+            return PathDisplay(path.alphas[order], errors, alpha, unit, name)
+        if not isinstance(path, Path):
+            raise InvalidInput(
+                f"PathDisplay: the model must have tried a path of penalties, as KernelRidge does; "
+                f"this {type(model).__name__} has none. Let it choose alpha or C, or take another "
+                "display."
             )
-        raise InvalidInput(
-            f"PathDisplay: the model must have tried a path of penalties, as KernelRidge does; "
-            f"this {type(model).__name__} has none. Let it choose alpha or C, or take another "
-            "display."
-        )
+        solution = model._fitted.solution
+        names, unit = CRITERIA, "root mean squared error"
+        if solution.criterion == "evidence":
+            unit = "log marginal likelihood"
+            names = {"evidence": unit}
+        curves = {}
+        for key, name in names.items():
+            values = getattr(path, key)
+            if values is None:
+                continue
+            if names is CRITERIA:
+                values = np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
+            if np.isfinite(values).any():
+                curves[name] = values
+        alpha, chosen = np.atleast_1d(solution.alpha), names.get(solution.criterion, "")
+        return PathDisplay(path.alphas, curves, alpha, unit, chosen, path.effective_dimension)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the criteria against the penalty; return the display.
@@ -170,24 +183,6 @@ class PathDisplay(Display):
                 place(LogFormatter())  # 0.2 at the ticks, and not 2 × 10⁻¹
         ax.legend()
         return self
-
-
-def _ridge_path(path: Path, solution: Any) -> PathDisplay:
-    """Return errors, or the likelihood where that decided."""
-    alpha, chosen = np.atleast_1d(solution.alpha), CRITERIA.get(solution.criterion, "")
-    if solution.criterion == "evidence":
-        name = "log marginal likelihood"
-        curves, unit = {name: path.evidence}, name
-        return PathDisplay(path.alphas, curves, alpha, unit, name, path.effective_dimension)
-    squares = {CRITERIA[key]: getattr(path, key) for key in CRITERIA}
-    roots = {
-        name: np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
-        for name, values in squares.items()
-        if values is not None
-    }
-    known = {name: values for name, values in roots.items() if np.isfinite(values).any()}
-    unit = "root mean squared error"
-    return PathDisplay(path.alphas, known, alpha, unit, chosen, path.effective_dimension)
 
 
 # --- spectrum ------------------------------------------------------------------------------------
@@ -283,9 +278,6 @@ class SpectrumDisplay(Display):
 
 TWO_SIDED = float(norm.ppf(0.975))  # Half-width of 95 of 100 cases, in standard errors
 
-#: Nominal coverages that intervals are asked for.
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-
 #: Names of both axes of a calibration.
 CALIBRATIONS = {
     "prediction": ("mean prediction", "mean observed"),
@@ -369,8 +361,9 @@ class CalibrationDisplay(Display):
     @staticmethod
     def of_scores(scores: Array) -> "CalibrationDisplay":
         """Return the coverage of Gaussian intervals from errors in standard deviations, (m,)."""
-        inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + np.array(LEVELS) / 2)
-        return CalibrationDisplay.of_levels(LEVELS, inside, "coverage")
+        levels = np.array((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99))
+        inside = np.abs(scores)[:, None] <= norm.ppf(0.5 + levels / 2)
+        return CalibrationDisplay.of_levels(levels, inside, "coverage")
 
     @staticmethod
     def from_estimator(
@@ -562,13 +555,17 @@ def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
     }
 
 
-# --- Predictions at all places of a grid ----------------------------------------------------------
+def on_grid(
+    who: str,
+    given: dict[str, Any],
+    names: tuple[str, ...] | None,
+    d: int,
+    values: Callable[[Array], tuple[Array, ...]],
+) -> tuple[Any, ...]:
+    """Return what ``values`` gives for rows, at all places of the axes, in their shape.
 
-
-def axes_of(
-    who: str, given: dict[str, Any], names: tuple[str, ...] | None, d: int
-) -> dict[str, Float[Array, " m"]]:
-    """Return the coordinates along each column, in the order of the columns, checked."""
+    With xarray as DataArrays whose coordinates are the axes, in the order of the columns.
+    """
     if len(given) != d or (names is not None and set(given) != set(names)):
         asked = "" if names is None else f", named {', '.join(names)}"
         raise InvalidInput(
@@ -576,35 +573,24 @@ def axes_of(
             f"columns{asked}; got {', '.join(given) or 'none'}. Pass "
             f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
         )
-    order = list(given) if names is None else list(names)
-    arrays = {name: np.asarray(given[name], dtype=np.float64) for name in order}
-    for name, array in arrays.items():
-        if array.ndim != 1 or not len(array) or not np.isfinite(array).all():
+    axes = {name: np.asarray(given[name], dtype=np.float64) for name in names or given}
+    for name, axis in axes.items():
+        if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all():
             raise InvalidInput(
                 f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at "
-                f"least; got shape {array.shape}. Pass np.linspace(...), say."
+                f"least; got shape {axis.shape}. Pass np.linspace(...), say."
             )
-    return arrays
-
-
-def on_places(
-    who: str, axes: dict[str, Float[Array, " m"]], values: Callable[[Array], tuple[Array, ...]]
-) -> tuple[Array, ...]:
-    """Return what ``values`` gives for rows, at all places of the axes, in their shape."""
     shape = tuple(len(axis) for axis in axes.values())
     require_room(
-        8 * (len(shape) + 3) * math.prod(shape),
+        8 * (d + 3) * math.prod(shape),
         f"{who}.predict_grid: {math.prod(shape):,} places take",
         "Ask for fewer.",
     )
-    rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, len(shape))
-    return tuple(part.reshape(*shape, *part.shape[1:]) for part in values(rows))
-
-
-def labelled(values: Array, axes: dict[str, Float[Array, " m"]], name: str) -> Any:
-    """Return an xarray.DataArray with the axes as coordinates, or the array without xarray."""
+    rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
+    maps = tuple(part.reshape(*shape, *part.shape[1:]) for part in values(rows))
     if find_spec("xarray") is None:
-        return values
-    xarray: Any = import_module("xarray")
-    dims = [*axes, *["target"][: values.ndim - len(axes)]]
-    return xarray.DataArray(values, coords=axes, dims=dims, name=name)
+        return maps
+    array: Any = import_module("xarray").DataArray
+    dims = [*axes, *["target"] * (maps[0].ndim - d)]
+    named = zip(maps, ("mean", "std"), strict=False)
+    return tuple(array(part, coords=axes, dims=dims, name=name) for part, name in named)

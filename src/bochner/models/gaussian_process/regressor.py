@@ -24,7 +24,7 @@ from bochner.models._base import AddsRows, Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
-from bochner.models.displays import MapDisplay, axes_of, labelled, on_places
+from bochner.models.displays import MapDisplay, on_grid
 from bochner.models.error_law import ErrorLaw, fold_scores
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import Predictive
@@ -46,7 +46,6 @@ from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
 MOST_ROWS = 20_000  # Rows of a full covariance, at most: 8 bytes times their square
-MAPPED = ("mean", "std")  # Names of what a map of places holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,15 +347,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             If there is not one array of finite coordinates for each column.
         """
         who, names = type(self).__name__, self._inputs.names
-        grid = axes_of(who, axes, names, self.n_features_in_)
 
         def values(rows: Array) -> tuple[Array, ...]:
             places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
             parts = self.predict(places, return_std=return_std)
             return parts if return_std else (parts,)
 
-        parts = on_places(who, grid, values)
-        maps = tuple(labelled(part, grid, name) for part, name in zip(parts, MAPPED, strict=False))
+        maps = on_grid(who, axes, names, self.n_features_in_, values)
         return maps if return_std else maps[0]
 
     def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
