@@ -76,7 +76,7 @@ def in_one_sentence(who: str, X: Any) -> Iterator[None]:
         said = next((_SENTENCES[start] for start in _SENTENCES if text.startswith(start)), None)
         if isinstance(X, str):
             text = X
-            said = "X must be rows; got the text {text!r}. Read a file by Blocks.from_files."
+            said = "X must be rows; got the text {text!r}. Pass Blocks.from_files to fit_blocks."
         if said is None:
             raise
         shape = np.shape(X) if "{shape}" in said else ()
