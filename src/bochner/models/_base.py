@@ -311,19 +311,10 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Check what is asked of features."""
-        asked = self.get_params(deep=False)
-        spec = FeatureSpec.of(
-            type(self).__name__,
-            asked["kernel"],
-            method,
-            asked["n_features"],
-            asked.get("precision", "auto"),
-            asked["random_state"],
-            asked.get("metric"),
-            asked.get("columns", "as_given"),
-            asked.get("effort"),
-        )
-        return replace(spec, of_classes=is_classifier(self))
+        asked = {"precision": "auto", **self.get_params(deep=False), "method": method}
+        names = ("kernel", "method", "n_features", "precision", "random_state")
+        given = {n: asked[n] for n in (*names, "metric", "columns", "effort") if n in asked}
+        return replace(FeatureSpec.of(type(self).__name__, **given), of_classes=is_classifier(self))
 
     def _blocks_of(
         self,

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_consistent_length
 
 from bochner._core.arrays import is_numpy, is_sparse
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array
 from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import CellsOf, columns_from
 from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
@@ -219,9 +218,7 @@ def encoded(
     elif drafts and targets_and_weights is not None:
         rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
         check_consistent_length(rows, *(a for a in targets_and_weights if a is not None))
-        seen = summed(
-            summand, _aligned(cells, *map(_numbers, targets_and_weights)), cells.block_rows
-        )
+        seen = summed(summand, _aligned(cells, targets_and_weights), cells.block_rows)
     encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
     if not encoders and not dropped:
         return blocks
@@ -259,18 +256,13 @@ def _is_learned(tables: Tables) -> bool:
     return bool(tables.schema.encoders) or tables.drafts is None
 
 
-def _numbers(array: Any) -> Array | None:
-    """Return an array of numbers; None of what is none, which is refused where it is read."""
-    if array is None:
-        return None
-    numbers = np.asarray(array)
-    return numbers if numbers.dtype.kind in "biuf" else None
-
-
-def _aligned(cells: Blocks, y: Array | None, w: Array | None) -> Iterator[Block]:
+def _aligned(cells: Blocks, targets_and_weights: tuple[Any, Any]) -> Iterator[Block]:
+    """Yield blocks with their targets and weights, those that are numbers."""
+    y, w = (None if a is None else np.asarray(a) for a in targets_and_weights)
     for block in cells:
         rows = slice(block.start, block.start + block.X.shape[0])
-        yield block._replace(y=None if y is None else y[rows], w=None if w is None else w[rows])
+        parts = (a[rows] if a is not None and a.dtype.kind in "biuf" else None for a in (y, w))
+        yield Block(block.X, *parts, block.start)
 
 
 #: Names of the columns of predictions.

@@ -109,20 +109,15 @@ def cell_averages(
     if is_on_sphere(process.kernel_):
         weights = weights * np.cos(np.deg2rad(places[:, :, 0]))
     weights = weights / weights.sum(axis=1, keepdims=True)
-    means = []
-    step = max(1, (1 << 19) // len(unit))  # half a million places are predicted together
-    for start in range(0, len(places), step):
-        part, w = places[start : start + step], weights[start : start + step]
-        values = np.asarray(process.predict(part.reshape(-1, d)))
-        shaped = values.reshape(*w.shape, *values.shape[1:])
-        means.append(np.einsum("mq,mq...->m...", w, shaped))
+    values = np.asarray(process.predict(places.reshape(-1, d)))
+    means = np.einsum("mq,mq...->m...", weights, values.reshape(*weights.shape, *values.shape[1:]))
     if not require_switch("cell_averages", return_std, "return_std"):
-        return np.concatenate(means)
+        return means
     variances = []
     for cell, w in zip(places, weights, strict=True):
         cov = np.asarray(process.predict(cell, return_cov=True)[1])
         variances.append(np.einsum("q,r,qr...->...", w, w, cov))
-    return np.concatenate(means), np.sqrt(np.maximum(np.stack(variances), 0.0))
+    return means, np.sqrt(np.maximum(np.stack(variances), 0.0))
 
 
 # --- Scores of normal laws of new rows: how near, how sure, and how often they cover --------------
