@@ -243,10 +243,11 @@ class ErrorLaw(HtmlResult):
         source: str,
         w: Float[Array, " m"] | None = None,
     ) -> "ErrorLaw":
-        """Return the law of a process, by errors in standard deviations of their predictions."""
+        """Return the law of a process, by |error|/sd, infinite for errors where sd is zero."""
         w = np.ones(len(errors)) if w is None else w
-        scores = scores_of(errors, deviation).T
-        return ErrorLaw(tuple(TargetLaw.of(s, w, symmetric=True) for s in scores), source)
+        scores = np.where(errors == 0, 0.0, np.inf)
+        np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
+        return ErrorLaw(tuple(TargetLaw.of(s, w, symmetric=True) for s in scores.T), source)
 
     def __len__(self) -> int:
         return len(self.targets[0].scores)
@@ -306,15 +307,6 @@ def interval_score(
 # 2.2).
 
 
-def scores_of(
-    errors: Float[Array, "m t"], deviation: Float[Array, "m t"] | float
-) -> Float[Array, "m t"]:
-    """Return |error|/sd; infinite for an error where the deviation is zero."""
-    scores = np.full(errors.shape, np.inf)
-    scores[errors == 0] = 0.0
-    return np.divide(np.abs(errors), deviation, out=scores, where=np.asarray(deviation) > 0)
-
-
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
     """Return the scores of each fold of the sample's rows, by a process fitted to the others.
 
@@ -326,17 +318,18 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
     m = len(firsts)
     # A model of most of few rows is near that of all, and costs little
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
-    rank = np.argsort(np.argsort(sample.priority[firsts], kind="stable"))
-    fold_of = rank % max(K, 1)
-    scores = [np.empty((0, sample.y.shape[1]))]
+    fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
+    errors, deviations = [np.empty((0, sample.y.shape[1]))], [np.empty((0, sample.y.shape[1]))]
     for k in range(K):
         with catch_warnings():
             simplefilter("ignore", SolutionWarning)
             law = refit(sample.take(np.flatnonzero(fold_of[groups] != k)))
         left = sample.take(firsts[fold_of == k])
         mean, variance = law.moments(left.X)
-        scores.append(scores_of(left.y - mean, np.sqrt(variance + law.noise)))
-    return ErrorLaw.of_process(np.concatenate(scores), 1.0, "cross-validation")
+        errors.append(left.y - mean)
+        deviations.append(np.sqrt(variance + law.noise))
+    parts = np.concatenate(errors), np.concatenate(deviations)
+    return ErrorLaw.of_process(*parts, "cross-validation")
 
 
 # --- Learning the law of errors from rows that were left out --------------------------------------
