@@ -1,25 +1,7 @@
-"""Everything bochner raises or warns, in one tree.
+"""Errors and warnings of bochner, in one tree.
 
-::
-
-    BochnerError
-    ├── InvalidInput (ValueError)       an argument or an array does not meet a requirement
-    │   ├── UnsupportedKernel           a method cannot serve this kernel; names those that can
-    │   ├── IncompatibleModels          models, maps or moments that do not add up
-    │   └── NotPositive                 a matrix or kernel is not positive semi-definite
-    ├── InvalidType (TypeError)         an argument has the wrong type
-    ├── EngineError (RuntimeError)      an engine is gone, does not answer or lost its workers
-    ├── DataFileError (OSError)         a file of data cannot be read or written, or changed
-    ├── ModelFileError (ValueError)     a model file is cut short, altered or foreign
-    └── MissingDependency (ImportError) an optional package is needed; says how to install it
-
-    BochnerWarning (UserWarning)
-    ├── FeatureWarning                  features leave out what no number of them gives back
-    ├── PurePythonWarning               the compiled loops are not there: slower; said once
-    └── SolutionWarning                 the outcome asks for attention; its text is the remedy
-
-One ``except bochner.errors.BochnerError`` catches all errors. A message names the function,
-the requirement, the value given and the remedy.
+``except bochner.errors.BochnerError`` catches all errors, and each is also the built-in error that
+fits it. A message names the function, the requirement, the value given and the remedy.
 """
 
 __all__ = [
