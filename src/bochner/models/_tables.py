@@ -258,11 +258,12 @@ def _is_learned(tables: Tables) -> bool:
 
 def _aligned(cells: Blocks, targets_and_weights: tuple[Any, Any]) -> Iterator[Block]:
     """Yield blocks with their targets and weights, those that are numbers."""
-    y, w = (None if a is None else np.asarray(a) for a in targets_and_weights)
+    given = (None if a is None else np.asarray(a) for a in targets_and_weights)
+    numbers = [a if a is not None and a.dtype.kind in "biuf" else None for a in given]
     for block in cells:
         rows = slice(block.start, block.start + block.X.shape[0])
-        parts = (a[rows] if a is not None and a.dtype.kind in "biuf" else None for a in (y, w))
-        yield Block(block.X, *parts, block.start)
+        y, w = (None if a is None else a[rows] for a in numbers)
+        yield block._replace(y=y, w=w)
 
 
 #: Names of the columns of predictions.
