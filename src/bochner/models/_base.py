@@ -563,13 +563,7 @@ class AddsRows(KernelEstimator):
 class WithoutTarget(KernelEstimator):
     """An estimator without targets."""
 
-    @by_jobs
-    def fit(
-        self,
-        X: Tabular,
-        y: object = None,  # scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
+    def fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Fit to rows in memory; y takes no part.
 
         Parameters

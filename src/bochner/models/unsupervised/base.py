@@ -27,7 +27,7 @@ from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._html import FitSummary
-from bochner.models._parameters import by_jobs, estimator, shared
+from bochner.models._parameters import estimator, shared
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -174,7 +174,6 @@ class KernelFeatures(KernelTransformer):
     random_state: Seed = None
     n_jobs: int | None = None
 
-    @by_jobs
     def fit(  # type: ignore[override]
         self, X: Tabular, y: Array | None = None
     ) -> Self:

@@ -298,12 +298,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             )
         return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
-    def partial_fit(
-        self,
-        X: Tabular,
-        y: object = None,  # scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Move the centres towards the means of these rows, for streams.
 
         The first call draws the map and the starting centres from its rows; it needs at least as
@@ -351,12 +346,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             parts.append(from_numpy(np.sqrt(squares), like=block.X))
         return joined(parts)
 
-    def score(
-        self,
-        X: Tabular,
-        y: object = None,  # scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> float:
+    def score(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
         fit = self._fitted
         blocks, _ = self._blocks_of(X, None, sample_weight, first=False)

@@ -272,12 +272,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         chosen, _ = choose_alone(spec.features, alone(blocks), where)
         return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
-    def partial_fit(
-        self,
-        X: Tabular,
-        y: object = None,  # scikit-learn's signature
-        sample_weight: Array | None = None,
-    ) -> Self:
+    def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and decompose again.
 
         The first call draws the map, and chooses what is open from its rows; all calls together
