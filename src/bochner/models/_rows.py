@@ -154,10 +154,8 @@ def row_marks(X: Array, seed: int) -> Array:
 
     All modulo 2⁶⁴, so exact; zeros add nothing, so that sparse rows have the numbers of dense ones.
     """
-    d = X.shape[1]
-    odd = stream(seed, "marks").integers(2**63, size=d, dtype=np.uint64) * np.uint64(2) + np.uint64(
-        1
-    )
+    factors = stream(seed, "marks").integers(2**63, size=X.shape[1], dtype=np.uint64)
+    odd = factors * np.uint64(2) + np.uint64(1)
     if is_sparse(X):
         rows = X.tocsr()
         products = _mixed(rows.data) * odd[rows.indices]
@@ -179,18 +177,16 @@ def _mixed_again(marks: Array) -> Array:
 
 
 def no_landmarks(phi: Any, X: Array) -> Array:
-    """Return the rows that are no landmarks of a map, which leaving out a row does not take away.
+    """Return the numbers of the rows that are not landmarks; of all if most rows are.
 
-    All, where more than half of them are.
+    A landmark that is left out of the sums is still in the map.
     """
-    at = X
-    if is_sparse(X):
-        return np.arange(X.shape[0])
-    while isinstance(phi, OnInputs):
+    at, every = X, np.arange(X.shape[0])
+    while isinstance(phi, OnInputs) and not is_sparse(X):
         phi, at = phi.inner, phi.kernel.inputs(at)
-    if not isinstance(phi, NystromMap):
-        return np.arange(X.shape[0])
+    if is_sparse(X) or not isinstance(phi, NystromMap):
+        return every
     marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
     known = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)
     kept = np.flatnonzero(~np.isin(marks, known))
-    return kept if 2 * len(kept) >= len(marks) else np.arange(len(marks))
+    return kept if 2 * len(kept) >= len(marks) else every
