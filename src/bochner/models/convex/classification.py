@@ -49,9 +49,9 @@ from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
 from bochner.solvers.convex.libsvm import (
     MOVES,
     MOVES_COMPARED,
+    SLOPES,
     GaussianRows,
-    hinge_of_pairs,
-    hinge_on_kernel,
+    decomposed,
 )
 from bochner.solvers.convex.losses import Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
@@ -429,11 +429,10 @@ class OnRows(HeldOutLoss):
         if not self.matrix:
             algorithm = fastest(problem)
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter)
-        if spec.pairs is not None and spec.fit_intercept:
-            return hinge_of_pairs(problem, self.rows.codes, tol=tol, moves=moves)
+        pairs = spec.pairs is not None and spec.fit_intercept
         many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
-        if isinstance(spec.loss, Hinge) or many:
-            return hinge_on_kernel(problem, tol=tol, moves=moves)
+        if pairs or many or isinstance(spec.loss, Hinge):
+            return decomposed(problem, SLOPES * tol, moves, 1 if pairs else -1)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
     def calibrated(

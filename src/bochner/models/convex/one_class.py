@@ -23,7 +23,8 @@ from bochner.models.representations.methods import exact_choice
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
-from bochner.solvers.convex.libsvm import BoxProblem
+from bochner.solvers.convex.kernel import KernelMatrix
+from bochner.solvers.convex.libsvm import judged, refined
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import from_multipliers, minimise, valued
 from bochner.solvers.convex.problem import Problem, State, optimum, quantile_shift
@@ -183,8 +184,6 @@ def fit_one_class(
 
 def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
-    from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
-
     every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
     rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
@@ -198,17 +197,17 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
     K /= size
     w_one = total / weight
-    # ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b
-    none, machine = np.zeros(len(total)), svm.OneClassSVM(nu=nu)
-    problem = BoxProblem(K, none, w_one, none, w_one, nu * float(w_one.sum()), 0.0, machine)
+    drift = nu * float(w_one.sum())  # ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b
+    y, worth = np.zeros((len(total), 1)), weight**2 * size
+    problem = Problem(KernelMatrix(K), y, w_one[:, None], spec.loss, 1.0, True, drift, worth)
     if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
-        at = problem.judged(w_one, -float((K @ w_one).max()), 0)
+        at = judged(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
     else:
-        at = problem.solved(spec.tol, spec.max_iter, TOLERANCES)
-    f, rho = K @ at.coef, -at.intercept
-    rho += quantile_shift(f - rho, w_one, rho, nu, ROUNDING["float64"])
-    at = problem.judged(at.coef, -rho, at.steps)
-    solution = at.optimum(1.0, spec.tol, weight**2 * size, drift=nu * len(total))
+        at = refined(problem, spec.tol, spec.max_iter, TOLERANCES)
+    rho = -float(at.intercept[0])
+    shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
+    at = judged(problem, at.coef, at.intercept - shift, spec.tol, at.steps[0].products)
+    solution = optimum(problem, at)
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
     steps = max(1, len(solution.history))

@@ -18,7 +18,6 @@ from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
-from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
@@ -39,7 +38,7 @@ from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
-from bochner.solvers.convex.libsvm import BoxProblem
+from bochner.solvers.convex.libsvm import decomposed, refined
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -54,7 +53,6 @@ from bochner.solvers.convex.losses import (
     hubers,
 )
 from bochner.solvers.convex.newton import at_rows, minimise
-from bochner.solvers.convex.optimum import Convergence, Optimum
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FACTOR,
@@ -182,18 +180,35 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
         rest = 1 - g * curvatures[index, k]
         step = g * slopes[index, k] / np.maximum(rest, HIDDEN)
         moved[:, k] = np.where(rest > HIDDEN, step, np.inf)
-    y = problem.y[index]
-    errors = y - at.fitted[index] - moved
-    errors = np.where(np.isfinite(errors), errors, np.inf)
-    predicted = np.where(np.isfinite(errors), y - errors, y)
-    scaled = predicted * rows.units, errors * rows.units, problem.w[index, 0]
-    return LeftOutRows(X, *scaled, "leave one out").take(no_landmarks(chosen.map, X))
+    errors = problem.y[index] - at.fitted[index] - moved
+    left = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
+    return left.take(no_landmarks(chosen.map, X))
+
+
+def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> LeftOutRows:
+    """Return rows with f without each, and y − f, in units of one; infinite where not known."""
+    known = np.isfinite(errors)
+    predicted, errors = np.where(known, y - errors, y), np.where(known, errors, np.inf)
+    return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
 # --- with the kernel itself ----------------------------------------------------------------------
 
 
-def left_out_of_matrix(
+def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
+    """Return y − f without each row."""
+    w, errors = problem.w[:, 0], np.empty(problem.y.shape)
+    alphas = np.broadcast_to(problem.alpha, problem.y.shape[1])
+    for k, (y, alpha) in enumerate(zip(problem.y.T, alphas, strict=True)):
+        bound, ridge = w / alpha, np.zeros(len(w))
+        if not problem.loss.nonsmooth:
+            bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
+        coef, b = at.coef[:, k], float(at.intercept[k])
+        errors[:, k] = _without_each(problem.rows.K, y, coef, b, bound, ridge)
+    return errors
+
+
+def _without_each(
     K: Float[Array, "n n"],
     y: Float[Array, " n"],
     coef: Float[Array, " n"],
@@ -208,7 +223,8 @@ def left_out_of_matrix(
     bounds and at zero stay.
     """
     e = y - K @ coef - intercept
-    small = AT_BOUND * np.where(np.isfinite(bound), bound, np.abs(coef).max())
+    # Coefficients nearer than this to their bound, or to zero, are there
+    small = 1e-8 * np.where(np.isfinite(bound), bound, np.abs(coef).max())
     support = np.abs(coef) > small
     free = np.flatnonzero(support & (np.abs(coef) < bound - small))
     if not len(free):
@@ -229,7 +245,6 @@ def left_out_of_matrix(
     return e + moved
 
 
-AT_BOUND = 1e-8  # Coefficients nearer than this share to their bound, or to zero, are there
 AUTO_EPSILON = 0.05  # epsilon="auto", as a share of the mean distance of y from its median
 NARROW_SPREAD = 1e-3  # Least spread of targets, in their units, that penalties start from
 
@@ -549,131 +564,81 @@ def fit_svr_exactly(
 
     Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
     """
-    rows = scaled(spec.who, blocks, spec.loss.degree)
+    rows, seed = scaled(spec.who, blocks, spec.loss.degree), spec.features.seed
     shape = required_targets(spec.who, blocks.target_shape)
-    seed = spec.features.seed
     given = gather(rows.blocks, seed)
     loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(rows)
-    alpha: Any = None if isinstance(spec.alpha, str) else np.atleast_1d(rows.penalty(spec.alpha))
+    alpha = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
     share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
     chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
-    problem = _MatrixProblem(kernel_matrix(chosen.kernel, given.X), given, loss, spec, curvature)
-    path = None if alpha is not None else problem.best_path(chosen.search)
+    K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w[:, None]
+    problem = Problem(K, given.y, w, loss, 1.0, spec.fit_intercept)
+    on_rows, path = OnMatrix(problem, row_marks(given.X, seed), spec, curvature), None
     if alpha is None:
-        alpha = np.ones(1) if path is None else np.atleast_1d(path.alpha)
-    optimum, worth = problem.minimised(alpha, spec.tol), float(np.mean(rows.units**rows.degree))
-    solution = replace(
-        optimum,
-        coef=optimum.coef * rows.units,
-        intercept=optimum.intercept * rows.units,
-        alpha=rows.original(alpha),
-        objective=worth * optimum.objective,
-        gap=worth * optimum.gap,
+        path = on_rows.best_path(chosen.search)
+        alpha = 1.0 if path is None else path.alpha
+    problem = replace(problem, alpha=alpha, value=rows.units**rows.degree)
+    state = on_rows.minimised(alpha, spec.tol)
+    solution = optimum(problem, state, rows.units, rows.original(alpha))
+    return warned(
+        ConvexFit(
+            inputs,
+            chosen,
+            loss.in_units(1 / rows.units),
+            solution,
+            max(1, len(state.steps)),
+            rows.original_path(path),
+            target_shape=shape,
+            left_out=_left_out(
+                given.X, given.y, left_out_of_matrix(problem, state), given.w, rows.units
+            ),
+            X=given.X,
+        )
     )
-    fit = ConvexFit(
-        inputs,
-        chosen,
-        loss.in_units(1 / rows.units),
-        solution,
-        max(1, len(solution.history)),
-        rows.original_path(path),
-        target_shape=shape,
-        left_out=problem.left_out(optimum, rows),
-        X=given.X,
-    )
-    return warned(fit)
 
 
-class _MatrixProblem(HeldOutLoss):
+class OnMatrix(HeldOutLoss):
     """The loss on the kernel matrix of all rows, and the loss of the rows left out."""
 
-    def __init__(
-        self,
-        K: Float[Array, "n n"],
-        rows: RowSample,
-        loss: Loss,
-        spec: ConvexSpec,
-        curvature: float,
-    ) -> None:
-        super().__init__(curvature * float(rows.w @ np.diag(K)) or 1.0)
-        self.K, self.rows, self.loss, self.spec, self.curvature = K, rows, loss, spec, curvature
-        marks = row_marks(rows.X, spec.features.seed)
-        number = folds_of(marks, rows.w)
+    def __init__(self, problem: Problem, marks: Array, spec: ConvexSpec, curvature: float) -> None:
+        super().__init__(curvature * float(problem.w[:, 0] @ np.diag(problem.rows.K)) or 1.0)
+        self.problem, self.spec, self.curvature = problem, spec, curvature
+        number = folds_of(marks, problem.w[:, 0])
         self.folds = [number == k for k in range(fold_count(marks))]
 
-    def minimised(
-        self, alpha: Float[Array, " #t"], tol: float, seen: Array | None = None
-    ) -> Optimum:
-        """Return the minimum for these rows, all by default; coefficients of these."""
-        K, y, w = self.K, self.rows.y, self.rows.w
-        if seen is not None:
-            K, y, w = np.ascontiguousarray(K[np.ix_(seen, seen)]), y[seen], w[seen]
-        middle = self.spec.fit_intercept * np.median(y, axis=0)
-        y = y - middle  # the rounding of a large offset would be fitted
-        each = np.broadcast_to(alpha, y.shape[1])
-        ends = [self._column(K, y[:, i], w, i, float(a), tol) for i, a in enumerate(each)]
-        return Optimum(
-            np.hstack([end.coef for end in ends]),
-            middle + np.concatenate([end.intercept for end in ends]),
-            one_or_each(each),
-            sum(end.objective for end in ends),
-            sum(end.gap for end in ends),
-            Convergence.worst(end.outcome for end in ends),
-            max((end.history for end in ends), key=len),
-            ends[0].algorithm,
-        )
-
-    def _column(self, K: Array, y: Array, w: Array, i: int, alpha: float, tol: float) -> Optimum:
-        loss, spec = self.loss.at(np.array([i])), self.spec
-        if not loss.nonsmooth:
-            rows, y, w = KernelMatrix(K), y[:, None], w[:, None]
-            problem = Problem(rows, y, w, loss, alpha, spec.fit_intercept)
-            return optimum(problem, minimise_on_kernel(problem, tol=tol, max_iter=spec.max_iter))
-        from sklearn.svm import SVR  # noqa: PLC0415  takes a sixth of a second to import
-
-        epsilon = float(np.atleast_1d(getattr(loss, "epsilon", 0.0))[0])
-        machine = SVR(C=1 / alpha, epsilon=epsilon)
-        tube = BoxProblem(K, y, w, -w / alpha, w / alpha, 0.0, epsilon, machine)
-        if tol >= TOL:
-            at = tube.decomposed(COARSE, MOST_TRIED * len(y))
+    def minimised(self, alpha: Any, tol: float, out: Array | None = None) -> State:
+        """Return the minimum for all rows, or without a fold."""
+        spec, problem = self.spec, self.problem
+        w = problem.w if out is None else np.where(out[:, None], 0.0, problem.w)
+        # The rounding of a large offset would be fitted
+        middle = spec.fit_intercept * np.median(problem.y[w[:, 0] > 0], axis=0)
+        about = replace(problem, y=problem.y - middle, w=w, alpha=alpha)
+        if not problem.loss.nonsmooth:
+            at = minimise_on_kernel(about, tol=tol, max_iter=spec.max_iter)
+        elif tol >= TOL:
+            at = decomposed(about, COARSE, MOST_TRIED)
         else:
-            at = tube.solved(tol, spec.max_iter, FINE)
-        return at.optimum(alpha, tol, alpha)
-
-    def left_out(self, optimum: Optimum, rows: ScaledRows) -> LeftOutRows:
-        """Return the rows with f without each, and y − f, in units of one."""
-        y, w, errors = self.rows.y, self.rows.w, np.empty(self.rows.y.shape)
-        alphas = np.broadcast_to(optimum.alpha, y.shape[1])
-        for k, (y_k, alpha) in enumerate(zip(y.T, alphas, strict=True)):
-            bound, ridge = w / alpha, np.zeros(len(w))
-            if not self.loss.nonsmooth:
-                bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
-            fit = optimum.coef[:, k], float(optimum.intercept[k])
-            errors[:, k] = left_out_of_matrix(self.K, y_k, *fit, bound, ridge)
-        predicted, errors = (y - errors) * rows.units, errors * rows.units
-        return LeftOutRows(self.rows.X, predicted, errors, w, "leave one out")
+            at = refined(about, tol, spec.max_iter, FINE)
+        return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
     def best_path(self, tuning: Tuning) -> HeldOutPath | None:
         """Return penalties with the losses of rows left out; None if all rows are equal."""
         if not self.folds:
             return None
-        near = step_near(
-            self.curvature * tuning.share * float(self.rows.w.sum()), self.largest, LAST
-        )
+        ridge = self.curvature * tuning.share * float(self.problem.w.sum())
+        near = step_near(ridge, self.largest, LAST)
         walk(self, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
         return self.path(self(CONSTANT))
 
     def lost(self, step: int) -> float:
         """Return the loss of the rows held out by fits to the others, or by their constants."""
-        y, w, total = self.rows.y, self.rows.w, 0.0
-        for fold_rows in self.folds:
-            seen, out = np.flatnonzero(~fold_rows), np.flatnonzero(fold_rows)
+        y, loss, total = self.problem.y, self.problem.loss, 0.0
+        for out in self.folds:
+            w = np.where(out[:, None], 0.0, self.problem.w)
             if step == CONSTANT:
-                weights = np.broadcast_to(w[seen, None], y[seen].shape)
-                fitted = np.tile(best_constant(self.loss, y[seen], weights), (len(out), 1))
+                fitted = np.tile(best_constant(loss, y, w), (len(y), 1))
             else:
-                share = float(w[seen].sum() / w.sum())
-                optimum = self.minimised(np.atleast_1d(share * self.alpha(step)), TOL, seen)
-                fitted = self.K[np.ix_(out, seen)] @ optimum.coef + optimum.intercept
-            total += float((w[out, None] * self.loss.value(y[out], fitted)).sum())
+                share = float(w.sum() / self.problem.w.sum())
+                fitted = self.minimised(share * self.alpha(step), TOL, out).fitted
+            total += float((self.problem.w[out] * loss.value(y[out], fitted[out])).sum())
         return total

@@ -12,15 +12,13 @@ all columns if this is faster. For a loss with inactive rows, whose c is zero, t
 at the minimum for every fourth row.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
-from bochner._core.blas import factor, solve_factored, square_part, symmetric_product
+from bochner._core.blas import square_part, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
@@ -32,8 +30,10 @@ from bochner.solvers.convex.problem import (
     State,
     best_constant,
     best_length,
+    raised_diagonal,
+    side_by_side,
+    solved,
 )
-from bochner.solvers.factorisations import raised
 
 EVERY, FEWEST, COARSE = 4, 256, 0.1  # Step of thinning, least rows, and tolerance of the start
 STEPS = 6  # Steps with the first factors; twice as many with each that follow
@@ -52,9 +52,6 @@ TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
 #: Rows from which a factor is of float32, if the penalty is at least this share of the trace and
 #: numbers are within this range.
 SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
-
-#: Shares of alpha that are added to it where rounding leaves no factor.
-LEAST_JITTER, MOST_JITTER = 1e-3, 1e2
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +76,6 @@ def values(problem: Problem, at: State) -> Float[Array, " t"]:
 def _slopes(problem: Problem, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
     """Return g."""
     return weighted(problem.w, problem.loss.slope(problem.y, fitted))
-
-
-def _curvatures(problem: Problem, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return h: of a joint loss the diagonal of each row's Hessian."""
-    return weighted(problem.w, problem.loss.diagonal(problem.loss.curvature(problem.y, fitted)))
 
 
 #: Rows, their curvatures and the factor over them that was made last; the next column may share it.
@@ -120,16 +112,7 @@ def minimise_on_kernel(
         _descended(column, at, fit, last, tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
-    return State(
-        np.concatenate([end.coef for end in ends], axis=1),
-        np.concatenate([end.intercept for end in ends]),
-        np.concatenate([end.fitted for end in ends], axis=1),
-        value=np.concatenate([end.value for end in ends]),
-        gap=np.zeros(t),
-        algorithm="cholesky" if local else "conjugate gradients",
-        outcome=Convergence.worst(end.outcome for end in ends),
-        steps=_side_by_side([end.steps for end in ends]),
-    )
+    return side_by_side(ends)
 
 
 def _first(problem: Problem) -> State:
@@ -174,27 +157,18 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
     root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
     every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
 
-    def at(jitter: float) -> Float[Array, "a a"]:
+    def shifted(jitter: float) -> Float[Array, "a a"]:
         A = K.copy() if even else root[:, None] * K
         if not even:
             A *= root
         A = np.asfortranarray(A.T)  # symmetric
         A[every, every] += (1 + jitter) * alpha / scale
-        factor(A)
-        A *= np.sqrt(scale)
         return A
 
-    try:
-        return raised(at, 0.0, LEAST_JITTER, MOST_JITTER)
-    except LinAlgError:
-        size = float(root**2 @ np.diag(K)) + alpha
-        return np.asfortranarray(np.sqrt(size) * np.eye(len(root), dtype=K.dtype))
-
-
-def _solve(factor: Float[Array, "a a"], right: Array) -> Array:
-    """Return the inverse times the right-hand sides."""
-    solution = solve_factored(factor, right.reshape(len(right), -1)).reshape(right.shape)
-    return solution.astype(np.float64)
+    size = np.full(len(root), float(root**2 @ np.diag(K)) + alpha, K.dtype)
+    U = raised_diagonal(shifted, size / scale, 1e-3, 1e2)
+    U *= np.sqrt(scale)
+    return U
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -216,7 +190,7 @@ def _descended(
     """
     local = problem.loss.has_inactive_rows
     at, taken, least = near or start or _first(problem), list[Step](), np.inf
-    inverse = _Inverse.of(problem, _Curved.at(problem, at.fitted), last)
+    inverse = _Inverse.of(problem, _curved(problem, at.fitted)[0], last)
     at = at if near is None else inverse.solved(near)
     since, most = 0, STEPS
     value = problem.objective(values(problem, at), at.intercept)
@@ -224,8 +198,8 @@ def _descended(
     outcome = Convergence.MOST_STEPS
     for _ in range(max_iter):
         if since:
-            curved = _Curved.at(problem, at.fitted)
-            if local or since >= (curved.steps if curved.steps <= CHEAP else most):
+            curved, worth = _curved(problem, at.fitted)
+            if local or since >= (worth if worth <= CHEAP else most):
                 most *= 1 + (since >= most)
                 inverse, since = _Inverse.of(problem, curved, last), 0
         since += 1
@@ -253,7 +227,14 @@ def _descended(
         if max(promise, made) <= tol * max(value, TINY):
             outcome = Convergence.CONVERGED
             break
-    return replace(at, value=values(problem, at), outcome=outcome, steps=tuple(taken))
+    return replace(
+        at,
+        value=values(problem, at),
+        gap=np.zeros(len(at.intercept)),
+        algorithm="cholesky" if local else "conjugate gradients",
+        outcome=outcome,
+        steps=tuple(taken),
+    )
 
 
 _Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in b
@@ -270,27 +251,26 @@ def _slope_along(gradient: _Gradient, step: State) -> float:
     return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)
 
 
-@dataclass(frozen=True, eq=False)
-class _Curved:
-    """Curvatures of columns, each by itself or the mean of all, and the rows that have some."""
+#: Columns, their curvatures, and the rows that have some.
+_Curved = tuple[slice, Array, Array]
 
-    columns: tuple[slice, ...]
-    h: Float[Array, "n p"]
-    rows: tuple[Array, ...]
-    steps: float  # that take as long as the factors
 
-    @staticmethod
-    def at(problem: Problem, fitted: Float[Array, "n t"]) -> "_Curved":
-        """Return columns each by itself, unless these take long and the mean of all less."""
-        h, (n, t) = _curvatures(problem, fitted), problem.y.shape
-        each = tuple(slice(k, k + 1) for k in range(t))
-        parts = [(each, h)] + [((slice(0, t),), h.mean(axis=1, keepdims=True))] * (t > 1)
-        curved = []
-        for columns, curvatures in parts:
-            rows = tuple(_curved_rows(problem, column) for column in curvatures.T)
-            work = sum(len(column) ** 3 for column in rows) / 3
-            curved.append(_Curved(columns, curvatures, rows, work / (n**2 * (ONCE + EACH * t))))
-        return curved[0] if curved[0].steps <= max(curved[-1].steps, CHEAP) else curved[-1]
+def _curved(problem: Problem, fitted: Float[Array, "n t"]) -> tuple[list[_Curved], float]:
+    """Return each column by itself, or, if that takes long and this less, all by their mean.
+
+    And the number of steps that take as long as the factors.
+    """
+    loss, (n, t) = problem.loss, problem.y.shape
+    h = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted)))
+    options = [[(slice(k, k + 1), h[:, k]) for k in range(t)]]
+    if t > 1:
+        options.append([(slice(0, t), h.mean(axis=1))])
+    made = []
+    for option in options:
+        curved = [(columns, h, _curved_rows(problem, h)) for columns, h in option]
+        work = sum(len(rows) ** 3 for _, _, rows in curved) / 3
+        made.append((curved, work / (n**2 * (ONCE + EACH * t))))
+    return made[0] if made[0][1] <= max(made[-1][1], CHEAP) else made[-1]
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
@@ -313,20 +293,13 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
     return every
 
 
-def _serves(problem: Problem, rows: Array, h: Float[Array, " a"]) -> bool:
-    """Whether a factor of float32 over these rows turns steps by next to nothing."""
-    diagonal, alpha = problem.rows.K.diagonal(), problem.alpha
-    fits = alpha > 1 / LARGEST and float(diagonal.max()) < LARGEST
-    return fits and len(rows) > SINGLE_FROM and float(h @ diagonal[rows]) * SINGLE <= alpha
-
-
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Columns that have a factor in common, over the rows that have curvature."""
 
     columns: slice
     rows: Array
-    root: Float[Array, " a"]
+    h: Float[Array, " a"]  # their curvatures
     factor: Float[Array, "a a"]
     one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
     rest: float  # curvature of the other rows, over alpha
@@ -340,25 +313,29 @@ class _Inverse:
     """
 
     problem: Problem
-    h: Float[Array, "n p"]
-    parts: tuple[_Part, ...]
+    parts: list[_Part]
 
     @staticmethod
-    def of(problem: Problem, curved: _Curved, last: _Last) -> "_Inverse":
+    def of(problem: Problem, curved: list[_Curved], last: _Last) -> "_Inverse":
         K, alpha, parts = problem.rows.K, problem.alpha, []
-        for k, (columns, rows) in enumerate(zip(curved.columns, curved.rows, strict=True)):
-            h = curved.h[rows, k]
-            border, h = float(curved.h[:, k].sum() - h.sum()) / alpha, np.maximum(h, TINY)
+        diagonal = K.diagonal()
+        fits = alpha > 1 / LARGEST and float(diagonal.max()) < LARGEST
+        for columns, every, rows in curved:
+            h = every[rows]
+            border, h = float(every.sum() - h.sum()) / alpha, np.maximum(h, TINY)
             root = np.sqrt(h)
             if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
-                matrix = problem.rows.single if _serves(problem, rows, h) else K
+                # Whether a factor of float32 over these rows turns steps by next to nothing
+                many = fits and len(rows) > SINGLE_FROM
+                single = many and float(h @ diagonal[rows]) * SINGLE <= alpha
+                matrix = problem.rows.single if single else K
                 if len(rows) < len(K):
                     matrix = square_part(matrix, rows)
                 last[:] = [(rows, h, _factored(matrix, root, alpha))]
             factor = last[0][2]
-            one = root * _solve(factor, root)
-            parts.append(_Part(columns, rows, root, factor, one, max(border, 0.0)))
-        return _Inverse(problem, curved.h, tuple(parts))
+            one = root * solved(factor, root[None])[0]
+            parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
+        return _Inverse(problem, parts)
 
     def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> State:
         """Return the step down a gradient."""
@@ -372,9 +349,9 @@ class _Inverse:
             K = problem.rows.single if single else problem.rows.K
             far = symmetric_product(K, c.astype(K.dtype))
         for part in self.parts:
-            rows, columns, root = part.rows, part.columns, part.root[:, None]
-            u = _solve(part.factor, -r[rows, columns] / root - root * far[rows, columns])
-            c[rows, columns] = root * u
+            rows, columns, root = part.rows, part.columns, np.sqrt(part.h)[:, None]
+            right = -r[rows, columns] / root - root * far[rows, columns]
+            c[rows, columns] = root * solved(part.factor, right.T).T
             if problem.fit_intercept:
                 curvature = float(part.one.sum()) + part.rest
                 if curvature > TINY**0.5:  # where no row is active, nothing determines b
@@ -389,23 +366,12 @@ class _Inverse:
         The end is linear in the slopes, and their factor is the one of least objective.
         """
         problem, r = self.problem, np.zeros(near.fitted.shape)
-        for k, part in enumerate(self.parts):
+        for part in self.parts:
             within = (near.fitted - near.intercept)[part.rows, part.columns]
-            r[part.rows, part.columns] = -self.h[part.rows, k][:, None] * within
+            r[part.rows, part.columns] = -part.h[:, None] * within
         base = self(r, r.sum(axis=0))
         base = base.moved(1.0, State(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
         g = _slopes(problem, near.fitted)
         step = self(g, g.sum(axis=0))
         first = _slope_along(_gradient(problem, base), step)
         return _along(problem, base, step) if first < 0 else base
-
-
-def _side_by_side(ends: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
-    """Merge the steps of columns that were solved one by one."""
-    out = []
-    for i in range(max(map(len, ends))):
-        taken = [steps[min(i, len(steps) - 1)] for steps in ends]
-        live = [steps[i] for steps in ends if i < len(steps)]
-        value, promise = sum(s.objective for s in taken), sum(s.decrease for s in live)
-        out.append(Step(value, promise, active=max(s.active for s in live)))
-    return tuple(out)

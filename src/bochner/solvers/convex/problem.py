@@ -7,7 +7,7 @@ For every column of targets, f = Zβ + b:
 Parameters are (t, D + 1): a row of coefficients, and the intercept, for each column.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Protocol
@@ -27,7 +27,6 @@ from bochner.solvers.factorisations import raised
 
 TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
 ROUNDING = {"float32": 1e-7, "float64": 1e-13}  # Relative rounding of the objective
-LEAST_JITTER, MOST_JITTER = 1e-14, 1e-5  # Shares of the diagonal added to an indefinite Hessian
 ROWS_AT_A_TIME = 2048  # Rows in memory whose features are multiplied at once
 ROWS_AT_ONCE = 1 << 15  # Rows that are worked on at once where no features are needed
 TURNS, SECANTS = 64, 12  # Slopes between two lengths, at most; the first of them by secants
@@ -195,7 +194,8 @@ class Problem:
         if len(columns) == self.y.shape[1]:
             return self
         alpha, value = (
-            a[columns] if np.ndim(a) and len(a) > 1 else a for a in (self.alpha, self.value)
+            a[columns if len(columns) > 1 else columns[0]] if np.ndim(a) and len(a) > 1 else a
+            for a in (self.alpha, self.value)
         )
         w = self.w[:, columns] if self.w.shape[1] > 1 else self.w
         y, loss = self.y[:, columns], self.loss.at(columns)
@@ -264,6 +264,27 @@ class State:
         return np.column_stack([self.coef.T, self.intercept])
 
 
+def side_by_side(ends: Sequence[State]) -> State:
+    """Return the columns that were solved one by one as one state."""
+    steps = list[Step]()
+    for i in range(max(len(end.steps) for end in ends)):
+        taken = [end.steps[min(i, len(end.steps) - 1)] for end in ends]
+        live = [end.steps[i] for end in ends if i < len(end.steps)]
+        value, promise = sum(s.objective for s in taken), sum(s.decrease for s in live)
+        products, active = sum(s.products for s in live), max(s.active for s in live)
+        steps.append(Step(value, promise, products, active))
+    return replace(
+        ends[0],
+        coef=np.hstack([end.coef for end in ends]),
+        intercept=np.concatenate([end.intercept for end in ends]),
+        fitted=np.hstack([end.fitted for end in ends]),
+        value=np.concatenate([end.value for end in ends]),
+        gap=np.concatenate([end.gap for end in ends]),
+        outcome=Convergence.worst(end.outcome for end in ends),
+        steps=tuple(steps),
+    )
+
+
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
     """Return the optimum of a state.
 
@@ -281,6 +302,25 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
     )
 
 
+def raised_diagonal(
+    matrix: Callable[[float], Array], diagonal: Any, least: float, most: float
+) -> Float[Array, "p p"]:
+    """Return the upper factor of ``matrix(jitter)``, of more jitter as far as rounding needs it.
+
+    Where even the most leaves no factor, that of the diagonal.
+    """
+
+    def at(jitter: float) -> Float[Array, "p p"]:
+        A = matrix(jitter)
+        factor(A)
+        return A
+
+    try:
+        return raised(at, 0.0, least, most)
+    except LinAlgError:
+        return np.asfortranarray(np.diag(np.sqrt(diagonal)))
+
+
 def hessian_factor(
     H: Float[Array, "p p"], diagonal: Float[Array, " p"], intercept: bool, single: bool = False
 ) -> Float[Array, "p p"]:
@@ -289,18 +329,14 @@ def hessian_factor(
     Without an intercept the last column is a multiple of the identity's.
     """
 
-    def at(jitter: float) -> Float[Array, "p p"]:
-        shifted = H.astype(np.float32 if single else np.float64, order="F")
-        shifted[np.diag_indices(len(H))] = (1 + jitter) * diagonal
+    def shifted(jitter: float) -> Float[Array, "p p"]:
+        A = H.astype(np.float32 if single else np.float64, order="F")
+        A[np.diag_indices(len(H))] = (1 + jitter) * diagonal
         if not intercept:
-            shifted[:-1, -1] = 0.0
-        factor(shifted)
-        return shifted
+            A[:-1, -1] = 0.0
+        return A
 
-    try:
-        return raised(at, 0.0, LEAST_JITTER, MOST_JITTER)
-    except LinAlgError:
-        return np.asfortranarray(np.diag(np.sqrt(diagonal)))
+    return raised_diagonal(shifted, diagonal, 1e-14, 1e-5)
 
 
 def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Array, "u p"]:
