@@ -34,11 +34,9 @@ from bochner.models._calibration import Calibration, calibrate
 from bochner.models._labels import class_sizes
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import (
-    LAST,
     ConvexFit,
     ConvexSpec,
     choose_exactly,
-    step_near,
     warned,
 )
 from bochner.models.representations.representation import gather
@@ -60,7 +58,7 @@ from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FARTHEST,
     FIRST,
-    NEAREST,
+    LAST,
     TOL,
     HeldOutLoss,
     HeldOutPath,
@@ -71,7 +69,6 @@ from bochner.solvers.convex.problem import (
     State,
     best_constant,
     optimum,
-    walk,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.rows import SampleOf, sampled
@@ -232,7 +229,7 @@ def fit_classifier(
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
             lost = OnRows(FeatureBlock(Z), rows, spec, largest)
-            start = lost.end(walk(lost, FIRST, NEAREST, FARTHEST))
+            start = lost.end(lost.walk(FIRST, FARTHEST))
             path = lost.path(lost(CONSTANT), rows.inflation)
             alpha = path.alpha
     features = Features(chosen.map, blocks, chosen.precision, where=where)
@@ -247,9 +244,8 @@ def fit_classifier(
         # Without rows of every class the intercept is any number.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
         calibration = on_rows.calibrated(folds, alpha, solution, *options)
-    steps = max(1, len(solution.history))
     return warned(
-        ConvexFit(inputs, chosen, spec.loss, solution, steps, path, calibration, pairs=spec.pairs)
+        ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
     )
 
 
@@ -301,10 +297,9 @@ def fit_classifier_exactly(
     alpha = 1.0 if alpha is None else alpha
     state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
     solution = optimum(on_rows.problem(alpha), state)
-    steps = max(1, len(solution.history))
     later: Any = Calibrating(replace(rows, X=X), spec) if probability else None
     return warned(
-        ConvexFit(inputs, chosen, spec.loss, solution, steps, path, later, pairs=spec.pairs, X=X)
+        ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=X)
     )
 
 
@@ -371,7 +366,7 @@ def fit_to_support(
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, None)
     later: Any = Calibrating(rows, spec) if probability else None
-    return ConvexFit(inputs, chosen, spec.loss, solution, 1, None, later, pairs=spec.pairs, X=X)
+    return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]:
@@ -455,7 +450,7 @@ class OnRows(HeldOutLoss):
         ridge = 2 * tuning.share * float(self.rows.w.sum())
         if isinstance(self.spec.loss, Hinge) and ridge > 0:
             ridge = max(ridge, LEAST_HINGE)
-        best = walk(lost, step_near(ridge, lost.largest, LAST_START), NEAREST, LAST)
+        best = lost.walk(lost.step_near(ridge, most=LAST_START), LAST)
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
     def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:

@@ -28,7 +28,7 @@ from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.optimum import Optimum
-from bochner.solvers.convex.penalty_path import FACTOR, FIRST, HeldOutPath
+from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.sums.rows import indicators
 
 # --- Every class against every other --------------------------------------------------------------
@@ -156,7 +156,6 @@ class ConvexFit(FitSummary):
     chosen: Chosen  # With the kernel itself its map is the Nyström map on all rows
     loss: Loss  # With its parameters in the units of y
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
-    n_iter: int  # Steps of the last descent
     path: HeldOutPath | None = None  # Penalties that were compared
     # Probabilities of a classifier; with the kernel itself fitted at the first reading
     calibration: Calibration | None = WhenAsked()  # type: ignore[assignment]
@@ -166,6 +165,11 @@ class ConvexFit(FitSummary):
     pairs: ClassPairs | None = None  # Pairs of classes whose values the columns are
     X: Any = None  # Rows of a fit with the kernel itself, or of `dual`
     dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
+
+    @property
+    def n_iter(self) -> int:
+        """Steps of the last descent."""
+        return max(1, len(self.solution.history))
 
     @property
     def exact(self) -> bool:
@@ -304,8 +308,6 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 
 # --- The kernel of few rows -----------------------------------------------------------------------
 
-LAST = 16  # The last step of the penalty, below which a machine that interpolates stays as it is
-
 
 def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
     """Choose how columns are transformed, and the kernel."""
@@ -314,10 +316,3 @@ def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float |
     X = X if curves is None else curves.inputs(X)
     chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X))
     return chosen if curves is None else chosen.through(curves)
-
-
-def step_near(ridge: float, largest: float, most: int) -> int:
-    """Return the step of the penalty of ridge regression, 0 to ``most``; FIRST if unknown."""
-    if not (np.isfinite(ridge) and ridge > 0):
-        return FIRST
-    return int(np.clip(np.rint(np.log(ridge / largest) / np.log(FACTOR)), 0, most))

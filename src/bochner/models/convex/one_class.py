@@ -26,8 +26,8 @@ from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.libsvm import judged, refined
 from bochner.solvers.convex.losses import BelowZero
-from bochner.solvers.convex.newton import from_multipliers, minimise, valued
-from bochner.solvers.convex.problem import Problem, State, optimum, quantile_shift
+from bochner.solvers.convex.newton import minimise, valued
+from bochner.solvers.convex.problem import Problem, State, gradients, images, optimum
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
 
@@ -179,7 +179,7 @@ def fit_one_class(
     shift = quantile_shift(f, w[there, 0], rho, nu, rounding)
     state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
     solution = optimum(problem, valued(problem, state))
-    return warned(ConvexFit(inputs, chosen, spec.loss, solution, len(solution.history)))
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution))
 
 
 def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
@@ -210,16 +210,32 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     solution = optimum(problem, at)
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
-    steps = max(1, len(solution.history))
-    return warned(ConvexFit(inputs, chosen, spec.loss, solution, steps, X=X))
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
 
 
 def _start(problem: Problem, nu: float) -> State:
     """Return the point where every row pulls alike, with the share nu of them outside."""
-    at = from_multipliers(problem, np.full(problem.y.shape, -nu))
-    f, w = at.fitted[:, 0], problem.w[:, 0]
+    theta = gradients(problem.rows, nu * problem.w) / problem.alpha
+    theta[:, -1] = 0.0
+    u, fitted = np.full(problem.y.shape, -nu), images(problem.rows, theta)
+    f, w = fitted[:, 0], problem.w[:, 0]
     order = np.argsort(f)
     outside = np.searchsorted(np.cumsum(w[order]), nu * w.sum())
     rho = f[order[min(outside, len(f) - 1)]]
     width = float(np.sqrt(w @ (f - rho) ** 2 / w.sum())) or 1.0
-    return replace(at, fitted=at.fitted - rho, intercept=np.array([-rho]), width=width)
+    return State(theta[:, :-1].T, np.array([-rho]), fitted - rho, u, width)
+
+
+def quantile_shift(
+    f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
+) -> float:
+    """Return by how much the best offset is above ρ, at which the scores f are zero."""
+    order = np.argsort(f, kind="stable")
+    f, shares = f[order], np.cumsum(w[order]) / w.sum()
+    border = int(np.searchsorted(shares, nu, side="right"))
+    if border == len(f):
+        return 0.0  # all may lie outside
+    shift = float(f[border] - rounding * np.abs(f + rho).max())
+    if border and shares[border - 1] > nu * (1 - 1e-12):
+        shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
+    return shift

@@ -31,7 +31,7 @@ from bochner.models._rows import (
     no_landmarks,
     row_marks,
 )
-from bochner.models.convex.fit import LAST, ConvexFit, ConvexSpec, choose_exactly, step_near, warned
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
@@ -55,8 +55,7 @@ from bochner.solvers.convex.losses import (
 from bochner.solvers.convex.newton import at_rows, minimise
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
-    FACTOR,
-    NEAREST,
+    LAST,
     TOL,
     HeldOutLoss,
     HeldOutPath,
@@ -71,7 +70,6 @@ from bochner.solvers.convex.problem import (
     best_constant,
     hessian_factor,
     optimum,
-    walk,
 )
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.rows import sampled
@@ -313,7 +311,7 @@ def _best_penalty(
         problem = replace(problem, rows=kept, y=sample.y, w=w[:, None], value=1.0)
         curvature = curvature_of(rows)
         largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-        share *= float(w.sum()) * curvature / largest
+        ridge = share * float(w.sum()) * curvature
     else:
         numbers = fold_numbers(rows.blocks, problem.w[:, 0], seed, where)
         if not numbers[problem.w[:, 0] > 0].any():
@@ -323,10 +321,9 @@ def _best_penalty(
             )
         out = numbers[:, None] == 0
         largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
-        share /= float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
-    known = not problem.loss.joint and np.isfinite(share) and share > 0
-    near = int(np.rint(np.log(share) / np.log(FACTOR))) if known else None
-    path, end = held_out_path(problem, out, spec.max_iter, largest, near)
+        square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
+        ridge = 0.0 if problem.loss.joint else share / square * largest
+    path, end = held_out_path(problem, out, spec.max_iter, largest, ridge)
     if end is not None and spec.alpha == "auto":
         end = replace(end, multipliers=None)
     return path, end
@@ -393,7 +390,6 @@ def fit_regressor(
             chosen,
             problem.loss.in_units(1 / rows.units) if finds_scale else asked,
             optimum(problem, state, rows.units, rows.original(problem.alpha)),
-            len(state.steps),
             rows.original_path(path),
             target_shape=shape,
             left_out=left_out(problem, state, rows, chosen) if where is LOCAL else None,
@@ -586,7 +582,6 @@ def fit_svr_exactly(
             chosen,
             loss.in_units(1 / rows.units),
             solution,
-            max(1, len(state.steps)),
             rows.original_path(path),
             target_shape=shape,
             left_out=_left_out(
@@ -626,8 +621,7 @@ class OnMatrix(HeldOutLoss):
         if not self.folds:
             return None
         ridge = self.curvature * tuning.share * float(self.problem.w.sum())
-        near = step_near(ridge, self.largest, LAST)
-        walk(self, max(near - 1, 0), NEAREST, LAST, first=-1)  # large penalties take less time
+        self.walk(max(self.step_near(ridge) - 1, 0), LAST, first=-1)  # large penalties take less time
         return self.path(self(CONSTANT))
 
     def lost(self, step: int) -> float:

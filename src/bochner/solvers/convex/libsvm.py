@@ -110,7 +110,7 @@ def judged(
     problem: Problem,
     coef: Float[Array, "n t"],
     intercept: Float[Array, " t"],
-    tol: float = np.inf,
+    tol: float = 1.0,
     moves: float = 0,
 ) -> State:
     """Return the point with its duality gap; converged if that is a share ``tol`` or less."""

@@ -36,7 +36,6 @@ from bochner.solvers.convex.problem import (
     Problem,
     State,
     best_constant,
-    gradients,
     images,
     least_length,
     taken_rows,
@@ -245,10 +244,3 @@ def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
     """Return the weighted mean of |r|, or 1 where that is zero: a width to start from."""
     w = np.broadcast_to(w, r.shape)
     return float((w * np.abs(r)).sum() / w.sum()) or 1.0
-
-
-def from_multipliers(problem: Problem, u: Float[Array, "n t"]) -> State:
-    """Return β = −Σ wᵢ uᵢ zᵢ / alpha and its images, without intercept."""
-    theta = -gradients(problem.rows, problem.w * u) / problem.alpha
-    theta[:, -1] = 0.0
-    return State(theta[:, :-1].T, theta[:, -1], images(problem.rows, theta), u, 1.0)

@@ -8,7 +8,6 @@ rows left out.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,13 +15,15 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.newton import constant, minimise, spread
-from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places, walk
+from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 
-#: Steps of a walk: the first if no penalty is known, the least, the last of a classification, the
-#: last of a regression, and a step at which the fit is nearly a constant.
-FIRST, NEAREST, FARTHEST, MOST, CONSTANT = 6, -2, 24, 18, -8
+#: Steps of a walk: the first if no penalty is known, the least, the last of a classification on
+#: features, of a regression on features, and with the kernel itself, where a machine that
+#: interpolates stays as it is; and a step at which the fit is nearly a constant.
+FIRST, NEAREST, FARTHEST, MOST, LAST, CONSTANT = 6, -2, 24, 18, 16, -8
+LOWER = 0.9999  # A smaller loss than this share of the best is taken for one, on a walk
 
 WIDTH = 0.1  # Width of smoothing that each fit starts from, as a share of the first one's
 WITHIN_TUBE = 1e-3  # Mean loss that counts as none, as a share of what ε itself would cost
@@ -102,6 +103,27 @@ class HeldOutLoss(ABC):
     def alpha(self, step: int) -> float:
         return float(self.largest * FACTOR**step)
 
+    def step_near(self, ridge: float, least: int = 0, most: int = LAST) -> int:
+        """Return the step of the penalty of ridge regression; FIRST where it is unknown."""
+        if not (np.isfinite(ridge) and ridge > 0):
+            return FIRST
+        return int(np.clip(np.rint(np.log(ridge / self.largest) / np.log(FACTOR)), least, most))
+
+    def walk(self, start: int, most: int, first: int = 1) -> int:
+        """Return the step of least loss: downhill by twos, then by ones.
+
+        ``first`` is the sign of the steps that are tried first.
+        """
+        best = start
+        for step in (2 * first, first):
+            for direction in (step, -step):
+                before, there = best, best + direction
+                while NEAREST <= there <= most and self(there) < LOWER * self(best):
+                    best, there = there, there + direction
+                if best != before:
+                    break
+        return best
+
     def path(self, constant: float = 1.0, inflation: float = 1.0) -> HeldOutPath:
         """Return the penalties tried, divided by ``inflation``, and losses, by ``constant``."""
         steps = sorted(step for step in self.tried if step != CONSTANT)
@@ -120,40 +142,21 @@ def held_out_path(
     left_out: Bool[Array, "n k"],
     max_iter: int = 200,
     largest: float | None = None,
-    near: int | None = None,
+    ridge: float = 0.0,
 ) -> tuple[HeldOutPath, State | None]:
     """Return the path, and the first fold's state at the best penalty.
 
-    ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from.
-    ``near`` is a step from there that is likely to be near the best one: the path goes downhill.
+    ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from,
+    and ``ridge`` one that is likely to be near the best one.
     """
     largest = largest_penalty(problem) if largest is None else largest
     lost = _Folds(problem, left_out, max_iter, largest)
-    start = FIRST if near is None else min(max(near, NEAREST), MOST)
-    walk(lost, start, NEAREST, MOST, first=-1)  # Large penalties first: they take less time.
+    # Large penalties first: they take less time.
+    lost.walk(lost.step_near(ridge, NEAREST, MOST), MOST, first=-1)
     path = lost.path()
     # A joint loss has no end that all rows can start from.
     end = None if problem.loss.joint else lost.ends[sorted(lost.tried)[path.best]][0]
     return path, end
-
-
-class _Fold(NamedTuple):
-    """Weights of the rows of a fold and of those left out, and where its descents start."""
-
-    w: Float[Array, "n 1"]
-    held_out: Float[Array, "n 1"]
-    share: float  # of the weight that is not left out
-    unfitted: Float[Array, " t"]  # loss of the best constants
-    first: State | None  # to start from; None for a joint loss
-
-    @staticmethod
-    def of(problem: Problem, out: Bool[Array, "n 1"]) -> "_Fold":
-        y, loss = problem.y, problem.loss
-        w, held_out = np.where(out, 0.0, problem.w), np.where(out, problem.w, 0.0)
-        first = None if loss.joint else constant(replace(problem, w=w))
-        f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
-        unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
-        return _Fold(w, held_out, float(w.sum() / problem.w.sum()), unfitted, first)
 
 
 class _Folds(HeldOutLoss):
@@ -164,21 +167,30 @@ class _Folds(HeldOutLoss):
     ) -> None:
         super().__init__(largest)
         self._problem, self._max_iter = replace(problem, value=1.0), max_iter
-        self._folds = [_Fold.of(problem, out[:, None]) for out in left_out.T]
         self.ends: dict[int, list[State]] = {}
+        # Of each fold the weights of its rows and of those left out, the state to start from, which
+        # a joint loss lacks, and the loss of the best constants
+        self._folds = list[tuple[Array, Array, State | None, Array]]()
+        y, loss = problem.y, problem.loss
+        for out in left_out.T:
+            w, held_out = (np.where(kept[:, None], problem.w, 0.0) for kept in (~out, out))
+            first = None if loss.joint else constant(replace(problem, w=w))
+            f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
+            unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
+            self._folds.append((w, held_out, first, unfitted))
 
     def lost(self, step: int) -> float:
         alpha, loss, y = self.alpha(step), self._problem.loss, self._problem.y
         near = min(self.ends, key=lambda known: abs(known - step), default=None)
         ends, shares = list[State](), list[Array]()
-        for k, fold in enumerate(self._folds):
-            start = fold.first if near is None else self.ends[near][k]
-            if start is not None and fold.first is not None:
-                start = replace(start, width=WIDTH * fold.first.width)
-            inner = replace(self._problem, w=fold.w, alpha=fold.share * alpha)
+        for k, (w, held_out, first, unfitted) in enumerate(self._folds):
+            start = first if near is None else self.ends[near][k]
+            if start is not None and first is not None:
+                start = replace(start, width=WIDTH * first.width)
+            share = float(w.sum() / self._problem.w.sum())
+            inner = replace(self._problem, w=w, alpha=share * alpha)
             ends.append(minimise(inner, start, tol=TOL, max_iter=self._max_iter))
-            lost = _lost(loss, y, fold.held_out, ends[-1].fitted)
-            shares.append(np.maximum(lost, TINY) / fold.unfitted)
+            shares.append(np.maximum(_lost(loss, y, held_out, ends[-1].fitted), TINY) / unfitted)
         self.ends[step] = ends
         error = float(np.mean(np.concatenate(shares)))
         progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
@@ -196,7 +208,7 @@ class _Folds(HeldOutLoss):
         if loss.joint:
             return 0.0
         tube = np.asarray(getattr(loss, "epsilon", 0.0))
-        shares = [fold.held_out.sum() / fold.unfitted for fold in self._folds]
+        shares = [held_out.sum() / unfitted for _, held_out, _, unfitted in self._folds]
         return float(np.mean(WITHIN_TUBE * tube**loss.degree * np.array(shares)))
 
 

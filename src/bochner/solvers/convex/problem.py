@@ -160,17 +160,6 @@ def _taken(Z: Float[Array, "b D"], taken: Bool[Array, " b"]) -> list[Array]:
     return [Z[taken]]
 
 
-def active_features(
-    Z: Float[Array, "b D"], c: Float[Array, " b"], dtype: Any = np.float64
-) -> Float[Array, "a p"]:
-    """Return √c [z 1] of the rows with c > 0."""
-    kept = np.flatnonzero(c > 0)
-    A = np.ones((len(kept), Z.shape[1] + 1), dtype)
-    A[:, :-1] = Z[kept]
-    A *= np.sqrt(c[kept])[:, None]
-    return A
-
-
 # --- the problem ---------------------------------------------------------------------------------
 
 
@@ -469,39 +458,3 @@ def _best_joint_constant(
         return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
 
     return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
-
-
-def quantile_shift(
-    f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
-) -> float:
-    """Return by how much the best offset is above ρ, at which the scores f are zero."""
-    order = np.argsort(f, kind="stable")
-    f, shares = f[order], np.cumsum(w[order]) / w.sum()
-    border = int(np.searchsorted(shares, nu, side="right"))
-    if border == len(f):
-        return 0.0  # all may lie outside
-    shift = float(f[border] - rounding * np.abs(f + rho).max())
-    if border and shares[border - 1] > nu * (1 - 1e-12):
-        shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
-    return shift
-
-
-LOWER = 0.9999  # A smaller loss than this share of the best is taken for one, on a walk
-
-
-def walk(error: Callable[[int], float], start: int, least: int, most: int, first: int = 1) -> int:
-    """Return where a function of whole numbers is least: downhill by twos, then by ones.
-
-    ``first`` is the sign of the steps that are tried first.
-    """
-    best = start
-    for step in (2 * first, first):
-        for direction in (step, -step):
-            before = best
-            while least <= best + direction <= most and (
-                error(best + direction) < LOWER * error(best)
-            ):
-                best += direction
-            if best != before:
-                break
-    return best

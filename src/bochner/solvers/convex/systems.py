@@ -27,7 +27,6 @@ from bochner.solvers.convex.problem import (
     Problem,
     SolverRows,
     State,
-    active_features,
     backward,
     forward,
     gradients,
@@ -151,8 +150,11 @@ def _add_active(
     H: Float[Array, "p p"], Z: Float[Array, "b D"], c: Float[Array, " b"], sign: float = 1.0
 ) -> None:
     """Add sign Σ c [z 1]ᵀ[z 1] of the rows with c > 0 to the upper triangle."""
-    many = np.count_nonzero(c > 0) > FEW_IN_FLOAT64
-    A = active_features(Z, c, Z.dtype if many or H.dtype == np.float32 else np.float64)
+    active = np.flatnonzero(c > 0)
+    single = H.dtype == np.float32 or len(active) > FEW_IN_FLOAT64
+    A = np.ones((len(active), len(H)), Z.dtype if single else np.float64)
+    A[:, :-1] = Z[active]
+    A *= np.sqrt(c[active])[:, None]
     if A.dtype == H.dtype:
         add_gram(H, A, sign)
         return
