@@ -80,10 +80,10 @@ CURVATURE = {
 
 def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
     """Return the loss of this name."""
-    plain = (Hinge, SquaredHinge, Logistic, ModifiedHuber, Perceptron)
-    numbers = (Huber(epsilon), EpsilonInsensitive(epsilon), SquaredEpsilonInsensitive(epsilon))
-    values = (*(loss() for loss in plain), Squared(), *numbers, Quantile(quantile))
-    return dict(zip((*CLASS_LOSSES, *NUMBER_LOSSES), values, strict=True))[name]
+    of_classes = (Hinge(), SquaredHinge(), Logistic(), ModifiedHuber(), Perceptron())
+    tubes = (EpsilonInsensitive(epsilon), SquaredEpsilonInsensitive(epsilon))
+    losses = (*of_classes, Squared(), Huber(epsilon), *tubes, Quantile(quantile))
+    return dict(zip((*CLASS_LOSSES, *NUMBER_LOSSES), losses, strict=True))[name]
 
 
 # --- Rates ---------------------------------------------------------------------------------------
@@ -147,20 +147,20 @@ class Walk:
     averaged: int = 0  # steps in the means
     rate: float = 0.0  # current rate of "adaptive"
 
-    @staticmethod
-    def start(t: int, rate: float) -> "Walk":
-        return Walk(np.zeros((0, t)), np.zeros(t), np.zeros((0, t)), np.zeros(t), rate=rate)
-
     def of_width(self, width: int, average: bool) -> "Walk":
         """Return a copy with coefficients zero for what is new."""
 
         def longer(coef: Array) -> Array:
             return np.concatenate([coef, np.zeros((width - len(coef), coef.shape[1]))])
 
-        mean = longer(self.mean_coef) if average or len(self.mean_coef) else self.mean_coef.copy()
-        intercepts = {"intercept": self.intercept.copy()}
-        intercepts["mean_intercept"] = self.mean_intercept.copy()
-        return replace(self, coef=longer(self.coef), mean_coef=mean, **intercepts)
+        wide = average or len(self.mean_coef)
+        return replace(
+            self,
+            coef=longer(self.coef),
+            intercept=self.intercept.copy(),
+            mean_coef=longer(self.mean_coef) if wide else self.mean_coef.copy(),
+            mean_intercept=self.mean_intercept.copy(),
+        )
 
     @property
     def result(self) -> tuple[Float[Array, "D t"], Float[Array, " t"]]:

@@ -54,7 +54,6 @@ from bochner.sums.executor import LOCAL, Executor, require_order
 from bochner.sums.rows import indicators, nonempty, sampled
 
 USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
-SIZE_ROWS = 1024  # Rows that the mean of k(x, x) is taken over
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ class SgdFit(FitSummary):
         """Yield the rows and the values of f, (b, t), block by block."""
         coef, intercept = self.walk.result
         for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
-            yield block.X, numbers(self, _rows(block), self.support) @ coef + intercept
+            yield block.X, self.read(_rows(block), self.support) @ coef + intercept
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of f, block by block."""
@@ -186,29 +185,11 @@ class SgdFit(FitSummary):
         classes = self.inputs.classes
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
-    def descent(self, width: int) -> Descent:
-        """Return the descent that continues this fit; new coefficients are zero."""
-        spec = self.spec
-        return Descent(
-            as_loss(spec.loss, spec.epsilon, spec.quantile),
-            spec.schedule(self.size),
-            self.walk.of_width(width, bool(spec.average)),
-            spec.fit_intercept,
-            spec.average,
-            spec.batch_size,
-        )
-
-
-def numbers(fit: SgdFit, X: Array, support: Any) -> Float[Array, "n m"]:
-    """Return the inputs of the coefficients: features, or kernel values with ``support``."""
-    return to_numpy(fit.chosen.kernel(X, support)) if fit.is_dual else fit.chosen.rounded(X)
-
-
-def outputs(inputs: Inputs, shape: tuple[int, ...]) -> int:
-    """Return t: columns of the coefficients."""
-    if inputs.classes is not None:
-        return 1 if len(inputs.classes) == 2 else len(inputs.classes)
-    return int(np.prod(shape))
+    def read(self, X: Array, support: Any) -> Float[Array, "n m"]:
+        """Return what coefficients multiply: features, or kernel values with ``support``."""
+        if self.is_dual:
+            return to_numpy(self.chosen.kernel(X, support))
+        return self.chosen.rounded(X)
 
 
 # --- Fits ----------------------------------------------------------------------------------------
@@ -270,8 +251,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
 def plan_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> StrategyPlan:
     """Return the cost of each strategy for a fit to these rows."""
     rows = _gathered(spec, blocks, has_targets=False)
-    t = 1 if rows.y is None else outputs(inputs, rows.y.shape[1:])
-    return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks), t)[0]
+    return _planned(*_begun(spec, blocks, rows, inputs), rows.X, count_rows(blocks))[0]
 
 
 # --- Rows ----------------------------------------------------------------------------------------
@@ -329,33 +309,31 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
 class Table:
     """Rows as the steps read them: their features, or their kernel values, cached or not.
 
-    Coefficients of rows belong to rows that have some already and, after them, the rows to step on.
+    Coefficients of rows belong to ``support``: by default rows that have some already and, after
+    them, the rows to step on.
     """
 
-    def __init__(self, fit: SgdFit, X: Any) -> None:
-        self.fit, self.X = fit, X
-        self.support: Any = None
-        if fit.is_dual:
-            before = fit.support
-            self.support = X if before is None else join([Piece(before), Piece(X)]).X
-        self.width = self.support.shape[0] if fit.is_dual else fit.chosen.n_features
-        self.kept = self.read(X) if fit.is_cached else None
+    def __init__(self, fit: SgdFit, X: Any, support: Any = None) -> None:
+        if fit.is_dual and support is None:
+            support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
+        self.fit, self.X, self.support = fit, X, support
+        self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features
+        self.kept: Array | None = None
+        if fit.is_cached:
+            self.kept = np.empty((X.shape[0], self.width), fit.chosen.precision)
+            for rows in self._slices():
+                self.kept[rows] = fit.read(X[rows], support)
 
-    def read(self, X: Any) -> Float[Array, "n m"]:
-        """Return what all coefficients multiply, of rows."""
-        Z = np.empty((X.shape[0], self.width), self.fit.chosen.precision)
-        for rows in self._slices(X):
-            Z[rows] = numbers(self.fit, X[rows], self.support)
-        return Z
-
-    def values(self, X: Any, coef: Float[Array, "m t"]) -> Float[Array, "n t"]:
-        """Return the products of all coefficients with what they multiply, of rows."""
-        parts = [numbers(self.fit, X[rows], self.support) @ coef for rows in self._slices(X)]
+    def values(self, coef: Float[Array, "m t"]) -> Float[Array, "n t"]:
+        """Return the products of all coefficients with what they multiply."""
+        if self.kept is not None:
+            return self.kept @ coef
+        parts = [self.fit.read(self.X[rows], self.support) @ coef for rows in self._slices()]
         return np.concatenate(parts)
 
-    def _slices(self, X: Any) -> list[slice]:
+    def _slices(self) -> list[slice]:
         size = block_rows(self.width, 256)
-        return [slice(start, start + size) for start in range(0, X.shape[0], size)]
+        return [slice(start, start + size) for start in range(0, self.X.shape[0], size)]
 
     def step(
         self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
@@ -365,14 +343,14 @@ class Table:
         if self.kept is not None:
             descent.step(self.kept[index], y, w, coordinates=itself)
         elif itself is None:
-            descent.step(numbers(self.fit, self.X[index], None), y, w)
+            descent.step(self.fit.read(self.X[index], None), y, w)
         else:
             # A row that has had no step has the coefficient zero: its kernel values are not needed.
             used = descent.walk.support
             used[itself] = True
             columns = np.flatnonzero(used)
             support = self.support if len(columns) == self.width else self.support[columns]
-            K = numbers(self.fit, self.X[index], support)
+            K = self.fit.read(self.X[index], support)
             descent.step(K, y, w, columns, np.searchsorted(columns, itself))
 
 
@@ -401,9 +379,15 @@ def _walked(
 
     With a judge until its score no longer rises. Windows are kept if features are cached.
     """
-    spec, descent, kept = fit.spec, fit.descent(width), list[Window]()
-    losses: list[float] = []
-    scores: list[float] = []
+    spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
+    descent = Descent(
+        as_loss(spec.loss, spec.epsilon, spec.quantile),
+        spec.schedule(fit.size),
+        fit.walk.of_width(width, bool(spec.average)),
+        spec.fit_intercept,
+        spec.average,
+        spec.batch_size,
+    )
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
         number, given = fit.epochs + len(losses), list[Window]()
@@ -436,8 +420,10 @@ def _walked(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
             "max_iter or tol, or take tol=None to run just so many."
         )
-    epochs, curves = fit.epochs + len(losses), (tuple(losses), tuple(scores))
-    return replace(fit, walk=descent.walk, epochs=epochs, losses=curves[0], scores=curves[1])
+    epochs = fit.epochs + len(losses)
+    return replace(
+        fit, walk=descent.walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores)
+    )
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
@@ -483,12 +469,11 @@ def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | No
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held_out is None:
         return None
-    X, y, w = held_out
-    kept = table.read(X) if table.fit.is_cached else None
+    out, y, w = Table(table.fit, held_out.X, table.support), held_out.y, held_out.w
 
     def score(walk: Walk) -> float:
         coef, intercept = walk.result
-        f = (table.values(X, coef) if kept is None else kept @ coef) + intercept
+        f = out.values(coef) + intercept
         if table.fit.inputs.classes is not None:
             return float(np.average(decided(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
@@ -523,8 +508,7 @@ def _start(
         return _for_pieces(begun, sample)
     if spec.strategy != "auto":
         return _with_strategy(begun, spec.strategy, sample)
-    t = outputs(inputs, shape)
-    plan, options = _planned(begun, sample, rows.X, count_rows(blocks), t)
+    plan, options = _planned(begun, sample, rows.X, count_rows(blocks))
     return replace(options[plan.best], plan=plan)
 
 
@@ -541,12 +525,17 @@ def _begun(
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
         sample = sampled(blocks, asked.seed, n_classes, where)
     search = _searched(spec, sample)
-    w = None if rows.w is None else rows.w[:SIZE_ROWS]
-    size = float(np.average(to_numpy(search.kernel.diag(rows.X[:SIZE_ROWS])), weights=w))
+    few = slice(1024)
+    w = None if rows.w is None else rows.w[few]
+    size = float(np.average(to_numpy(search.kernel.diag(rows.X[few])), weights=w))
     choice = Choice(None, ExactKernel(), (), f"The kernel itself.{search.reason}")
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
-    walk = Walk.start(outputs(inputs, shape), spec.schedule(size).eta0)
+    t = int(np.prod(shape))
+    if inputs.classes is not None:
+        t = 1 if len(inputs.classes) == 2 else len(inputs.classes)
+    none, b = np.zeros((0, t)), np.zeros(t)
+    walk = Walk(none, b, none, b, rate=spec.schedule(size).eta0)
     chosen = Chosen(asked.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
@@ -575,7 +564,7 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
 
 
 def _planned(
-    fit: SgdFit, sample: RowSample | None, X: Array, n: int, t: int
+    fit: SgdFit, sample: RowSample | None, X: Array, n: int
 ) -> tuple[StrategyPlan, dict[str, SgdFit]]:
     """Return the plan for n rows at once, and the fits of the strategies that can be run."""
     spec, options, maps = fit.spec, dict[str, SgdFit](), list[Any]()
@@ -587,6 +576,7 @@ def _planned(
         except UnsupportedKernel as refused:
             maps.append(str(refused))
     epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
+    t = len(fit.walk.intercept)
     sizes = (n, X.shape[1]), t, epochs, min(spec.batch_size, n), X.dtype.itemsize
     return plan_strategies(maps[0], maps[2], *sizes), options
 
