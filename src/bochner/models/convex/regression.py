@@ -621,7 +621,8 @@ class OnMatrix(HeldOutLoss):
         if not self.folds:
             return None
         ridge = self.curvature * tuning.share * float(self.problem.w.sum())
-        self.walk(max(self.step_near(ridge) - 1, 0), LAST, first=-1)  # large penalties take less time
+        # Large penalties first: they take less time
+        self.walk(max(self.step_near(ridge) - 1, 0), LAST, first=-1)
         return self.path(self(CONSTANT))
 
     def lost(self, step: int) -> float:

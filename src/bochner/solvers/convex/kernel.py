@@ -24,7 +24,6 @@ from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
 from bochner.solvers.convex.optimum import Convergence, Step
 from bochner.solvers.convex.problem import (
-    ROUNDING,
     TINY,
     Problem,
     State,
@@ -35,23 +34,9 @@ from bochner.solvers.convex.problem import (
     solved,
 )
 
-EVERY, FEWEST, COARSE = 4, 256, 0.1  # Step of thinning, least rows, and tolerance of the start
-STEPS = 6  # Steps with the first factors; twice as many with each that follow
-
-#: Operations of a factor that take as long as a step does for a pair of rows: once, and for each
-#: column; and steps that a factor for each column may take the time of.
-ONCE, EACH, CHEAP = 70, 10, 4.0
-
-#: Increase of a factor's least eigenvalue by the rows left out, as a share of it, at most; share
-#: and number of the rows from which none are left out; and the least curvature then, of the mean.
-REST, MOST, FEW, LEAST_CURVATURE = 2.0, 0.7, 64, 1e-3
-
-FARTHER = 3  # A step is made at most two times longer, and again, this often
+EVERY = 4  # Step of thinning, where enough rows are left to start from
+CHEAP = 4.0  # Steps that a factor for each column may take the time of
 TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
-
-#: Rows from which a factor is of float32, if the penalty is at least this share of the trace and
-#: numbers are within this range.
-SINGLE_FROM, SINGLE, LARGEST = 256, 1e-6, 1e30
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,21 +91,13 @@ def minimise_on_kernel(
     near = near if start is None else None
     fits = [None if near is None else near.at(k) for k in each]
     local, none = loss.has_inactive_rows, start is None and near is None
-    if none and local and np.count_nonzero(problem.w) >= EVERY * FEWEST:
+    if none and local and np.count_nonzero(problem.w) >= 256 * EVERY:
         starts = [_thinly(column, tol, max_iter) for column in columns]
     ends = [
         _descended(column, at, fit, last, tol, max_iter)
         for column, at, fit in zip(columns, starts, fits, strict=True)
     ]
     return side_by_side(ends)
-
-
-def _first(problem: Problem) -> State:
-    """Return the best constant, or zero, from where the first step is a ridge regression."""
-    b = np.zeros(problem.y.shape[1])
-    if problem.fit_intercept and not problem.loss.has_inactive_rows and not problem.loss.joint:
-        b = best_constant(problem.loss, problem.y, problem.w)
-    return State(np.zeros(problem.y.shape), b, np.zeros(problem.y.shape) + b)
 
 
 def _thinly(problem: Problem, tol: float, max_iter: int) -> State:
@@ -130,7 +107,7 @@ def _thinly(problem: Problem, tol: float, max_iter: int) -> State:
     few = replace(
         problem, rows=KernelMatrix(rows[:, index]), y=problem.y[index], w=EVERY * problem.w[index]
     )
-    at = minimise_on_kernel(few, tol=max(COARSE, tol), max_iter=max_iter)
+    at = minimise_on_kernel(few, tol=max(0.1, tol), max_iter=max_iter)
     c = np.zeros(problem.y.shape)
     c[index] = at.coef
     return State(c, at.intercept, (at.coef[:, 0] @ rows)[:, None] + at.intercept)
@@ -146,7 +123,7 @@ def _along(problem: Problem, at: State, step: State) -> State:
         total += problem.alpha * (along + float(length[0]) * across)
         return np.array([np.inf if np.isnan(total) else total])
 
-    return at.moved(float(best_length(slope, 1, FARTHER)[0]) or 1.0, step)
+    return at.moved(float(best_length(slope, 1, doublings=3)[0]) or 1.0, step)
 
 
 # --- factors -------------------------------------------------------------------------------------
@@ -189,10 +166,15 @@ def _descended(
     rows each is Newton's, after which these rows have no coefficients.
     """
     local = problem.loss.has_inactive_rows
-    at, taken, least = near or start or _first(problem), list[Step](), np.inf
+    at, taken, least = near or start, list[Step](), np.inf
+    if at is None:  # the best constant, or zero, from where the first step is a ridge regression
+        b, none = np.zeros(problem.y.shape[1]), np.zeros(problem.y.shape)
+        if problem.fit_intercept and not local and not problem.loss.joint:
+            b = best_constant(problem.loss, problem.y, problem.w)
+        at = State(none, b, none + b)
     inverse = _Inverse.of(problem, _curved(problem, at.fitted)[0], last)
     at = at if near is None else inverse.solved(near)
-    since, most = 0, STEPS
+    since, most = 0, 6  # steps with the first factors; twice as many with each that follow
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
     outcome = Convergence.MOST_STEPS
@@ -217,7 +199,7 @@ def _descended(
         new = problem.objective(values(problem, there), there.intercept)
         share = len(inverse.parts[0].rows) / len(problem.w) if local else 1.0
         taken.append(Step(min(new, value), promise, active=share))
-        rounding = ROUNDING["float64"] * abs(value)
+        rounding = 1e-13 * abs(value)
         if promise < min(least, TRUSTED * rounding):
             rounding *= TRUSTED  # the gradient still shows a step that rounding hides
         if not new <= value + rounding:
@@ -269,7 +251,8 @@ def _curved(problem: Problem, fitted: Float[Array, "n t"]) -> tuple[list[_Curved
     for option in options:
         curved = [(columns, h, _curved_rows(problem, h)) for columns, h in option]
         work = sum(len(rows) ** 3 for _, _, rows in curved) / 3
-        made.append((curved, work / (n**2 * (ONCE + EACH * t))))
+        # Operations of a factor that take as long as a step does for a pair of rows
+        made.append((curved, work / (n**2 * (70 + 10 * t))))
     return made[0] if made[0][1] <= max(made[-1][1], CHEAP) else made[-1]
 
 
@@ -284,12 +267,13 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
         return active
     size = h * np.diag(problem.rows.K) / problem.alpha
     order = np.argsort(size)
-    few = int(np.searchsorted(np.cumsum(size[order]), REST))
+    # The rows left out raise the least eigenvalue of the factor, αI, by twice of it at most
+    few = int(np.searchsorted(np.cumsum(size[order]), 2.0))
     rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
-    if len(rows) <= MOST * len(every) and len(every) > FEW:
+    if len(rows) <= 0.7 * len(every) and len(every) > 64:
         return rows
     w = problem.w[every, 0]
-    h[every] = np.maximum(h[every], LEAST_CURVATURE * w * h[every].sum() / w.sum())
+    h[every] = np.maximum(h[every], 1e-3 * w * h[every].sum() / w.sum())
     return every
 
 
@@ -319,15 +303,15 @@ class _Inverse:
     def of(problem: Problem, curved: list[_Curved], last: _Last) -> "_Inverse":
         K, alpha, parts = problem.rows.K, problem.alpha, []
         diagonal = K.diagonal()
-        fits = alpha > 1 / LARGEST and float(diagonal.max()) < LARGEST
+        fits = alpha > 1e-30 and float(diagonal.max()) < 1e30
         for columns, every, rows in curved:
             h = every[rows]
             border, h = float(every.sum() - h.sum()) / alpha, np.maximum(h, TINY)
             root = np.sqrt(h)
             if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
                 # Whether a factor of float32 over these rows turns steps by next to nothing
-                many = fits and len(rows) > SINGLE_FROM
-                single = many and float(h @ diagonal[rows]) * SINGLE <= alpha
+                many = fits and len(rows) > 256
+                single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
                 matrix = problem.rows.single if single else K
                 if len(rows) < len(K):
                     matrix = square_part(matrix, rows)

@@ -24,12 +24,7 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.optimum import (
-    Algorithm,
-    Convergence,
-    Optimum,
-    Step,
-)
+from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step
 from bochner.solvers.convex.problem import (
     TINY,
     FeatureBlock,
@@ -48,27 +43,16 @@ from bochner.solvers.convex.systems import (
     systems_of_rows,
 )
 
-HALVED = 0.5  # Width of the next subproblem about multipliers, as a share of the last one's
-INNER = 0.1  # A subproblem is solved to this share of the duality gap, or of the tolerance
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
-PATIENCE = 3  # Steps that gain next to nothing before rounding is blamed
-AGAIN = 0.1  # Width where a descent starts from the end of another
-NOTHING = 1e-9  # Without a penalty, an objective of this share of that at zero is next to nothing
-
-#: Features up to which kept Hessians are faster, where inactive rows are left out, and where all
-#: rows are active; and the cells of the Hessians of all columns.
-MOST_ACTIVE, MOST_ALL, MOST_CELLS = 2048, 128, 1 << 26
-
-EVERY, THINNED_ROWS_PER_FEATURE = 4, 8  # Step of thinning, and rows per feature that must be left
 FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
-COARSE = 0.1  # Tolerance of a start on few rows
 
 
 def fastest(problem: Problem) -> Algorithm:
     """Return factors where features are in memory and few: more where rows are inactive."""
     rows, loss = problem.rows, problem.loss
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
-    few = (MOST_ACTIVE if local else MOST_ALL) >= D and problem.y.shape[1] * D**2 <= MOST_CELLS
+    # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
+    few = (2048 if local else 128) >= D and problem.y.shape[1] * D**2 <= 1 << 26
     suits = few and rows.cached and problem.alpha > 0 and not loss.joint
     return "cholesky updates" if suits else "conjugate gradients"
 
@@ -95,15 +79,22 @@ def minimise(
     """
     loss = problem.loss
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
+    # A subproblem is solved to this share of the duality gap, or of the tolerance
     system: Any = systems_of_rows
-    share = INNER
+    share = 0.1 if loss.nonsmooth or algorithm == "cholesky" else 1.0
     if algorithm == "cholesky updates" and not loss.nonsmooth:
-        system, share = KeptHessians(problem), 1.0
+        system = KeptHessians(problem)
         start = start or _thinned(problem, tol, max_iter)
     elif algorithm == "conjugate gradients":
-        system, share = HessianProducts(apart=loss.nonsmooth), INNER if loss.nonsmooth else 1.0
+        system = HessianProducts(apart=loss.nonsmooth)
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
-    end = _descended(problem, _started(problem, start), system, tol, share, max_iter)
+    if start is None:
+        start = constant(problem)
+    elif not isinstance(start, State) or start.multipliers is None:
+        fitted = images(problem.rows, start.theta)
+        slope = loss.slope(problem.y, fitted)
+        start = State(start.coef, start.intercept, fitted, slope, width=0.1)
+    end = _descended(problem, start, system, tol, share, max_iter)
     return replace(end, algorithm=algorithm)
 
 
@@ -117,7 +108,7 @@ def _descended(
     every = local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and isinstance(system, HessianProducts):
-        nothing = NOTHING * _local(problem, constant(problem, 0.0)).size
+        nothing = 1e-9 * _local(problem, constant(problem, 0.0)).size
     size = every.size.copy()
     while True:
         if np.any(size[live] <= nothing[live]):
@@ -147,14 +138,14 @@ def _descended(
         value = problem.objective(size, at.intercept)
         steps.append(Step(value, promised, step.products, curved, at.width if nonsmooth else 0.0))
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
-        if idle >= PATIENCE:
+        if idle >= 3:  # steps that gain next to nothing, and more would not
             outcome = Convergence.ROUNDED
             break
         if nonsmooth or joint:
             if solved and np.all(local.gap <= tol):
                 break
             if solved:
-                at = replace(at, multipliers=local.slope, width=HALVED * at.width)
+                at = replace(at, multipliers=local.slope, width=at.width / 2)
                 local = _local(problem, at)
         else:
             live, local = live[~done], local.at(~done)
@@ -207,26 +198,16 @@ def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 # --- starts --------------------------------------------------------------------------------------
 
 
-def _started(problem: Problem, at: State | Optimum | None) -> State:
-    if at is None:
-        return constant(problem)
-    if isinstance(at, State) and at.multipliers is not None:
-        return at
-    fitted = images(problem.rows, at.theta)
-    slope = problem.loss.slope(problem.y, fitted)
-    return State(at.coef, at.intercept, fitted, slope, AGAIN)
-
-
 def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
     """Return the minimum for every fourth row, whose own start is that for every 16th; or zero."""
-    n, D = len(problem.w), problem.rows.n_features
-    taken = np.arange(n) % EVERY == 0
-    enough = n >= EVERY * max(THINNED_ROWS_PER_FEATURE * D, FEWEST)
+    n, every = len(problem.w), 4
+    taken = np.arange(n) % every == 0
+    enough = n >= every * max(8 * problem.rows.n_features, FEWEST)
     if not enough or not np.any(problem.w[taken]):
         return constant(problem, 0.0)
     rows = FeatureBlock(taken_rows(problem.rows, taken))
-    few = replace(problem, rows=rows, y=problem.y[taken], w=EVERY * problem.w[taken])
-    at = minimise(few, tol=max(COARSE, tol), max_iter=max_iter, algorithm="cholesky updates")
+    few = replace(problem, rows=rows, y=problem.y[taken], w=every * problem.w[taken])
+    at = minimise(few, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
     return replace(at, multipliers=None, steps=())
 
 

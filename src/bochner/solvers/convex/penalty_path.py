@@ -23,10 +23,6 @@ FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits 
 #: features, of a regression on features, and with the kernel itself, where a machine that
 #: interpolates stays as it is; and a step at which the fit is nearly a constant.
 FIRST, NEAREST, FARTHEST, MOST, LAST, CONSTANT = 6, -2, 24, 18, 16, -8
-LOWER = 0.9999  # A smaller loss than this share of the best is taken for one, on a walk
-
-WIDTH = 0.1  # Width of smoothing that each fit starts from, as a share of the first one's
-WITHIN_TUBE = 1e-3  # Mean loss that counts as none, as a share of what ε itself would cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +57,19 @@ class HeldOutPath:
     @property
     def reason(self) -> str:
         """How the penalty was chosen, and what to do if it is at an end of the path."""
+        several = len(self.alphas) > 1
         chosen = f"the best of {len(self.alphas)} by the loss of held-out rows"
         if self.errors[self.best] >= 1:
-            return f"{chosen}; a constant is as good: try another kernel or lengthscale"
-        if len(self.alphas) > 1 and self.best == int(np.argmin(self.alphas)):
-            return (
-                f"{chosen}, and the smallest penalty that was tried: try more features, a smaller "
+            chosen += "; a constant is as good: try another kernel or lengthscale"
+        elif several and self.best == int(np.argmin(self.alphas)):
+            chosen += (
+                ", and the smallest penalty that was tried: try more features, a smaller "
                 "lengthscale, or a smaller penalty (a larger C) by hand"
             )
-        if len(self.alphas) > 1 and self.best == int(np.argmax(self.alphas)):
-            return (
-                f"{chosen}, and the largest penalty that was tried: try another kernel or "
-                "lengthscale, or scale the columns"
+        elif several and self.best == int(np.argmax(self.alphas)):
+            chosen += (
+                ", and the largest penalty that was tried: try another kernel or lengthscale, or "
+                "scale the columns"
             )
         return chosen
 
@@ -118,7 +115,8 @@ class HeldOutLoss(ABC):
         for step in (2 * first, first):
             for direction in (step, -step):
                 before, there = best, best + direction
-                while NEAREST <= there <= most and self(there) < LOWER * self(best):
+                # A loss must be smaller by more than rounding
+                while NEAREST <= there <= most and self(there) < 0.9999 * self(best):
                     best, there = there, there + direction
                 if best != before:
                     break
@@ -186,7 +184,7 @@ class _Folds(HeldOutLoss):
         for k, (w, held_out, first, unfitted) in enumerate(self._folds):
             start = first if near is None else self.ends[near][k]
             if start is not None and first is not None:
-                start = replace(start, width=WIDTH * first.width)
+                start = replace(start, width=0.1 * first.width)
             share = float(w.sum() / self._problem.w.sum())
             inner = replace(self._problem, w=w, alpha=share * alpha)
             ends.append(minimise(inner, start, tol=TOL, max_iter=self._max_iter))
@@ -209,7 +207,7 @@ class _Folds(HeldOutLoss):
             return 0.0
         tube = np.asarray(getattr(loss, "epsilon", 0.0))
         shares = [held_out.sum() / unfitted for _, held_out, _, unfitted in self._folds]
-        return float(np.mean(WITHIN_TUBE * tube**loss.degree * np.array(shares)))
+        return float(np.mean(1e-3 * tube**loss.degree * np.array(shares)))
 
 
 def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:

@@ -26,14 +26,6 @@ from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step
 from bochner.solvers.factorisations import raised
 
 TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
-ROUNDING = {"float32": 1e-7, "float64": 1e-13}  # Relative rounding of the objective
-ROWS_AT_A_TIME = 2048  # Rows in memory whose features are multiplied at once
-ROWS_AT_ONCE = 1 << 15  # Rows that are worked on at once where no features are needed
-TURNS, SECANTS = 64, 12  # Slopes between two lengths, at most; the first of them by secants
-
-#: Share of the first slope that is next to none, and how often a length is doubled, at most.
-ENOUGH, DOUBLINGS = 0.1, 20
-
 
 # --- rows, and sums over them --------------------------------------------------------------------
 
@@ -70,9 +62,9 @@ class FeatureBlock:
         return self.Z.shape[1]
 
     def __iter__(self) -> Iterator["FeatureBlock"]:
-        for i in range(0, len(self.Z), ROWS_AT_A_TIME):
+        for i in range(0, len(self.Z), 2048):
             numbers = self.Z, self.y, self.w
-            Z, y, w = (None if a is None else a[i : i + ROWS_AT_A_TIME] for a in numbers)
+            Z, y, w = (None if a is None else a[i : i + 2048] for a in numbers)
             yield FeatureBlock(Z, y, w, self.start + i)
 
     def sum(self, summand: Any) -> Any:
@@ -353,8 +345,8 @@ def least_length(
         along = problem.alpha * inner(coef.T + length[:, None] * d, d, joint)
         sums = np.zeros(len(length))
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(fitted), ROWS_AT_ONCE):
-                rows = slice(start, start + ROWS_AT_ONCE)
+            for start in range(0, len(fitted), 1 << 15):
+                rows = slice(start, start + (1 << 15))
                 slope = problem.loss.slope(problem.y[rows], fitted[rows] + length * image[rows])
                 sums += weighted(problem.w[rows], slope * image[rows]).sum(axis=0)
         sums = np.full(len(length), sums.sum()) if joint else sums
@@ -364,9 +356,10 @@ def least_length(
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
+ENOUGH = 0.1  # Share of the first slope that is next to none
 
 
-def best_length(slope: Slope, count: int, doublings: int = DOUBLINGS) -> Float[Array, " t"]:
+def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, " t"]:
     """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
 
     ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one the
@@ -397,13 +390,13 @@ def _root(
     best: Array = high
     value: Array = at_high
     side = np.zeros(len(enough))
-    for turn in range(TURNS):
+    for turn in range(64):
         open_ = np.abs(value) > enough
         if not np.any(open_):
             break
         rise = at_high - at_low
         secant = low - at_low * (high - low) / np.where(rise > 0, rise, 1)
-        halve = (turn % 3 == 2) | (turn > SECANTS) | ~np.isfinite(rise) | (rise <= 0)
+        halve = (turn % 3 == 2) | (turn > 12) | ~np.isfinite(rise) | (rise <= 0)
         best = np.where(open_, np.where(halve, (low + high) / 2, secant), best)
         value = np.where(open_, slope(best), value)
         left = open_ & (value < 0)

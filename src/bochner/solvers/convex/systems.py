@@ -37,30 +37,7 @@ from bochner.solvers.convex.problem import (
 )
 from bochner.solvers.factorisations import raised_factor
 
-#: Active rows are copied out when they are at most this share of all, and take no more memory than
-#: this where the features are not kept in memory anyway.
-COPIED_SHARE, COPIED_BYTES = 0.5, 256 << 20
-
-ROWS_PER_FEATURE = 2  # Rows of a sample for the preconditioner, as a multiple of D
-
-#: Share of the gradient that the first steps' solutions may leave, and the last's: the step is then
-#: Newton's to LAST_SHARE² of its decrease. HessianProducts a step, at most.
-FIRST_SHARE, LAST_SHARE, MOST_PRODUCTS = 0.1, 0.01, 250
-
-BESIDE = 0.1  # Share of the tolerance that conjugate gradients may leave of a decrease
-
-#: An operation of a product with vectors takes this many times one of the preconditioner's.
-VECTOR_COST = 6
-
 FLOOR = 1e-7  # Least curvature of an intercept, as a share of that if every row were active
-
-#: A sum is changed if fewer rows differ than the first share of the active ones, and all that were
-#: changed since it was new are at most the second: each change leaves its rounding.
-CHANGED, DRIFT = 0.7, 4.0
-
-SINGLE = 2e-6  # Factors are in float32 where the penalty is at least this share of the trace
-FEW = 0.5  # Share of the features up to which active rows are few: there both ways take as long
-FEW_IN_FLOAT64 = 64  # Rows of a block of float32, at most, that are added up in float64
 
 
 class LossAtRows(NamedTuple):
@@ -103,7 +80,7 @@ def systems_of_rows(
     """Return the steps of these columns, each by its Hessian, or by systems of few active rows."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
-    few = active.min() > 0 and active.max() <= FEW * problem.rows.n_features
+    few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # both take as long
     if few and problem.rows.cached and np.all(problem.alpha):
         return HessianProducts(apart=True)(problem, at, local, columns, tol)
     gradient, hessians = sums_at(problem, at, slopes, curvatures)
@@ -151,7 +128,7 @@ def _add_active(
 ) -> None:
     """Add sign Σ c [z 1]ᵀ[z 1] of the rows with c > 0 to the upper triangle."""
     active = np.flatnonzero(c > 0)
-    single = H.dtype == np.float32 or len(active) > FEW_IN_FLOAT64
+    single = H.dtype == np.float32 or len(active) > 64  # few rows are added up in float64
     A = np.ones((len(active), len(H)), Z.dtype if single else np.float64)
     A[:, :-1] = Z[active]
     A *= np.sqrt(c[active])[:, None]
@@ -163,41 +140,13 @@ def _add_active(
     H += part
 
 
-class OuterSum(NamedTuple):
-    """Σ c z zᵀ, z ending in a one."""
-
-    total: Float[Array, "p p"]  # its upper triangle, in Fortran order
-    factors: Float[Array, " n"]  # c
-    drift: int  # rows changed since it was new
-
-
-def changed(rows: SolverRows, old: OuterSum | None, c: Float[Array, " n"]) -> OuterSum:
-    """Return the sum with factors c, none negative: the old one changed, or a new one."""
-    active = int(np.count_nonzero(c))
-    if old is not None:
-        change = c - old.factors
-        count = int(np.count_nonzero(change))
-        drift = old.drift + count
-        if count <= CHANGED * active and drift <= DRIFT * active:
-            total = old.total.copy(order="F")
-            for block in rows:
-                part = change[places(block)]
-                _add_active(total, block.Z, np.maximum(part, 0.0))
-                _add_active(total, block.Z, np.maximum(-part, 0.0), -1.0)
-            return OuterSum(total, c, drift)
-    p, dtype = rows.n_features + 1, next(iter(rows)).Z.dtype
-    total = np.zeros((p, p), dtype, order="F")
-    for block in rows:
-        _add_active(total, block.Z, c[places(block)])
-    return OuterSum(total, c, 0)
-
-
 class KeptHessians:
-    """Keeps the Hessian of each column, and the last factor."""
+    """Keeps Σ c z zᵀ of each column with its factors c, z ending in a one, and the last factor."""
 
     def __init__(self, problem: Problem) -> None:
-        self._sums: list[OuterSum | None] = [None] * problem.y.shape[1]
-        self._factored: tuple[OuterSum, Array] | None = None
+        # The upper triangle in Fortran order, c, and rows that changed since the sum was new
+        self._sums: list[tuple[Array, Array, int] | None] = [None] * problem.y.shape[1]
+        self._factored: tuple[Any, Array] = None, np.empty(0)
 
     def __call__(
         self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
@@ -210,21 +159,46 @@ class KeptHessians:
         return Direction(gradient, np.concatenate(steps))
 
     def _factor(self, problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
-        """Return the factor of column k; columns of the same curvatures share one."""
-        if self._factored is not None and np.array_equal(self._factored[0].factors, c):
-            self._sums[k] = self._factored[0]
-            return self._factored[1]
-        self._sums[k] = total = changed(problem.rows, self._sums[k], c)
-        self._factored = total, factored(total.total, problem)
-        return self._factored[1]
+        """Return the factor of column k; columns of the same curvatures share one.
+
+        It is of the features' precision where that resolves alpha.
+        """
+        total, factor = self._factored
+        if total is None or not np.array_equal(total[1], c):
+            total = _changed(problem.rows, self._sums[k], c)
+            H = total[0]
+            diagonal = np.diag(H).astype(np.float64) + problem.alpha
+            diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.w.sum()), TINY)
+            single = H.dtype == np.float32 and problem.alpha >= 2e-6 * diagonal.sum()
+            factor = hessian_factor(H, diagonal, problem.fit_intercept, single)
+        self._sums[k], self._factored = total, (total, factor)
+        return factor
 
 
-def factored(H: Float[Array, "p p"], problem: Problem) -> Float[Array, "p p"]:
-    """Return the factor of H + alpha I, in the features' precision where that resolves alpha."""
-    diagonal = np.diag(H).astype(np.float64) + problem.alpha
-    diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.w.sum()), TINY)
-    single = H.dtype == np.float32 and problem.alpha >= SINGLE * diagonal.sum()
-    return hessian_factor(H, diagonal, problem.fit_intercept, single)
+def _changed(
+    rows: SolverRows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
+) -> tuple[Array, Array, int]:
+    """Return the sum with factors c, none negative: the old one changed, or a new one.
+
+    It is changed if few rows differ, now and since it was new: each change leaves its rounding.
+    """
+    if old is not None:
+        total, factors, drift = old
+        change, active = c - factors, int(np.count_nonzero(c))
+        count = int(np.count_nonzero(change))
+        drift += count
+        if count <= 0.7 * active and drift <= 4 * active:
+            total = total.copy(order="F")
+            for block in rows:
+                part = change[places(block)]
+                _add_active(total, block.Z, np.maximum(part, 0.0))
+                _add_active(total, block.Z, np.maximum(-part, 0.0), -1.0)
+            return total, c, drift
+    p, dtype = rows.n_features + 1, next(iter(rows)).Z.dtype
+    total = np.zeros((p, p), dtype, order="F")
+    for block in rows:
+        _add_active(total, block.Z, c[places(block)])
+    return total, c, 0
 
 
 # --- products with Hessians ----------------------------------------------------------------------
@@ -266,7 +240,7 @@ class Hessian:
         share = float(active.mean())
         first = next(iter(rows)).Z
         size = int(active.sum()) * first.shape[1] * first.itemsize
-        if 0 < share <= COPIED_SHARE and (rows.cached or size <= COPIED_BYTES):
+        if 0 < share <= 0.5 and (rows.cached or size <= 256 << 20):
             rows = FeatureBlock(taken_rows(rows, active))
             state, w = state[active], w[active]
         floor = FLOOR * float(problem.w.sum()) / width if problem.fit_intercept else 0.0
@@ -324,7 +298,7 @@ def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
     """
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
-    shares = np.stack([_draw(c, ROWS_PER_FEATURE * rows.n_features) for c in columns])
+    shares = np.stack([_draw(c, 2 * rows.n_features) for c in columns])
     taken = np.any(shares > 0, axis=0)
     Z = taken_rows(rows, taken)
     each = zip(shares[:, taken], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
@@ -393,23 +367,18 @@ class HessianProducts:
             return np.concatenate([parts[c](v[None]) for c, v in zip(columns, V, strict=True)])
 
         nearly = inverse(gradient, np.arange(len(gradient)))
-        rest = 0.5 * inner(gradient, nearly, joint) / local.size
-        rest = np.maximum(rest, TINY)
-        shares = np.maximum(np.sqrt(rest), np.sqrt(BESIDE * tol / rest))
-        shares = np.clip(shares, LAST_SHARE, FIRST_SHARE)
+        rest = np.maximum(0.5 * inner(gradient, nearly, joint) / local.size, TINY)
+        # Solutions may leave a tenth of the gradient at first, and at last a hundredth, or what is
+        # a tenth of the tolerance: the step is then Newton's to the square of that share.
+        shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
-        step = conjugate_gradients(hessian, -gradient, inverse, shares, MOST_PRODUCTS, along)
-        self._judge(problem, step.products, hessian.share, len(columns))
-        return Direction(gradient, step.solution, step.products)
-
-    def _judge(self, problem: Problem, products: int, share: float, columns: int) -> None:
-        """Drop the preconditioner if the products of a step took longer than to make it.
-
-        If they took longer than one for each column takes, the next is that.
-        """
-        D, rows = problem.rows.n_features, share * len(problem.w)
-        spent = products * VECTOR_COST * 4 * rows * columns
-        making = min(2 * D, rows) * D + D * D / 3
+        step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
+        # The preconditioner goes if the products took longer than to make it; if they took longer
+        # than one for each column takes, the next is that. An operation of a product with vectors
+        # takes six times one of the preconditioner's.
+        D, rows, count = problem.rows.n_features, hessian.share * len(problem.w), len(columns)
+        spent, making = step.products * 24 * D * rows * count, (min(2 * D, rows) + D / 3) * D**2
         if spent >= making or self._anew:
             self._preconditioners = None
-            self._apart = self._anew or spent >= columns * making
+            self._apart = self._anew or spent >= count * making
+        return Direction(gradient, step.solution, step.products)
