@@ -94,10 +94,10 @@ def refined(problem: Problem, tol: float, moves: int, slopes: tuple[float, ...])
     """Return the minimum to a share ``tol`` of it, if one of ``slopes``, in turn, reaches that."""
     ends = []
     for k in range(problem.y.shape[1]):
-        column, best = problem.at(np.array([k])), None
+        column, tried, near = problem.at(np.array([k])), list[State](), False
         for fine in slopes:
-            at = decomposed(column, fine, moves)
-            best = at if best is None or at.gap[0] < best.gap[0] else best
+            tried.append(decomposed(column, fine, moves))
+            best = min(tried, key=lambda at: at.gap[0])
             near = best.gap[0] <= tol * best.value[0]
             if near:
                 break
