@@ -5,7 +5,7 @@
 True
 """
 
-from bochner.features.nystrom.landmarks import (
+from bochner.features.nystrom.nystrom import (
     Given,
     KMeans,
     Landmarks,

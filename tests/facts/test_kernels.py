@@ -16,7 +16,7 @@ from tolerance import assert_close, bernstein_bar
 
 from bochner import draw
 from bochner.features import IID, QMC, Fourier, HistogramSampling
-from bochner.features.fourier.histogram import best_step, sampling_error
+from bochner.features.fourier.fourier import best_step, sampling_error
 from bochner.kernels import (
     AdditiveChi2,
     Cauchy,

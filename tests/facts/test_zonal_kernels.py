@@ -16,7 +16,7 @@ from tolerance import assert_close, of
 
 from bochner._core import native
 from bochner.features.mercer.radial import Polar
-from bochner.features.mercer.recurrence import harmonic_blocks, programme
+from bochner.features.mercer.sphere import harmonic_blocks, programme
 from bochner.kernels import (
     NNGP,
     Angular,

@@ -16,8 +16,7 @@ from tolerance import ALARM, assert_close, bernstein_bar, of
 import bochner as bo
 from bochner import draw
 from bochner.features import Nystrom
-from bochner.features.nystrom.landmarks import estimate
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom.nystrom import NystromMap, estimate
 from bochner.kernels import (
     Angular,
     ArcCosine,

@@ -180,9 +180,6 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-# ---- what both ways share
-
-
 def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
     """Slices of rows whose temporaries, `columns` wide, take at most 16 MB."""
     block = max(1, (16 << 20) // max(1, columns * X.dtype.itemsize))
@@ -190,9 +187,7 @@ def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
         yield slice(start, start + block)
 
 
-# --- Three-term recurrences over rows: compiled loops, each with its twin on whole columns -------
-#
-# The twins run on arrays of any library, and are what other libraries than NumPy use.
+# ---- three-term recurrences over rows; the twins run on whole columns, in any library
 
 
 class Programme(NamedTuple):
@@ -214,7 +209,6 @@ def polynomials(
     radial: Float[Array, "n f r"],
     up: Float[Array, " q"],
     down: Float[Array, " q"],
-    out: Float[Array, "n f*m"] | None = None,
 ) -> Float[Array, "n f*m"]:
     """Compute Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
@@ -222,9 +216,10 @@ def polynomials(
     Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations; nothing but
     the result is written to memory.
     """
-    out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype) if out is None else out
+    out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
     if (compiled := loops()) is not None:
-        compiled.polynomials(X, W, radial, up, down, out, get_num_threads())
+        given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
+        compiled.polynomials(X, *given, out, get_num_threads())
         return out
     for rows in _row_blocks(X, 4 * W.shape[1]):
         out[rows] = polynomials_twin(X[rows], W, radial[rows], up, down)
@@ -272,16 +267,6 @@ def harmonics_twin(
 ) -> Array:
     """Do what `harmonics` does, one value of all rows after the other, in any library."""
     xp = array_namespace(U)
-    values = _values(xp, U, programme)
-    columns = [
-        radial[:, b] * values[node]
-        for b, (start, size) in enumerate(zip(first.tolist(), count.tolist(), strict=True))
-        for node in range(start, start + size)
-    ]
-    return xp.stack(columns, axis=1) if columns else U[:, :0]
-
-
-def _values(xp: Any, U: Array, programme: Programme) -> list[Array]:
     w = [U[:, j] for j in range(U.shape[1])]
     squares = [w[0] * w[0]]
     for x in w[1:]:
@@ -293,12 +278,15 @@ def _values(xp: Any, U: Array, programme: Programme) -> list[Array]:
     for (p, q), (u, v), (a, b) in steps:
         value = a * w[u] * values[p]
         values.append(value + b * w[v] * values[q] if b else value)
-    return values
+    columns = [
+        radial[:, b] * values[node]
+        for b, (start, size) in enumerate(zip(first.tolist(), count.tolist(), strict=True))
+        for node in range(start, start + size)
+    ]
+    return xp.stack(columns, axis=1) if columns else U[:, :0]
 
 
-# --- Frequencies that are never formed: products of Hadamard matrices and diagonals --------------
-#
-# The twins run on arrays of any library, and are what other libraries than NumPy use.
+# ---- products of Hadamard matrices and diagonals, in any library
 
 
 def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
@@ -356,21 +344,15 @@ def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
     return walsh(_filled(X * signs[None, :], p, xp))
 
 
-# --- Products with the kernel matrix of rows with one another, which is made while it is multiplied
-#
-# Each value off the diagonal serves twice, as itself and transposed, and never leaves the cache of
-# one processor: no tile of the matrix goes to memory and back.
-
-
 def radial_product(
     X: Float[Array, "n d"], V: Float[Array, "n t"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n t"]:
     """Return K V in float64 for the kernel matrix K that `native.radial` gives of X and X.
 
-    X and V have the same dtype, float32 or float64. Values have this precision, within a few
-    roundings of `native.radial`, and so have sums over blocks of 256 × 256 values; sums over blocks
-    are float64, in one order for any number of threads. Costs n² d + 2 n² t multiplications, n²/2
-    values, and up to 2 KB of memory per row.
+    Each value off the diagonal serves twice, as itself and transposed, and never leaves the cache.
+    Values, and sums over blocks of 256 × 256 values, have the precision of X and V, within a few
+    roundings of `native.radial`; sums over blocks are float64, in one order for any number of
+    threads. Costs n² d + 2 n² t multiplications, n²/2 values, and up to 2 KB of memory per row.
     """
     right, out = np.ascontiguousarray(V.T), np.empty((V.shape[1], len(X)))
     compiled = loops()

@@ -26,8 +26,7 @@ from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
-from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.polysketch import TensorSketch
+from bochner.features.sketch.polysketch import Maclaurin, TensorSketch
 from bochner.features.sketch.powers import log_coefficients, power_form, powers
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial

@@ -35,14 +35,12 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import Uniform
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.nystrom.nystrom import Nystrom, Uniform
 from bochner.features.projections import Compressed, Projected
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import RULES, as_method, contenders, draw_map
-from bochner.features.sketch.maclaurin import Maclaurin
-from bochner.features.sketch.polysketch import TensorSketch
+from bochner.features.sketch.polysketch import Maclaurin, TensorSketch
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine

@@ -2,9 +2,9 @@
 
 from bochner.features.auto import Auto as Auto
 from bochner.features.fourier.fourier import Fourier as Fourier
+from bochner.features.fourier.fourier import HistogramSampling as HistogramSampling
 from bochner.features.fourier.fourier import LeverageFourier as LeverageFourier
 from bochner.features.fourier.grid import FourierGrid as FourierGrid
-from bochner.features.fourier.histogram import HistogramSampling as HistogramSampling
 from bochner.features.fourier.placements import IID as IID
 from bochner.features.fourier.placements import QMC as QMC
 from bochner.features.fourier.placements import Fastfood as Fastfood
@@ -28,7 +28,7 @@ from bochner.features.random.networks import Sign as Sign
 from bochner.features.random.positive import Positive as Positive
 from bochner.features.rules import as_method as as_method
 from bochner.features.rules import draw as draw
-from bochner.features.sketch.maclaurin import Maclaurin as Maclaurin
+from bochner.features.sketch.polysketch import Maclaurin as Maclaurin
 from bochner.features.sketch.polysketch import PolySketch as PolySketch
 from bochner.features.sketch.polysketch import TensorSketch as TensorSketch
 

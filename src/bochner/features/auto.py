@@ -17,8 +17,7 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Draw, FeatureMap
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import KMeans
-from bochner.features.nystrom.nystrom import Nystrom, NystromMap
+from bochner.features.nystrom.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, penalties
 from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, left_out_path

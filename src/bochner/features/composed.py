@@ -260,11 +260,14 @@ def shares(
     Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ. A part that is a sum
     itself has features for each of its terms, however small it is.
     """
-    exact = [exact_width(part, ask.n_inputs) for part in parts]
-    if None in exact or sum(width or 0 for width in exact) > ask.n_features:
-        exact = [_needed(part, ask) for part in parts]
-    widths = [width or 0 for width in exact]
-    others = [i for i, width in enumerate(exact) if width is None]
+    exact = {i: exact_width(part, ask.n_inputs) for i, part in enumerate(parts)}
+    if None in exact.values() or sum(width or 0 for width in exact.values()) > ask.n_features:
+        for i, part in enumerate(parts):  # of wide products a sketch is better
+            inner = part.kernel if isinstance(part, Scaled) else part
+            if isinstance(inner, Power | Product) and (exact[i] or 0) > ask.n_features // 4:
+                exact[i] = None
+    widths = [width or 0 for width in exact.values()]
+    others = [i for i, width in exact.items() if width is None]
     left = ask.n_features - sum(widths)
     least = [_least(parts[i], ask.n_inputs, method) for i in others]
     if sum(least) > left:
@@ -295,15 +298,6 @@ def _least(kernel: Kernel, d: int, method: Method) -> int:
         case Linear() | Constant():
             return exact_width(kernel, d) or 1
     return method.granularity
-
-
-def _needed(kernel: Kernel, ask: Request) -> int | None:
-    """Return the width of exact features; None where there are none, or a sketch is better."""
-    width = exact_width(kernel, ask.n_inputs)
-    inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
-    if width is not None and isinstance(inner, Power | Product) and width > ask.n_features // 4:
-        return None
-    return width
 
 
 def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
@@ -356,33 +350,6 @@ def _terms(kernel: Kernel) -> list[Kernel]:
     if isinstance(kernel, Scaled):
         return [Scaled(kernel.scale, term) for term in _terms(kernel.kernel)]
     return [kernel]
-
-
-def factor_widths(
-    factors: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
-) -> tuple[int, ...] | None:
-    """Split D = D₁ D₂ … where all but one factor are exact and leave it enough; None elsewhere."""
-    exact = [exact_width(factor, ask.n_inputs) for factor in factors]
-    written = math.prod(width or 1 for width in exact)
-    if exact.count(None) == 0:
-        return tuple(w for w in exact if w) if written <= ask.n_features else None
-    # Measured: with four features or more for the other factor, it is up to twice as accurate as a
-    # sketch, whose noise grows with all norms.
-    if exact.count(None) > 1 or ask.n_features // written < 4:
-        return None
-    rest = whole_width(ask.n_features // written, kernel, method)
-    return tuple(rest if width is None else width for width in exact)
-
-
-def even_factor_widths(
-    factors: tuple[Kernel, ...], method: Method, ask: Request
-) -> tuple[int, ...]:
-    """Split D = D₁ D₂ … evenly among the factors that are not exact."""
-    exact = [exact_width(factor, ask.n_inputs) for factor in factors]
-    left = ask.n_features // math.prod(width or 1 for width in exact)
-    root = int(max(left, 1) ** (1 / max(exact.count(None), 1)) + 1e-9)
-    rest = max(root - root % method.granularity, method.granularity)
-    return tuple(rest if width is None else width for width in exact)
 
 
 def whole_width(width: int, kernel: Kernel, method: Method) -> int:

@@ -42,13 +42,10 @@ class FeatureMap(ABC):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Gaussian(), "orthogonal", n_features=64, X=X, random_state=0)
-    >>> isinstance(phi, bo.FeatureMap)
-    True
-    >>> phi.n_inputs, phi.n_features, phi(X).shape
-    (3, 64, (50, 64))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "orthogonal", n_features=64, X=X)
+    >>> isinstance(phi, bo.FeatureMap), phi.n_inputs, phi.n_features, phi(X).shape
+    (True, 3, 64, (50, 64))
     """
 
     kernel: Kernel
@@ -279,9 +276,6 @@ def same_arrays(a: Any, b: Any) -> bool:
 # drawn from other rows would differ. The angles of such rows are computed in float64 instead, and
 # their features rounded. Which rows these are depends on each row alone.
 
-#: Radians, |ω| |x|, from which on angles are computed in float64: in float32 they are off by 6e-5.
-FAR = 1024.0
-
 
 def reach_of(W: Float[Array, "d m"]) -> float:
     """Return the median |ω| of nonzero frequencies, because the largest may be unbounded."""
@@ -309,8 +303,9 @@ def with_far_rows(
         squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     else:
         squares = xp.sum(xp.astype(X, xp.float64) ** 2, axis=1)
+    # From |ω| |x| = 1024 radians on, float32 angles are off by 6e-5.
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
-        far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > FAR
+        far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
     if not bool(xp.any(far)):
         return features(X)
     if not (is_numpy(X) or is_sparse(X)):  # whose rows may not be picked by a condition

@@ -28,8 +28,6 @@ from bochner.kernels.stationary import CoordinateWise
 #
 # the best approximation of Z′Z′ᵀ of rank D on these rows (Eckart and Young, 1936).
 
-BLOCK = 1 << 22  # Numbers of features of a block of rows while the Gram matrix is summed
-
 
 MethodField = Annotated[Method, placed("a value such as HermiteMercer() or Nystrom()", Method)]
 
@@ -60,12 +58,10 @@ class Compressed(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     >>> method = bo.Compressed(bo.Fourier(), width=4)
-    >>> phi = bo.draw(Gaussian(), method, n_features=32, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 32)
+    >>> bo.draw(bo.kernels.Gaussian(), method, n_features=32, X=X)
+    CompressedMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=32)
     """
 
     method: MethodField
@@ -101,7 +97,7 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
     if inner.n_features <= ask.n_features:
         return inner
     D = inner.n_features
-    gram, step = np.zeros((D, D), order="F"), max(1, BLOCK // D)
+    gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
     for start in range(0, X.shape[0], step):
         rows = inner(X[start : start + step])
         add_gram(gram, np.ascontiguousarray(rows, dtype=np.float64))
@@ -142,14 +138,10 @@ class Projected(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     >>> method = bo.Projected(bo.Fourier(), n_components=2)
-    >>> phi = bo.draw(Gaussian(), method, n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
-    >>> phi.n_inputs
-    3
+    >>> bo.draw(bo.kernels.Gaussian(), method, n_features=64, X=X)
+    ProjectedMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=64)
     """
 
     method: MethodField

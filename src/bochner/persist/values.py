@@ -77,22 +77,23 @@ _MODULES = re.compile(
     r"|solvers|sums)(\.[a-z0-9_]+)*"
 )
 
-#: Names in older files of classes that were moved or renamed, and their names now.
-_WAVES = "features.fourier.fourier:FourierMap"
+#: Modules and then classes in older files that were moved or renamed, and their names now.
+MOVED: dict[str, str] = {
+    "features.fourier.histogram": "features.fourier.fourier",
+    "features.fourier.leverage": "features.fourier.fourier",
+    "features.fourier.maps": "features.fourier.fourier",
+    "features.mercer.harmonic": "features.mercer.radial",
+    "features.nystrom.landmarks": "features.nystrom.nystrom",
+    "features.sketch.maclaurin": "features.sketch.polysketch",
+    "features.sketch.tensorsketch": "features.sketch.polysketch",
+    "models.gaussian_process.posterior": "models.gaussian_process.features",
+}
 RENAMED: dict[str, str] = {
-    "features.fourier.fourier:FourierPhaseMap": _WAVES,
-    "features.fourier.leverage:LeverageFourier": "features.fourier.fourier:LeverageFourier",
-    "features.fourier.leverage:LeverageFourierMap": _WAVES,
-    "features.fourier.maps:FourierMap": _WAVES,
+    "features.fourier.fourier:FourierPhaseMap": "features.fourier.fourier:FourierMap",
+    "features.fourier.fourier:LeverageFourierMap": "features.fourier.fourier:FourierMap",
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
-    "features.mercer.harmonic:MercerHarmonic": "features.mercer.radial:MercerHarmonic",
-    "features.mercer.harmonic:MercerHarmonicMap": "features.mercer.radial:MercerHarmonicMap",
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
-    "features.sketch.tensorsketch:TensorSketch": "features.sketch.polysketch:TensorSketch",
-    "models.gaussian_process.posterior:LeftOut": "models.gaussian_process.features:LeftOut",
-    "models.gaussian_process.posterior:Posterior": "models.gaussian_process.features:Posterior",
-    "models.gaussian_process.posterior:Predictive": "models.gaussian_process.features:Predictive",
 }
 
 
@@ -116,7 +117,9 @@ def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
     """Return the class of this name; refuse a name that :func:`name_of` does not give."""
     if name in user_kernels:
         return user_kernels[name]
-    module, _, class_name = RENAMED.get(name, name).partition(":")
+    module, _, class_name = name.partition(":")
+    now = f"{MOVED.get(module, module)}:{class_name}"
+    module, _, class_name = RENAMED.get(now, now).partition(":")
     if not _MODULES.fullmatch(module):
         raise TypeError(
             f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"

@@ -12,7 +12,7 @@ the cosines, m..2m−1 the sines.
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Literal
 
 import numpy as np
@@ -36,10 +36,10 @@ from bochner.features.fourier.placements import IID, Transforms
 from bochner.features.map import FeatureMap, reach_of, with_far_rows
 from bochner.features.method import Method, Request
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
-from bochner.kernels.histogram import SkewedChi2
+from bochner.kernels.histogram import Additive, SkewedChi2, require_above
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.spectral import GaussianMixture
-from bochner.kernels.stationary import Stationary
+from bochner.kernels.stationary import Stationary, refuse_sparse
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,10 @@ class Fourier(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
+    >>> phi = bo.draw(bo.kernels.Gaussian(), bo.Fourier(), n_features=64, n_inputs=3)
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Gaussian(), bo.Fourier(), n_features=64, n_inputs=3, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
-    >>> phi.complex(X).shape
-    (50, 32)
+    >>> phi(X).shape, phi.complex(X).shape
+    ((50, 64), (50, 32))
     """
 
     placement: Annotated[
@@ -104,10 +101,6 @@ class Fourier(Method):
     @property
     def granularity(self) -> int:
         return 2 if self.form == "pair" else 1
-
-
-#: Rows of a sparse matrix that are made dense at a time, in cells.
-CELLS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +162,11 @@ class FourierMap(FeatureMap):
         W = self.frequencies
         return W.chains if isinstance(W, Transforms) else _in_turns(W)
 
-    @cached_property
-    def _phase_turns(self) -> tuple[Float[Array, " m"], Float[Array, " m"]]:
-        return _in_turns(self.phases)
-
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if not (is_sparse(X) and isinstance(self.frequencies, Transforms)):
             return with_far_rows(self, X, self._waves)
-        Z, block = np.empty((X.shape[0], self.n_features), X.dtype), max(1, CELLS // X.shape[1])
+        Z = np.empty((X.shape[0], self.n_features), X.dtype)
+        block = max(1, (1 << 22) // X.shape[1])  # rows that are made dense at a time
         for start in range(0, len(Z), block):
             Z[start : start + block] = self.features(X[start : start + block].toarray())
         return Z
@@ -185,7 +175,7 @@ class FourierMap(FeatureMap):
         """Return the features, with angles in the precision of X."""
         double, phased = precision(X) == np.float64, len(self.phases) > 0
         scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
-        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
+        phases, turns = _in_turns(self.phases)[double] if phased else None, self._turns[double]
         if is_numpy(X):
             Z = native.waves(np.ascontiguousarray(X), turns, scale, phases)
         elif isinstance(turns, native.Chains):
@@ -344,12 +334,9 @@ class LeverageFourier(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Matern
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> method = bo.LeverageFourier(penalty=1e-3)
-    >>> phi = bo.draw(Matern(smoothness=1.5), method, n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> bo.draw(bo.kernels.Matern(1.5), bo.LeverageFourier(penalty=1e-3), n_features=64, X=X)
+    FourierMap(kernel=Matern(smoothness=1.5, lengthscale=1.0), n_inputs=3, n_features=64)
     """
 
     penalty: Positive = 1e-4
@@ -357,24 +344,17 @@ class LeverageFourier(Method):
     granularity = 2
 
 
-ROWS = 1000  # On which leverage is computed
-POOL = 8  # Candidates for each frequency
-WIDER = 2.0  # How many times longer the frequencies of half of the candidates are
-#: Share of draws that does not ask for leverage: no candidate is weighted by more than its inverse.
-FAIR = 0.1
-
-
 def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Return frequencies to choose from as rows, and p over the density that they have.
 
-    Half of those of isotropic kernels are longer: p has few that matter at small penalties.
+    Half of those of isotropic kernels are twice as long: p has few that matter at small penalties.
     """
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
     if not isinstance(measure, GaussianMixture) or not measure.mixing.closed:
         return W, np.ones(count)
-    W = W * np.where(np.arange(count) % 2, WIDER, 1.0)[:, None]
-    wide = measure.log_density(W / WIDER) - d * math.log(WIDER)
+    W = W * np.where(np.arange(count) % 2, 2.0, 1.0)[:, None]
+    wide = measure.log_density(W / 2.0) - d * math.log(2.0)
     return W, 2 / (1 + np.exp(wide - measure.log_density(W)))
 
 
@@ -401,11 +381,122 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     """
     m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
-    index = ask.stream("rows").permutation(X.shape[0])[:ROWS]
-    W, ratios = candidates(kernel, d, POOL * m, rng)
+    index = ask.stream("rows").permutation(X.shape[0])[:1000]
+    W, ratios = candidates(kernel, d, 8 * m, rng)
     shares = ratios * leverages(kernel, in_float64(X[np.sort(index)]), W, method.penalty)
-    chances = (1 - FAIR) * shares / shares.sum() + FAIR * ratios / ratios.sum()
+    fair = 0.1  # the share of draws without leverage: no weight is above its inverse
+    chances = (1 - fair) * shares / shares.sum() + fair * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
     amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])
     return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
+
+
+# --- Kernels of histograms: spectra sampled at even steps ----------------------------------------
+#
+# An additive kernel Σ_j √(x_j y_j) 𝒦(log y_j/x_j) with the spectral density κ of 𝒦 has, for each
+# column x, the 2n + 1 features
+#
+#     √(x L κ(0)),  √(2 x L κ(jL)) cos(jL log x),  √(2 x L κ(jL)) sin(jL log x),  j = 1, …, n,
+#
+# and zeros where x is zero [Vedaldi & Zisserman (2012), eq. 11].
+
+
+@dataclass(frozen=True)
+class HistogramSampling(Method):
+    """Features of histogram kernels from their spectra.
+
+    See Also
+    --------
+    Nystrom : Fewer features where columns interact.
+
+    Notes
+    -----
+    Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
+    per column with the largest odd number that n_features leaves for each. Nothing is random, and
+    the error has a bound for all data: with 3, 5, 7 features per column at most 3.2, 1.3 and 0.6 %
+    of the larger number for χ². Choose it for histograms and other non-negative columns that act
+    apart; :class:`Nystrom` needs fewer features where they interact. Cost of φ(X): O(n D).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(0, 1, (50, 3))
+    >>> phi = bo.draw(bo.kernels.AdditiveChi2(), bo.HistogramSampling(), n_features=21, X=X)
+    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.05
+    True
+    """
+
+    numbers_each = 1
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramMap(FeatureMap):
+    """Sampled spectrum of an additive kernel: 2n + 1 features a column, column by column."""
+
+    kernel: Additive
+    inputs: int  # d
+    terms: int  # n
+    step: float  # L
+
+    @property
+    def n_features(self) -> int:
+        return self.inputs * (2 * self.terms + 1)
+
+    unbiased = False  # A sum approximates an integral; there is no randomness
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        refuse_sparse(self.kernel, X)
+        require_above(self.kernel, 0.0, X)
+        xp = array_namespace(X)
+        frequencies = moved(self.step * np.arange(self.terms + 1), like=X)
+        roots = moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
+        logs = xp.log(xp.where(X > 0, X, xp.ones_like(X)))
+        angles = logs[:, :, None] * frequencies
+        sizes = xp.sqrt(X)[:, :, None] * roots
+        parts = [sizes * xp.cos(angles), (sizes * xp.sin(angles))[:, :, 1:]]
+        return xp.reshape(xp.concat(parts, axis=2), (X.shape[0], self.n_features))
+
+
+def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n"]:
+    """Return Lκ(0), 2Lκ(L), …, 2Lκ(nL)."""
+    weights = 2 * step * kernel.spectrum(step * np.arange(terms + 1.0))
+    weights[0] *= 0.5
+    return weights
+
+
+def sampling_error(kernel: Additive, terms: int, step: float) -> float:
+    """Return the largest error of a term, as a share of the larger of x and y.
+
+    Where log y/x is above 12.5 terms are below a five-hundredth of the larger, and so is the error.
+    """
+    t = np.linspace(0.0, 12.5, 500)
+    waves = np.cos(step * np.outer(t, np.arange(terms + 1.0)))
+    error = waves @ _weights(kernel, terms, step) - kernel.signature(t)
+    return float(np.abs(np.exp(-0.5 * t) * error).max())
+
+
+@cache
+def best_step(kernel: Additive, terms: int) -> float:
+    """Return the step of the least largest error, to about 0.1 %."""
+    low, high = 0.02 / (1 + terms) ** 0.5, 4.0
+    for _ in range(3):
+        steps = np.geomspace(low, high, 40)
+        errors = [sampling_error(kernel, terms, step) for step in steps]
+        best = int(np.argmin(errors))
+        low, high = steps[max(best - 1, 0)], steps[min(best + 1, 39)]
+    return float(steps[best])
+
+
+def draw_sampled_spectrum(
+    method: HistogramSampling, kernel: Additive, ask: Request
+) -> HistogramMap:
+    """Draw the features of a spectrum sampled at the best even steps."""
+    if ask.n_features < ask.n_inputs:
+        raise InvalidInput(
+            f"HistogramSampling requires at least one feature a column; got {ask.n_features} for "
+            f"{ask.n_inputs} columns. Ask for more features, or use Nystrom(...)."
+        )
+    terms = (ask.n_features // ask.n_inputs - 1) // 2
+    return HistogramMap(kernel, ask.n_inputs, terms, best_step(kernel, terms))

@@ -31,9 +31,6 @@ from bochner.kernels.kernel import Kernel
 from bochner.solvers.toeplitz import ToeplitzGram
 from bochner.sums.fourier import BoxPlaces, within
 
-FINEST = 1e-12  # The finest tolerance: below, rounding of float64 sums is as large
-PAIRS = 1 << 20  # Pairs of rows whose kernel is summed up together
-
 
 @dataclass(frozen=True)
 class FourierGrid(Method):
@@ -72,10 +69,8 @@ class FourierGrid(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 1))
-    >>> method = bo.FourierGrid(tolerance=1e-4)
-    >>> phi = bo.draw(Gaussian(), method, n_features=64, X=X, random_state=0)
+    >>> phi = bo.draw(bo.kernels.Gaussian(), bo.FourierGrid(tolerance=1e-4), n_features=64, X=X)
     >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 1e-4
     True
     """
@@ -85,10 +80,10 @@ class FourierGrid(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tolerance < FINEST:
+        if self.tolerance < 1e-12:
             raise InvalidInput(
-                f"FourierGrid: tolerance must be {FINEST:g} or above, which is what float64 "
-                f"resolves; got {self.tolerance:g}."
+                "FourierGrid: tolerance must be 1e-12 or above, which is what float64 resolves; "
+                f"got {self.tolerance:g}."
             )
 
     @property
@@ -166,14 +161,11 @@ class EquispacedMap(FeatureMap):
         """Return Σ_j v_j cos j·(θ(x) − θ(y)) of all pairs of rows."""
         angles = self.places.angles(X)
         waves = self.variances[None].astype(np.complex128)
-        m = len(angles)
-        i, j = np.tril_indices(m)
-        K = np.empty((m, m))
-        for start in range(0, len(i), PAIRS):
-            part = slice(start, start + PAIRS)
-            values = waves_at(angles[i[part]] - angles[j[part]], waves, error)[0].real
-            K[i[part], j[part]] = values
-            K[j[part], i[part]] = values
+        lower, many = np.stack(np.tril_indices(len(angles))), 1 << 20  # pairs at a time
+        K = np.empty((len(angles), len(angles)))
+        for start in range(0, lower.shape[1], many):
+            i, j = lower[:, start : start + many]
+            K[i, j] = K[j, i] = waves_at(angles[i] - angles[j], waves, error)[0].real
         return K
 
     @cached_property
@@ -219,22 +211,15 @@ WaveMap = EquispacedMap | SphericalMap
 # where a kernel is purely periodic, its period is taken for any box.
 
 
-LOOSEST = 0.5  # The coarsest tolerance for a given width
 MOST_COLUMNS = 3
-#: Most waves along the only axis, and along one of several, that are looked at, and most in all:
-#: beyond, no computer has room.
-MOST_ALONE, MOST_ALONG, MOST_WAVES = 1 << 20, 1 << 16, 1 << 30
+#: Most waves along the only axis, and along one of several, that are looked at.
+MOST_ALONE, MOST_ALONG = 1 << 20, 1 << 16
 #: Signal-to-noise ratio W k(x, x)/alpha up to which predictions keep the tolerance: above it the
 #: truncation dominates their error.
 WORTH = 1e5
 #: A kernel whose period is more than TAPERED_FROM boxes is tapered if that takes fewer waves: over
 #: the first of TAPERS (in boxes, from the end of the box) that leaves positive weights.
 TAPERED_FROM, TAPERS = 3.0, (0.5, 1.0, 2.0, 4.0)
-#: Weights below zero of a tapered kernel, as a share of the tolerance, at most: among this many of
-#: the lowest waves, which are where they occur.
-NEGATIVE, MOST_WEIGHED = 0.05, 1 << 16
-#: Distances in units of the box, for where the kernel has come down.
-DISTANCES = np.logspace(-8, 8, 3201)
 
 
 @dataclass(frozen=True)
@@ -250,10 +235,6 @@ class Frequencies:
     def waves(self) -> int:
         """How many there are, D."""
         return math.prod(2 * m + 1 for m in self.extent)
-
-    def __str__(self) -> str:
-        """Return how many there are along each axis."""
-        return " x ".join(f"{2 * m + 1:,}" for m in self.extent)
 
 
 def grid_of(
@@ -344,10 +325,11 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
         if before is not None and np.array_equal(grid.spacing, before.spacing):
             continue
         before = grid
-        share = min(1.0, (MOST_WEIGHED / grid.waves) ** (1 / d))
+        # Weights below zero are among the lowest waves: of these, 2¹⁶ are looked at.
+        share = min(1.0, ((1 << 16) / grid.waves) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in grid.extent)
         weights = equispaced.tapered_weights(kernel, grid.spacing, lowest, lengths)
-        if -np.minimum(weights, 0.0).sum() <= NEGATIVE * tolerance * weights.sum():
+        if -np.minimum(weights, 0.0).sum() <= 0.05 * tolerance * weights.sum():
             return grid
     return None
 
@@ -396,7 +378,7 @@ def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
 
 def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
     """Return r, from where k is below a hundredth, and what images weigh: at most the level."""
-    t = length * DISTANCES
+    t = length * np.logspace(-8, 8, 3201)
     values = along(t)
     limit, value_at_zero = values[-1], along(np.zeros(1))[0]
     values = np.abs(values - limit)  # a constant part has no images
@@ -507,7 +489,7 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
         lower, upper = box_of_rows(ask.rows("FourierGrid", "the box"))
     grid, width = grid_of(kernel, lower, upper, method.tolerance), ask.n_features
     if grid.waves > width:
-        fine, coarse = math.log(method.tolerance), math.log(LOOSEST)
+        fine, coarse = math.log(method.tolerance), math.log(0.5)
         for _ in range(12):
             middle = (fine + coarse) / 2
             fits = grid_of(kernel, lower, upper, math.exp(middle)).waves <= width
@@ -549,12 +531,13 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
 def _require_room(tolerance: float, grid: Frequencies) -> None:
     """Raise an error if the Fourier modes exceed the memory."""
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
-    too_many = grid.waves > MOST_WAVES or max(grid.extent) >= most
+    too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
     # Of an implicit fit: sums, their FFT, and ten vectors.
     size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
     if not too_many and size <= LITTLE:
         return
-    what = f"FourierGrid: tolerance={tolerance:.3g} takes {grid} waves,"
+    along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
+    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} waves,"
     remedy = (
         "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
         "Gaussian process NearestNeighbours(), which has no grid."

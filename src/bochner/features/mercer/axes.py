@@ -8,21 +8,13 @@ from bochner._core.arrays import dense
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 
-#: Cells of a block of rows that is made dense, in float64.
-CELLS = 1 << 22
-
-
 #: Covariances are made of this many columns; with more, axes come from as many rows at most.
 MOST_COLUMNS = 2048
 
 
-#: Numbers up to this can be squared and summed.
-LARGEST = 1e150
-
-
 def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
     """Yield the rows as dense float64 blocks."""
-    step = max(1, CELLS // X.shape[1])
+    step = max(1, (1 << 22) // X.shape[1])
     for start in range(0, X.shape[0], step):
         yield dense(X[start : start + step]).astype(np.float64, copy=False)
 
@@ -89,9 +81,9 @@ def axes_of_rows(
 def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
     """Refuse rows so far away, in lengthscales, that their squares are no numbers."""
     largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
-    if not largest <= LARGEST:
+    if not largest <= 1e150:
         raise UnsupportedKernel(
-            f"{who} requires rows up to {LARGEST:g} lengthscales, for squares to be numbers; got "
+            f"{who} requires rows up to 1e+150 lengthscales, for squares to be numbers; got "
             f"{largest:.3g}. Take a larger lengthscale, or another method."
         )
 

@@ -29,7 +29,6 @@ from bochner.kernels.basis import best_products
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 
-SMALLEST = 1e-12  # Eigenvalues below this share of the largest are rounding
 ONE = Constant(1.0)
 
 
@@ -130,7 +129,7 @@ def eigenfunctions(
     root = np.sqrt(share)
     A = kernel(nodes[:, None]) * np.outer(root, root)
     values, vectors = eigh(A, driver="evd", check_finite=False)
-    kept = np.flatnonzero(values > SMALLEST * max(values[-1], 0.0))[::-1]
+    kept = np.flatnonzero(values > 1e-12 * max(values[-1], 0.0))[::-1]  # below is rounding
     if not len(kept):  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))
     return values[kept], root[:, None] * axes.with_signs(vectors[:, kept]) / np.sqrt(values[kept])
@@ -157,8 +156,6 @@ FARTHEST, OUTSIDE = 1e6, 1e12
 FEW, NEAR = 64, 40.0
 #: Principal axes take d³ operations, and d² numbers: of more columns there are too many.
 MOST_COLUMNS = 2048
-ROWS = 4096  # Rows whose coordinates are held at a time by the compiled recurrence
-STRIDE = 16  # Steps of the recurrence between two rescalings; each multiplies by 1e6 at most
 
 
 @dataclass(frozen=True)
@@ -195,11 +192,8 @@ class HermiteMercer(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Gaussian(), bo.HermiteMercer(), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> phi = bo.draw(bo.kernels.Gaussian(), bo.HermiteMercer(), n_features=64, X=X)
     >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.05
     True
     """
@@ -260,19 +254,18 @@ class HermiteMap(products.Products):
         J, D = self.indices.shape[1], self.n_features
         step = self._constants.step[:J].astype(X.dtype)
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
-        for start in range(0, len(Z), ROWS):
-            U = np.clip(self._coordinates(X[start : start + ROWS]), -OUTSIDE, OUTSIDE).T
+        for start in range(0, len(Z), 4096):
+            rows = slice(start, start + 4096)
+            U = np.clip(self._coordinates(X[rows]), -OUTSIDE, OUTSIDE).T
             decay = moved(-self._constants.decay[:, None], like=U)
             exponent = (decay * U.T * U.T).sum(axis=0) + float(self._constants.shift.sum())
             near = exponent > -NEAR
             w = np.ones((len(U), J + 1), dtype=X.dtype)
             np.multiply(U[:, :J], step, out=w[:, :J], where=near[:, None])
             envelope = np.exp(exponent)[:, None]
-            here = Z[start : start + ROWS]
-            harmonics(w, self._programme, envelope, first, count, out=here)
+            harmonics(w, self._programme, envelope, first, count, out=Z[rows])
             if not near.all():
-                far = X[start : start + ROWS][~near]
-                here[~near] = products.products_of_rows(self.how, D, self.table, far)
+                Z[rows][~near] = super().features(X[rows][~near])
         return Z
 
     @cached_property
@@ -322,7 +315,23 @@ class HermiteMap(products.Products):
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
         v = xp.clip(step * U[:J, :], -FARTHEST, FARTHEST)
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
-        return _scaled_hermite_functions(v, envelope, ratio, self._counts)
+        # Values are exp(envelope) g_k. At large distances exp(envelope) underflows and g_k of high
+        # degree overflows, so from time to time g is divided by its size, and the logarithm of the
+        # size is added to the envelope.
+        g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
+        for k, J in enumerate(self._counts):
+            if k:
+                v, ratio, g, bound = v[:J, :], ratio[:J, :], g[:J, :], bound[:J, :]
+                following = (v * k**-0.5) * g
+                if before is not None:
+                    following = following - (ratio * ((k - 1) / k) ** 0.5) * before[:J, :]
+                g, before = following, g
+            if k % 16 == 15:  # each step multiplies by 1e6 at most
+                size = xp.maximum(xp.maximum(xp.abs(g), xp.abs(before)), xp.ones_like(g))
+                envelope = envelope[:J, :] + xp.log(size)
+                g, before, bound = g / size, before / size, xp.exp(envelope)
+            rows.append(g * bound)
+        return xp.concat(rows, axis=0)
 
     def _coordinates(self, X: Float[Array, "n d"]) -> Float[Array, "d n"]:
         if is_sparse(X):
@@ -361,31 +370,6 @@ def mehler(spread: Float[Array, " d"]) -> Mehler:
     c = np.sqrt(a * a + 2 * a * b)
     A = a + b + c
     return Mehler(0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A)
-
-
-def _scaled_hermite_functions(
-    v: Float[Array, "J n"], envelope: Float[Array, "J n"], ratio: Array, counts: list[int]
-) -> Float[Array, "m n"]:
-    """Return exp(envelope) g_k with g_0 = 1, for any degree and any distance.
-
-    At large distances exp(envelope) underflows and g_k of high degree overflows, so from time to
-    time g is divided by its size, and the logarithm of the size is added to the envelope.
-    """
-    xp = array_namespace(v)
-    g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
-    for k, J in enumerate(counts):
-        if k:
-            v, ratio, g, bound = v[:J, :], ratio[:J, :], g[:J, :], bound[:J, :]
-            following = (v * k**-0.5) * g
-            if before is not None:
-                following = following - (ratio * ((k - 1) / k) ** 0.5) * before[:J, :]
-            g, before = following, g
-        if k % STRIDE == STRIDE - 1:
-            size = xp.maximum(xp.maximum(xp.abs(g), xp.abs(before)), xp.ones_like(g))
-            envelope = envelope[:J, :] + xp.log(size)
-            g, before, bound = g / size, before / size, xp.exp(envelope)
-        rows.append(g * bound)
-    return xp.concat(rows, axis=0)
 
 
 def _require_few_columns(d: int) -> None:

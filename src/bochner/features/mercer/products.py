@@ -8,7 +8,6 @@ pair of them that is asked for.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Annotated
@@ -59,38 +58,6 @@ def multiplied(how: "Halves | Array", table: Float[Array, "m n"]) -> Float[Array
     return taken(left, how.i, axis=0) * taken(right, how.j, axis=0)
 
 
-def products_of_rows(
-    how: "Halves | Array", width: int, table: Callable[[Array], Array], X: Float[Array, "n d"]
-) -> Float[Array, "n D"]:
-    """Return the products for each row of X, in its precision; ``table`` has all 1-D functions.
-
-    Products of long rows in a transposed scratch are three times faster than those of columns.
-    """
-    if not (is_numpy(X) or is_sparse(X)):
-        xp = array_namespace(X)
-        Z = multiplied(how, xp.astype(table(X), X.dtype))
-        return xp.permute_dims(Z, (1, 0))
-    Z = np.empty((X.shape[0], width), dtype=X.dtype)
-    step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
-    # New memory would cost more; rows are padded to avoid conflicts of cache sets.
-    room = np.empty((3, width * (step + 16)), dtype=X.dtype)
-    for start in range(0, len(Z), 4 * step):
-        values = table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
-        for first in range(0, values.shape[1], step):
-            here = values[:, first : first + step]
-            n = here.shape[1]
-            out = room[2].reshape(width, -1)[:, :n]
-            if isinstance(how, Halves):
-                left, right = (part[: width * n].reshape(width, n) for part in room[:2])
-                np.take(multiplied(how.left, here), how.i, axis=0, out=left, mode="clip")
-                np.take(multiplied(how.right, here), how.j, axis=0, out=right, mode="clip")
-                np.multiply(left, right, out=out)
-            else:
-                out[...] = here[how]
-            Z[start + first : start + first + n] = out.T
-    return Z
-
-
 class Products(FeatureMap):
     """A map whose features are products of functions of one column each."""
 
@@ -109,7 +76,34 @@ class Products(FeatureMap):
         """Return the values of all functions of one column at rows of X, in float64."""
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return products_of_rows(self.how, self.n_features, self.table, X)
+        """Return the products for each row of X, in its precision.
+
+        Products of long rows in a transposed scratch are three times faster than those of columns.
+        """
+        how, width = self.how, self.n_features
+        if not (is_numpy(X) or is_sparse(X)):
+            xp = array_namespace(X)
+            Z = multiplied(how, xp.astype(self.table(X), X.dtype))
+            return xp.permute_dims(Z, (1, 0))
+        Z = np.empty((X.shape[0], width), dtype=X.dtype)
+        step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
+        # New memory would cost more; rows are padded to avoid conflicts of cache sets.
+        room = np.empty((3, width * (step + 16)), dtype=X.dtype)
+        for start in range(0, len(Z), 4 * step):
+            values = self.table(X[start : start + 4 * step]).astype(X.dtype, copy=False)
+            for first in range(0, values.shape[1], step):
+                here = values[:, first : first + step]
+                n = here.shape[1]
+                out = room[2].reshape(width, -1)[:, :n]
+                if isinstance(how, Halves):
+                    left, right = (part[: width * n].reshape(width, n) for part in room[:2])
+                    np.take(multiplied(how.left, here), how.i, axis=0, out=left, mode="clip")
+                    np.take(multiplied(how.right, here), how.j, axis=0, out=right, mode="clip")
+                    np.multiply(left, right, out=out)
+                else:
+                    out[...] = here[how]
+                Z[start + first : start + first + n] = out.T
+        return Z
 
 
 # --- Explicit bases: kernels that are defined by their features, and those features --------------
@@ -137,15 +131,9 @@ class Explicit(Method):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Polynomial
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Polynomial(2), bo.Explicit(), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 10)
-    >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 1e-10
-    True
+    >>> bo.draw(bo.kernels.Polynomial(2), bo.Explicit(), n_features=64, n_inputs=3)
+    MonomialMap(kernel=Polynomial(degree=2, offset=1.0, scale=1.0), n_inputs=3, n_features=10)
     """
 
     numbers_each = 0
@@ -183,8 +171,6 @@ def draw_basis(method: Method, kernel: Basis, ask: Request) -> BasisMap:
 # eigenfunctions Π_j √(2/length_j) sin(ω_j (x_j − lower_j)), ω_j = πk_j/length_j, and a stationary
 # kernel of spectral density S is nearly Σ_k S(ω_k) φ_k(x) φ_k(y) inside it. For the Green's
 # function of the second derivative, Brownian motion, the same sines (half a degree less) are exact.
-
-WIDER = 4  # Products that are weighed, for each one kept, where the order is not that of |ω|
 
 
 @dataclass(frozen=True)
@@ -226,12 +212,8 @@ class LaplacianEigenfunctions(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Matern
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 1))
-    >>> method = bo.LaplacianEigenfunctions()
-    >>> phi = bo.draw(Matern(smoothness=2.5), method, n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> phi = bo.draw(bo.kernels.Matern(2.5), bo.LaplacianEigenfunctions(), n_features=64, X=X)
     >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.001
     True
     """
@@ -289,21 +271,6 @@ class EigenfunctionMap(Products):
         return xp.concat(each, axis=0)
 
 
-# --- The spectral density ------------------------------------------------------------------------
-
-
-def log_spectral_density(kernel: Kernel, W: Float[Array, "m d"]) -> Float[Array, " m"]:
-    """Return log S at each row of W, ∫ S dω = (2π)^d k(0), of a kernel that has a density."""
-    d = W.shape[1]
-    of_leaf = lambda leaf, _: leaf.spectral_measure(d).log_density(W) + d * math.log(2 * math.pi)
-    added = lambda *logs: logsumexp(logs, axis=0)
-    scaled = lambda scale, logs: logs + math.log(scale)
-    return folded(kernel, of_leaf, added, lambda *_: None, scale=scaled)
-
-
-# --- Drawing -------------------------------------------------------------------------------------
-
-
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw sines on a box, those of largest spectral density."""
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
@@ -330,15 +297,21 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
 def _sines(
     kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
-    unit = [math.pi * basis.half_turns(conditions, WIDER * width) / b for b in length]
+    wider = 4 * width  # products that are weighed: their order is not that of |ω|
+    unit = [math.pi * basis.half_turns(conditions, wider) / b for b in length]
     measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
     law = measure.law if isinstance(measure, Independent) else None
     logs = [-w * w if law is None else law.log_density(w) for w in scaled]
-    indices, _ = basis.best_products(logs, WIDER * width)
+    indices, _ = basis.best_products(logs, wider)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
-    weights = log_spectral_density(kernel, W)
+    # log S of each product, ∫ S dω = (2π)^d k(0).
+    constant = len(unit) * math.log(2 * math.pi)
+    of_leaf = lambda leaf, _: leaf.spectral_measure(len(unit)).log_density(W) + constant
+    added = lambda *logs: logsumexp(logs, axis=0)
+    times = lambda scale, logs: logs + math.log(scale)
+    weights: Array = folded(kernel, of_leaf, added, lambda *_: None, scale=times)
     best = np.argsort(-weights, kind="stable")[:width]
     chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)

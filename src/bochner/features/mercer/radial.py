@@ -16,7 +16,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.map import FeatureMap, times
 from bochner.features.mercer.axes import principal_axes, require_squares
-from bochner.features.mercer.recurrence import axes_needed, harmonic_blocks
+from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
@@ -113,11 +113,8 @@ def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
 # and R_l(r, s) − Σ_i g_{l,i}(r) g_{l,i}(s) ⪰ 0 for all radii: Nyström features of
 # R_l. The energy w_i is the mean of g² over the rows.
 
-DEGREES = 4096  # Degrees after which the search for energy ends
-POINTS = 512  # Greatest degree of an interpolant in the radius
 NODES = 64  # Quantiles of the radii on which radial kernels are factored
 REACH = 1.25  # Interpolants reach this many times the largest radius; rows beyond cost more
-AT_ONCE = 2048  # Radii whose Chebyshev polynomials are kept at once: they fit the level-2 cache
 ROUNDING = float(np.finfo(float).eps)
 MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
 
@@ -154,7 +151,7 @@ class RadialBlock(NamedTuple):
 
 
 def spectrum(
-    radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = DEGREES
+    radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = 4096
 ) -> list[RadialBlock]:
     """Return the blocks for ``width`` features, greatest energy per feature first.
 
@@ -228,12 +225,7 @@ class RadialFunctions:
 
     @classmethod
     def of(
-        cls,
-        kernel: Kernel,
-        d: int,
-        q: Float[np.ndarray, " M"],
-        blocks: list[RadialBlock],
-        factors: np.ndarray,
+        cls, kernel: Kernel, d: int, q: Array, blocks: list[RadialBlock], factors: Array
     ) -> Self:
         """Return functions of blocks, each times a factor, on radii q, without interpolant."""
         degrees = np.array([b.degree for b in blocks])
@@ -287,15 +279,15 @@ class RadialFunctions:
     def interpolated(self, limit: float, tolerance: float) -> Self:
         """Return these functions with an interpolant for radii up to ``limit``.
 
-        It has the fewest points that leave the products g_b(r) g_b(s) within ``tolerance``, and at
-        most the last of `POINTS`.
+        It has the fewest points that leave the products g_b(r) g_b(s) within ``tolerance``, or is
+        of degree 512.
         """
         halves, values = 16, self.exactly(_lobatto(16, limit))
         while True:
             C = dct(values, type=1, axis=0) / halves  # of the interpolant in Chebyshev polynomials
             C[[0, -1]] /= 2.0
             error = np.abs(C[-(halves // 4) :]).max(axis=0) * np.abs(values).max(axis=0)
-            if halves >= POINTS or bool((error <= tolerance).all()):
+            if halves >= 512 or bool((error <= tolerance).all()):
                 return replace(self, limit=limit, interpolant=C)
             halves *= 2
             both = np.empty((halves + 1, values.shape[1]))
@@ -353,8 +345,8 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
     """Return Σ_j T_j(2 share − 1) C_j, (n, B), as products; NumPy in float64 throughout."""
     if is_numpy(share):
         G = np.empty((len(share), C.shape[1]), share.dtype)
-        for start in range(0, len(share), AT_ONCE):
-            rows = slice(start, start + AT_ONCE)
+        for start in range(0, len(share), 2048):  # whose polynomials fit the level-2 cache
+            rows = slice(start, start + 2048)
             T = chebvander(2.0 * share[rows].astype(np.float64) - 1.0, len(C) - 1)
             # SciPy's BLAS, as the sweep's other products; transposed, to avoid a copy.
             G[rows] = dgemm(1.0, C.T, T, trans_b=1).T
@@ -394,11 +386,8 @@ class MercerHarmonic(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Gaussian(), bo.MercerHarmonic(), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> phi = bo.draw(bo.kernels.Gaussian(), bo.MercerHarmonic(), n_features=64, X=X)
     >>> float(abs(phi(X) @ phi(X).T - phi.kernel(X, X)).max()) < 0.02
     True
     """

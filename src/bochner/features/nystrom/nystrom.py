@@ -5,20 +5,347 @@ Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}
 k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 """
 
+import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.random import Generator
+from scipy.linalg import solve_triangular
 
-from bochner._core.arrays import is_numpy, is_sparse, moved, precision, to_numpy
-from bochner._core.blas import invert_triangle, triangular_product
-from bochner._core.shapes import Array, Float
+from bochner._core.arrays import (
+    as_matrix,
+    dense,
+    different_rows,
+    is_numpy,
+    is_sparse,
+    moved,
+    precision,
+    to_numpy,
+)
+from bochner._core.blas import eigvalsh, invert_triangle, triangular_product
+from bochner._core.checks import Counted, MaybePositive, word
+from bochner._core.names import NamedArguments, meant
+from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, in_precision
 from bochner.features.method import Method, Request
-from bochner.features.nystrom.landmarks import Given, Landmarks, RPCholesky, as_landmarks
+from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
-from bochner.solvers.factorisations import raised_factor
+from bochner.kernels.stationary import Compilable
+from bochner.solvers.convex.problem import FeatureBlock
+from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
+from bochner.solvers.lloyd import assign, run_lloyd
+
+# --- Landmarks: which D rows stand for all --------------------------------------------------------
+
+
+class Landmarks(NamedArguments, ABC):
+    """Chooses up to D landmarks among rows in memory."""
+
+    @abstractmethod
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        """Return at most ``count`` landmarks for rows X, (n, d), NumPy or CSR."""
+
+
+@dataclass(frozen=True)
+class Uniform(Landmarks):
+    """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better.
+
+    Nested: the landmarks of width D are the first D of those of width 2D.
+    """
+
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        return dense_rows(X, rng.permutation(X.shape[0])[:count])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Given(Landmarks):
+    """Rows that the user gives: of the data, a grid, the landmarks of another map.
+
+    Parameters
+    ----------
+    rows : (m, d)
+        Any numbers; they need not be rows of the data. A map of width D takes the first D.
+
+    Notes
+    -----
+    The only choice that needs no data to be drawn, and the one for maps that must not contain
+    rows of the data.
+    """
+
+    rows: Tabular
+
+    def __post_init__(self) -> None:
+        """Keep a read-only copy in float64."""
+        rows = np.array(to_numpy(as_matrix(self.rows, "Given", "rows")), np.float64)
+        if not len(rows):
+            raise InvalidInput("Given: rows must be at least one row; got none.")
+        rows.flags.writeable = False
+        object.__setattr__(self, "rows", rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Given) and np.array_equal(self.rows, other.rows)
+
+    def __hash__(self) -> int:
+        return hash((Given, self.rows.shape, self.rows.tobytes()))
+
+    def __repr__(self) -> str:
+        if self.rows.size <= 12:
+            return f"Given(rows={self.rows.tolist()})"
+        return f"Given(rows=<{len(self.rows)} × {self.rows.shape[1]}>)"
+
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        return self.rows[:count].copy()
+
+
+@dataclass(frozen=True)
+class RPCholesky(Landmarks):
+    """Rows by randomly pivoted Cholesky: Chen et al. (2023), Epperly, Tropp and Webber (2024).
+
+    Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
+
+    Parameters
+    ----------
+    pool : int, default 4
+        Landmarks are chosen among at most ``max(8192, pool * n_features)`` random rows, so that
+        the cost of choosing, O(pool D³), does not grow with n.
+    """
+
+    pool: Counted = 4
+
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        pool = _pool(X, self.pool * count, rng).astype(np.float64, copy=False)
+
+        columns = lambda chosen: kernel.evaluate(pool, pool[chosen])
+        corner = lambda proposed: kernel.evaluate(pool[proposed], pool[proposed])
+        pivots = randomly_pivoted_cholesky(columns, kernel.diagonal(pool), count, rng, corner)
+        # Where the kernel is zero on every row there is no pivot, and one row does as well as any.
+        return dense_rows(pool, pivots if len(pivots) else [0])
+
+
+@dataclass(frozen=True)
+class KMeans(Landmarks):
+    """Centres of k-means clusters of the rows: Zhang, Tsang and Kwok (2008).
+
+    Usually the most accurate landmarks for kernels of the distance; :class:`RPCholesky` is better
+    where D is far above the effective dimension. Distances are in units of the kernel's
+    lengthscales. The landmarks are means, not rows of X.
+
+    Parameters
+    ----------
+    pool : int, default 4
+        The clusters are those of at most ``max(8192, pool * n_features)`` random rows.
+    iterations : int, default 10
+        Iterations of Lloyd's algorithm.
+    seeds : {"k-means++", "random"}, default "k-means++"
+        Starting centres. "random" starts at random rows: faster, in the precision of the rows, but
+        small clusters can be missed.
+
+    Notes
+    -----
+    Cost O(pool D² d) per iteration, and per each of the log D seeds that k-means++ tries.
+    """
+
+    pool: Counted = 4
+    iterations: Counted = 10
+    seeds: Annotated[str, word("k-means++", "random")] = "k-means++"
+
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        pool = _pool(X, self.pool * count, rng)
+        if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
+            different = different_rows(pool)
+            if len(different) <= count:
+                return pool[different].astype(np.float64)
+        units = lengthscales(kernel, X.shape[1])
+        if (units != 1.0).any():
+            scales = 1.0 / units
+            pool = pool.multiply(scales[None, :]).tocsr() if is_sparse(pool) else pool * scales
+        centres = self._centres(pool, min(count, pool.shape[0]), rng)
+        return centres[different_rows(centres)] * units
+
+    def _centres(self, X: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
+        if self.seeds == "random" and not is_sparse(X):
+            # About the mean, and at most one in size: float32 then loses no digits to a mean, and
+            # squares of any rows are numbers.
+            mean = X.mean(axis=0, dtype=np.float64)
+            Z = X - mean.astype(X.dtype)
+            largest = float(np.abs(Z).max()) or 1.0
+            Z /= X.dtype.type(largest)
+            start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
+            rows = FeatureBlock(Z)
+            found = run_lloyd(rows, assign(rows, start), self.iterations, 0.0)
+            return found.means * largest + mean
+        from sklearn import cluster  # noqa: PLC0415  takes a second to import
+        from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
+        clusters = cluster.KMeans(
+            count,
+            init=self.seeds,
+            n_init=1,
+            max_iter=self.iterations,
+            random_state=int(rng.integers(2**31)),
+        )
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return clusters.fit(X.astype(np.float64, copy=False)).cluster_centers_
+
+
+@dataclass(frozen=True)
+class RidgeLeverage(Landmarks):
+    """Rows by their ridge leverage: recursive Nyström, Musco and Musco (2017).
+
+    Rows are drawn in proportion to τ_i = (K(K + alpha I)⁻¹)_ii, estimated from landmarks of half of
+    the rows, and so on. For reproduction; :class:`RPCholesky` is mostly better.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        Ridge penalty of the fit on these rows. Default: what the width can resolve, the mean of
+        the eigenvalues after the first D/(4 log D) (the authors' program).
+
+    Notes
+    -----
+    Cost O(n D (d + D)), memory O(n + D²).
+    """
+
+    alpha: MaybePositive = None
+
+    def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
+        X = X.astype(np.float64, copy=False)
+        n = X.shape[0]
+        level = max(0, int(np.ceil(np.log2(max(n, 1) / count))))
+        order, draws = rng.random(n), rng.random(n)
+        chosen = order < max(0.5**level, np.nextafter(order.min(), 1.0))  # one row at least
+        S, p = dense_rows(X, chosen), np.ones(int(chosen.sum()))
+        for depth in range(level - 1, -1, -1):
+            inside = order < 0.5**depth
+            tau = estimate(kernel, X[inside], S, p, _penalty(kernel, S, p, self.alpha))
+            if depth == 0:
+                # Exponential races: the winners are a draw without replacement (Efraimidis and
+                # Spirakis 2006).
+                times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
+                return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
+            chances = _chances(tau, count)
+            accepted = draws[inside] < chances
+            chosen = inside.copy()
+            chosen[inside] = accepted
+            draws[inside] = rng.random(int(inside.sum()))
+            if accepted.any():
+                S, p = dense_rows(X, chosen), chances[accepted]
+        return S
+
+
+#: What stands for each by name.
+BY_NAME: dict[str, Landmarks] = {
+    "rpcholesky": RPCholesky(),
+    "kmeans": KMeans(),
+    "uniform": Uniform(),
+    "ridge-leverage": RidgeLeverage(),
+}
+
+
+def as_landmarks(value: Any, who: str) -> Landmarks:
+    """Return the value of a name, of rows, or the value itself."""
+    by_name = BY_NAME.get(value) if isinstance(value, str) else value
+    if isinstance(by_name, list | tuple) or hasattr(by_name, "shape"):
+        by_name = Given(by_name)
+    if not isinstance(by_name, Landmarks):
+        raise InvalidInput(
+            f"{who}: landmarks must be {', '.join(map(repr, BY_NAME))}, rows (m, d) or a value of "
+            f"bochner.landmarks; got {value!r}{meant(value, BY_NAME) or '.'}"
+        )
+    return by_name
+
+
+def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
+    """Return these rows as a NumPy array of float64."""
+    rows = X[index]
+    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
+
+
+def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
+    """Return the parts' geometric mean lengthscale of each column; ones if these are equal."""
+    product, parts = np.ones(d), np.zeros(d)
+    for leaf, columns in leaves_on(kernel, tuple(range(d))):
+        if isinstance(leaf, Compilable):
+            product[list(columns)] *= leaf.lengthscale
+            parts[list(columns)] += 1
+    scales = product ** (1 / np.maximum(parts, 1))
+    return np.ones(d) if (scales == scales[0]).all() else scales
+
+
+def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m d"]:
+    """Return at most ``max(8192, size)`` random rows in the order of X; dense if of few cells."""
+    size = min(X.shape[0], max(8192, size))
+    rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
+    pool = X if size == X.shape[0] else X[rows]
+    pool = dense(pool) if size * X.shape[1] <= FEW_CELLS else pool
+    return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)
+
+
+# --- Ridge leverage, estimated recursively: Musco and Musco (2017), Algorithm 2 ------------------
+#
+# With landmarks S drawn with chances p, the estimate of τ_i = (K(K + λI)⁻¹)_ii is
+#
+#     τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
+#
+# never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
+# the level above.
+
+#: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
+LEAST = 1e-11
+
+
+def estimate(
+    kernel: Kernel,
+    X: Float[Array, "n d"],
+    S: Float[Array, "s d"],
+    p: Float[Array, " s"],
+    penalty: float,
+) -> Float[Array, " n"]:
+    """Return τ̃ of each row, at most 1, from rows S drawn with chances p."""
+    A = kernel(S) + penalty * np.diag(p)
+    L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
+    inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
+    estimates = [np.empty(0)]
+    for start in range(0, X.shape[0], 4096):
+        rows = X[start : start + 4096]
+        Z = triangular_product(np.ascontiguousarray(kernel(rows, S)), inverse)
+        left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
+        estimates.append(np.clip(left / penalty, 0.0, 1.0))
+    return np.concatenate(estimates)
+
+
+def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
+    """Return λ: the one asked for, or the mean eigenvalue that the rows S cannot resolve."""
+    K = kernel(S)
+    if alpha is None:
+        weights = p**-0.5
+        values = eigvalsh(weights[:, None] * K * weights, check_finite=False)
+        k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
+        alpha = float(values[: len(K) - k].sum()) / k
+    return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
+
+
+def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
+    """Return min(1, c τ) with the c for which they add up to ``count``."""
+    if len(tau) <= count or not tau.any():
+        return np.full(len(tau), min(1.0, count / max(1, len(tau))))
+    chances, sure = np.zeros(len(tau)), np.zeros(len(tau), bool)
+    while True:
+        rest = max(count - int(sure.sum()), 0)
+        chances = np.where(sure, 1.0, tau * (rest / max(tau[~sure].sum(), np.finfo(float).tiny)))
+        over = (chances > 1.0) & ~sure
+        if not over.any():
+            return chances
+        sure |= over
+
+
+# --- The method and its map -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -50,13 +377,10 @@ class Nystrom(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Gaussian
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Gaussian(), bo.Nystrom("kmeans"), n_features=32, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 32)
-    >>> bool(phi.residual(X).max() < 0.1)
-    True
+    >>> phi = bo.draw(bo.kernels.Gaussian(), bo.Nystrom("kmeans"), n_features=32, X=X)
+    >>> phi.n_features, bool(phi.residual(X).max() < 0.1)
+    (32, True)
     """
 
     landmarks: Landmarks = field(default_factory=RPCholesky)

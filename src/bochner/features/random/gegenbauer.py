@@ -82,12 +82,10 @@ class Gegenbauer(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import DotExponential
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     >>> method = bo.Gegenbauer(order=1, degree=6)
-    >>> phi = bo.draw(DotExponential(), method, n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> bo.draw(bo.kernels.DotExponential(), method, n_features=64, X=X)
+    GegenbauerMap(kernel=DotExponential(scale=1.0), n_inputs=3, n_features=64)
     """
 
     radial: Annotated[str, word("optimal", "monomial")] = "optimal"
@@ -134,13 +132,8 @@ class GegenbauerMap(FeatureMap):
         H = self.radial(r) * self.directions.shape[1] ** -0.5
         H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), self._places, axis=1)
         H = xp.reshape(H, (U.shape[0], self.order, self.degree + 1))
-        W = moved(self.directions, like=U)
-        if not is_numpy(U):
-            return polynomials_twin(U, W, H, *self._steps)
-        Z = np.empty((len(U), self.n_features), U.dtype)
-        up, down = (step.astype(U.dtype) for step in self._steps)
-        polynomials(U, np.ascontiguousarray(W), np.ascontiguousarray(H), up, down, out=Z)
-        return Z
+        run = polynomials if is_numpy(U) else polynomials_twin
+        return run(U, moved(self.directions, like=U), H, *self._steps)
 
     @cached_property
     def _places(self) -> np.ndarray:
@@ -167,7 +160,6 @@ class GegenbauerMap(FeatureMap):
 #: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
 #: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
 NEGLIGIBLE = 1e-12
-TERMS = 4096  # Terms of a power series that are looked at
 MOST_ORDERS = 16  # Components that are tried where no order is given
 ROWS = 256  # Rows on which orders are compared
 
@@ -224,7 +216,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
 
 
 def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
-    """Warn of a truncation error that matters for a fit, unless degree and order are given."""
+    """Warn of a truncation error that matters for a fit."""
     rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
@@ -269,9 +261,6 @@ def _best_order(
     return int(np.argmin(bias + (np.arange(len(cut)) + 1.0) / D * squares)) + 1
 
 
-# --- monomials ----------------------------------------------------------------------------------
-
-
 def _monomial(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
@@ -289,12 +278,12 @@ def _monomial(
     total = series.degree if method.degree is None else method.degree
     if total is None:  # the first degree with next to nothing of k(x, x) beyond it
         t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
-        n = np.arange(TERMS)
+        n = np.arange(4096)
         logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
         terms = np.exp(logs - logs.max())
         beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
         enough = beyond <= NEGLIGIBLE * terms.sum()
-        total = int(np.argmax(enough)) if enough.any() else TERMS - 1
+        total = int(np.argmax(enough)) if enough.any() else len(n) - 1
     q = _capped(total, radial.n_inputs)
     if method.order is None:
         _required(r)
@@ -313,9 +302,6 @@ def _capped(q: int, d: int) -> int:
     return q
 
 
-# --- functions of one's own ----------------------------------------------------------------------
-
-
 def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
     """Return the functions given, or as many as asked for: in each degree the largest first."""
     sample = np.ones(1) if r is None else r
@@ -328,9 +314,6 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
     radials = Radials(IndexedFunctions(kernel, d, degrees, np.concatenate(places)), components)
     return radials if method.order is None else radials.first(method.order)
-
-
-# --- optimal radial functions -------------------------------------------------------------------
 
 
 def _optimal(

@@ -21,7 +21,13 @@ from bochner._core.checks import integer
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.fourier.placements import Orthogonal, Placement, placed, unit_directions
+from bochner.features.fourier.placements import (
+    Orthogonal,
+    Placement,
+    orthonormal_columns,
+    placed,
+    unit_directions,
+)
 from bochner.features.map import FeatureMap, in_rounds, times
 from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
@@ -54,15 +60,9 @@ class Sign(Method):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import Angular
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(Angular(), bo.Sign(), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
-    >>> bool(np.allclose((phi(X) ** 2).sum(1), 1))
-    True
+    >>> bo.draw(bo.kernels.Angular(), bo.Sign(), n_features=64, n_inputs=3)
+    SignMap(kernel=Angular(), n_inputs=3, n_features=64)
     """
 
     placement: Directions = field(default_factory=Orthogonal)
@@ -96,13 +96,9 @@ class ReLU(Method):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import ArcCosine
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(ArcCosine(order=1), bo.ReLU(order=1), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> bo.draw(bo.kernels.ArcCosine(order=1), bo.ReLU(order=1), n_features=64, n_inputs=3)
+    ReLUMap(kernel=ArcCosine(order=1), n_inputs=3, n_features=64)
     """
 
     order: Annotated[int, integer] = 1
@@ -233,14 +229,10 @@ class NeuralTangentFeatures(Method):
 
     Examples
     --------
-    >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import NeuralTangent
-    >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     >>> method = bo.NeuralTangentFeatures()
-    >>> phi = bo.draw(NeuralTangent(depth=2), method, n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> bo.draw(bo.kernels.NeuralTangent(depth=2), method, n_features=64, n_inputs=3)
+    NeuralMap(kernel=NeuralTangent(depth=2), n_inputs=3, n_features=64)
     """
 
 
@@ -338,7 +330,6 @@ def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]
     """Return m unit directions, in blocks of orthogonal ones, each uniform on the sphere."""
     blocks, left = [], m
     while left > 0:
-        Q, R = np.linalg.qr(rng.standard_normal((p, min(p, left))))
-        blocks.append(Q * np.where(np.diag(R) < 0, -1.0, 1.0))
+        blocks.append(orthonormal_columns(rng.standard_normal((p, min(p, left)))))
         left -= p
     return np.concatenate([np.empty((p, 0)), *blocks], axis=1)

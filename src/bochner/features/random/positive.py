@@ -52,11 +52,8 @@ class Positive(Method):
     --------
     >>> import numpy as np
     >>> import bochner as bo
-    >>> from bochner.kernels import DotExponential
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
-    >>> phi = bo.draw(DotExponential(), bo.Positive(), n_features=64, X=X, random_state=0)
-    >>> phi(X).shape
-    (50, 64)
+    >>> phi = bo.draw(bo.kernels.DotExponential(), bo.Positive(), n_features=64, n_inputs=3)
     >>> bool((phi(X) > 0).all())
     True
     """

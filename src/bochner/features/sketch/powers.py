@@ -30,11 +30,7 @@ from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian
 
 TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
-NEGLIGIBLE = 1e-18
-"""Energy, as a share of all, below which a degree is never drawn: float64 cannot see it."""
-
-ROWS = 512  # Rows whose lengths degrees are weighed at
-CELLS = 1 << 19  # Cells of one block's transforms: they then stay in the cache
+NEGLIGIBLE = 1e-18  # Energy, as a share of all, below which float64 cannot see a degree
 SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their length
 
 
@@ -56,7 +52,14 @@ POWER_SERIES = (
 
 def power_form(kernel: Kernel, d: int) -> Powers | None:
     """Return the kernel's power series; None if it has none."""
-    series = _series(kernel)
+
+    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.Series | None:
+        if isinstance(part, dotproduct.DotProductKernel):
+            return part.power_series
+        return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
+
+    summed, weighted = dotproduct.summed, dotproduct.weighted
+    series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)  # type: ignore[misc]
     if series is not None:
         return Powers(series, False, np.ones(d))
     inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
@@ -71,18 +74,6 @@ def powers(kernel: Kernel, d: int) -> Powers:
     form = power_form(kernel, d)
     assert form is not None
     return form
-
-
-def _series(kernel: Kernel) -> dotproduct.Series | None:
-    """Return the power series of a kernel of ⟨x, y⟩, None if it is none or has none."""
-
-    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.Series | None:
-        if isinstance(part, dotproduct.DotProductKernel):
-            return part.power_series
-        return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
-
-    summed, weighted = dotproduct.summed, dotproduct.weighted
-    return folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)  # type: ignore[misc]
 
 
 def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..."]:
@@ -180,7 +171,7 @@ def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     """Return the lengths of rows that degrees are weighed at."""
     if ask.X is not None and ask.X.shape[0]:
         n = ask.X.shape[0]
-        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, ROWS)).astype(np.int64))]
+        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.int64))]
         return to_numpy(UnitRows(parts.scales).split(rows)[1])
     series = parts.series
     if series.degree is not None:
@@ -281,7 +272,8 @@ class SketchMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        step = max(1, CELLS // max(block.width for block in self.blocks))
+        # Rows whose transforms stay in the cache.
+        step = max(1, (1 << 19) // max(block.width for block in self.blocks))
         parts = [slice(start, start + step) for start in range(0, len(Z), step)]
         fill = lambda part: self._fill(Z[part], rows[part])
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
@@ -427,13 +419,8 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
             f"Explicit: n_features must be at least the {count:,} features of {kernel!r}; got "
             f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
         )
-    parts = [_monomials(series, n, ask.n_inputs) for n in degrees]
-    return MonomialMap(
-        kernel,
-        np.concatenate([columns for columns, _ in parts]),
-        np.concatenate([weights for _, weights in parts]),
-        ask.n_inputs,
-    )
+    columns, weights = zip(*(_monomials(series, n, ask.n_inputs) for n in degrees), strict=True)
+    return MonomialMap(kernel, np.concatenate(columns), np.concatenate(weights), ask.n_inputs)
 
 
 def _monomials(series: dotproduct.Series, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:

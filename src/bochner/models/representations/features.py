@@ -14,8 +14,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
 from bochner.errors import InvalidInput
-from bochner.features.nystrom.landmarks import Given
-from bochner.features.nystrom.nystrom import COARSE, Nystrom, NystromMap
+from bochner.features.nystrom.nystrom import COARSE, Given, Nystrom, NystromMap
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (

@@ -21,8 +21,7 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.method import Method
-from bochner.features.nystrom.landmarks import KMeans
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.nystrom.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned
