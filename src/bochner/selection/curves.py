@@ -24,9 +24,6 @@ from bochner.selection.record import Curves
 from bochner.selection.rows import median_scales, times
 from bochner.solvers.ridge.solution import NO_ERROR, best_of
 
-#: Relative rounding error of a leave-one-out error, times the penalty per row: at 1.4e-12 errors of
-#: 15 rows differ by 2 % between processors.
-ROUNDING = 256 * np.finfo(np.float64).eps
 POINTS, FEWEST_ROWS = 33, 100  # Points of a curve, and least number of rows for a distribution
 
 
@@ -84,8 +81,10 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], 256, seed))
         errors = left_out(phi.features(X), rows.y, rows.w)
-        shares = errors.alphas / errors.moments.weight
-        best = best_of(errors.errors * (1 + ROUNDING / shares), "loo")
+        # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
+        # of 15 rows differ by 2 % between processors.
+        rounding = 256 * np.finfo(np.float64).eps * errors.moments.weight / errors.alphas
+        best = best_of(errors.errors * (1 + rounding), "loo")
         floor = NO_ERROR * float(errors.moments.power.max()) / errors.moments.weight
         return max(float(errors.errors[best]), floor)
 

@@ -49,19 +49,9 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.solution import SAME
 
 ROWS, FEW = 1024, 256  # Rows of the last descents, and of those before
-#: Factors of the given lengthscales at which descents start: a function that is fast along one
-#: column drives the common factor to where the function looks like noise.
-FACTORS = (1.0, 0.25, 0.0625)
-SHORTEST, LONGEST = 1 / 128, 32.0  # Bounds of ℓ in median distances
-#: Sparse rows of at most so many cells are made dense, and have one lengthscale per column.
-MOST_CELLS = 1 << 20
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
-GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
 LEAST = 1e-8  # Least penalty, as a share of k(x, x)
-#: Deviation of the normal prior of a log number, worth one row: of a log lengthscale about the log
-#: of the median distance.
-SPREAD = 3.0
 
 # --- descents ----------------------------------------------------------------------------------
 
@@ -142,7 +132,7 @@ class Objective:
     at_penalty: Callable[[Array, float], tuple[float, Float[Array, " q"]]]
     #: The range of each number in a descent from a start.
     ranges: Callable[[Array], list[tuple[float, float]]]
-    centres: Any  # Of the normal prior of log numbers, which is worth one row
+    centres: Any  # Of the normal prior of log numbers, of deviation 3, which is worth one row
     units: Any = 1.0  # Steps of the log numbers that match unit steps of the point
     #: Part of the value that depends on the unit of the targets alone: a descent ends where a step
     #: gains a small share of the value without it.
@@ -152,7 +142,7 @@ class Objective:
         """Return the value and its gradient."""
         value, slope = self.at_penalty(at, float(np.exp(at[-1]) * self.rows.w.sum()))
         far = at[:-1] * self.units - self.centres
-        away = far / (SPREAD**2 * self.rows.count)
+        away = far / (3.0**2 * self.rows.count)
         value += 0.5 * float(away @ far)
         return value, np.append((slope[:-1] + away) * self.units, slope[-1])
 
@@ -189,8 +179,8 @@ class _Spent(Exception):
     """Ends a descent after its last evaluation."""
 
 
-def descend(of: Objective, start: Array, evaluations: int, gain: float = GAIN) -> Evaluated:
-    """Return the best of at most so many evaluations."""
+def descend(of: Objective, start: Array, evaluations: int, gain: float = 3e-4) -> Evaluated:
+    """Return the best of at most so many evaluations, and until one gains less than this share."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
@@ -226,7 +216,7 @@ def least(points: Iterable[Evaluated]) -> Evaluated:
     return min(points, key=lambda point: point.value)
 
 
-def go_on(start: Evaluated, evaluations: int, gain: float = GAIN) -> Evaluated:
+def go_on(start: Evaluated, evaluations: int, gain: float = 3e-4) -> Evaluated:
     """Descend from a point; return the end if it is better."""
     return least([start, descend(start.of, start.at, evaluations, gain)])
 
@@ -334,14 +324,19 @@ class MatrixSearch:
         rows = ProcessRows.of(sample.lowest(most), centred, **given)
         if rows is None:
             return None
-        X = rows.X.astype(np.float64)  # centred if rows are dense or of few cells
-        X = dense(X) if X.shape[0] * X.shape[1] <= MOST_CELLS else X
+        X = rows.X.astype(np.float64)
+        if X.shape[0] * X.shape[1] <= 1 << 20:  # sparse rows with one lengthscale per column
+            X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
     def one(
-        self, start: Kernel, factors: Sequence[float] = FACTORS, evaluations: int = 12
+        self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625), evaluations: int = 12
     ) -> tuple[list[Evaluated], Evaluated]:
-        """Descend in one factor for all columns; return the point from each start, and the end."""
+        """Descend in one factor for all columns; return the point from each start, and the end.
+
+        A function that is fast along one column drives the factor to where it looks like noise: so
+        descents start at several ``factors`` of the given lengthscales.
+        """
         of = OnProcess(start, self._fewer, self.criterion, 1)
         first = []
         for factor in factors:
@@ -449,8 +444,8 @@ class OnProcess(Objective):
         return log_median + np.log(rows.spread) - np.log(scales)
 
     def ranges(self, at: Array) -> list[tuple[float, float]]:
-        low = np.log(SHORTEST) - 0.5 * np.log(self.rows.X.shape[1])
-        ends = zip(self.centres + low, self.centres + np.log(LONGEST), at[:-1], strict=True)
+        low = np.log(1 / 128) - 0.5 * np.log(self.rows.X.shape[1])  # median distances
+        ends = zip(self.centres + low, self.centres + np.log(32.0), at[:-1], strict=True)
         return [(min(a, x), max(b, x)) for a, b, x in ends]
 
     def kernel(self, at: Array) -> Any:
@@ -490,7 +485,13 @@ class OnProcess(Objective):
         X = self.rows.X / kernel.lengthscale
         size = np.einsum("ij,ij->i", X, X)
         K, slope = _in_bands(kernel, lambda *band: squared_distances(X, size, *band), self._room)
-        return K, lambda by: _by_column(by.below, slope, X)
+
+        def by_column(by: KernelScore) -> Float[Array, " d"]:
+            np.multiply(slope, by.below, out=slope)
+            sums = upper_products(slope.T, np.hstack([X, np.ones((len(X), 1))]))
+            return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))
+
+        return K, by_column
 
     @cached_property
     def _squared(self) -> Float[Array, "m m"]:
@@ -535,12 +536,3 @@ def squared_distances(
     both *= 1e-14  # of equal rows, up to rounding
     np.copyto(s, 0.0, where=s < both)
     return s
-
-
-def _by_column(
-    by: Float[Array, "m m"], slope: Float[Array, "m m"], X: Float[Array, "m d"]
-) -> Float[Array, " d"]:
-    """Return the gradient in the columns' log lengthscales; ``slope`` is written to."""
-    slope *= by
-    sums = upper_products(slope.T, np.hstack([X, np.ones((len(X), 1))]))
-    return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))

@@ -44,7 +44,7 @@ def turned_metrics(
     family = kernel.replace(lengthscale=1.0)
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
     for number in range(rounds):
-        L = _on_grid(next_root(family, rows, L, alpha, diagonal))
+        L = next_root(family, rows, L, alpha, diagonal)
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
         end = turned.scaled(family, alpha, evaluations=6)
         scale = significant(float(np.exp(end.at[0])))
@@ -62,21 +62,19 @@ def turned_metrics(
 def next_root(
     family: Any, rows: ProcessRows, L: Float[Array, "d d"], alpha: float, diagonal: bool
 ) -> Float[Array, "d d"]:
-    """Return the root of the average outer product of a fit's gradients, of the same size."""
-    Z = rows.X @ L
+    """Return the root of the average outer product of a fit's gradients, of the same size.
+
+    Entries have seven digits of the norm of their row: the same on every processor.
+    """
+    Z, w = rows.X @ L, rows.w
     s = squared_distances(Z)
-    y = rows.y / np.sqrt(
-        np.maximum(rows.w @ (rows.y - rows.w @ rows.y / rows.w.sum()) ** 2, 1e-300)
-    )
-    coef = KernelRows(family.profile(s), y, rows.w, rows.centred).at(alpha).coef
+    y = rows.y / np.sqrt(np.maximum(w @ (rows.y - w @ rows.y / w.sum()) ** 2, 1e-300))
+    coef = KernelRows(family.profile(s), y, w, rows.centred).at(alpha).coef
     slope, M = 2 * family.with_slope(s)[1], np.zeros(L.shape)
     for c in coef.T:
         R = slope * c
         gradient = R.sum(axis=1)[:, None] * Z - R @ Z
-        if diagonal:
-            M = M + np.diag(rows.w @ gradient**2)
-        else:
-            M = M + gradient.T @ (rows.w[:, None] * gradient)
+        M = M + (np.diag(w @ gradient**2) if diagonal else gradient.T @ (w[:, None] * gradient))
     # In units of the columns' deviations every direction keeps a share of the mean eigenvalue.
     to_units = L * rows.spread[:, None]
     M = to_units @ M @ to_units.T
@@ -84,7 +82,10 @@ def next_root(
     M = M / max(float(np.trace(M)) / d, 1e-300) + 1e-4 * np.eye(d)
     values, vectors = np.linalg.eigh((M + M.T) / 2)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T / rows.spread[:, None]
-    return root * np.sqrt(_typical(s) / max(_typical(squared_distances(rows.X @ root)), 1e-300))
+    root *= np.sqrt(_typical(s) / max(_typical(squared_distances(rows.X @ root)), 1e-300))
+    size = np.maximum(np.linalg.norm(root, axis=1, keepdims=True), 1e-300)
+    unit = 10.0 ** (np.floor(np.log10(size)) - 6)
+    return np.round(root / unit) * unit
 
 
 def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...], ...]:
@@ -99,13 +100,6 @@ def metric_of(kernel: Any, units: Float[Array, " d"]) -> tuple[tuple[float, ...]
 
 def _typical(s: Float[Array, "m m"]) -> float:
     return float(np.median(s[s > 0])) if np.any(s > 0) else 1.0
-
-
-def _on_grid(L: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    """Return entries at seven digits of the norm of their row: the same on every processor."""
-    size = np.maximum(np.linalg.norm(L, axis=1, keepdims=True), 1e-300)
-    unit = 10.0 ** (np.floor(np.log10(size)) - 6)
-    return np.round(L / unit) * unit
 
 
 def entries(A: Float[Array, "d d"]) -> tuple[tuple[float, ...], ...]:

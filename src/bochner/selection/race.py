@@ -50,14 +50,10 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
 NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows
-#: Share of the error, and number of standard errors of the difference, by which another kernel must
-#: lower the error of a kernel with more evidence. Held-out rows lie between the rows of the fit:
-#: they cannot tell a long lengthscale with a huge amplitude, a polynomial beyond the data, from the
-#: right kernel; the evidence can.
-WORTH, CHANCE = 0.003, 1.0
-#: The number of standard errors for classes, where the simpler kernel is preferred, and for one
-#: column, where the evidence of few rows determines the only lengthscale.
-CHANCE_OF_CLASSES, CHANCE_OF_ONE = 0.5, 2.0
+#: Share of the error by which another kernel must lower the error of a kernel with more evidence.
+#: Held-out rows lie between the rows of the fit: they cannot tell a long lengthscale with a huge
+#: amplitude, a polynomial beyond the data, from the right kernel; the evidence can.
+WORTH = 0.003
 
 Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
 
@@ -423,15 +419,14 @@ class Race:
         penalties = Penalties(problem)
         # A slope ∂log(error)/∂log α of 0.015 is accepted: the error is 0.1 % above its least.
         candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=0.015))
-        fit = penalties.at(candidate.alpha)
-        if fit is None:
-            return self._failed(candidate)
-        likeliest = fit
-        if not self.of_classes:
+        fit = likeliest = penalties.at(candidate.alpha)
+        if fit is not None and not self.of_classes:
             alpha = penalties.best("evidence", candidate.alpha, level=0.015)
             likeliest = penalties.at(alpha) or fit
-        evidence = likeliest.criteria["evidence"][0]
-        return self._judgement(candidate, across @ fit.coef + fit.intercept, problem, evidence)
+        if fit is None or likeliest is None:
+            return self._judgement(candidate, problem)
+        fitted = across @ fit.coef + fit.intercept
+        return self._judgement(candidate, problem, fitted, likeliest.criteria["evidence"][0])
 
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties while the error falls."""
@@ -446,19 +441,15 @@ class Race:
         try:
             coef, intercept, _, evidence = problem.solved(candidate.alpha, 0, COMPARED)
         except LinAlgError:
-            return self._failed(candidate)
-        return self._judgement(candidate, across @ coef + intercept, problem, evidence)
-
-    def _failed(self, candidate: TunedKernel) -> Judged:
-        return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
+            return self._judgement(candidate, problem)
+        return self._judgement(candidate, problem, across @ coef + intercept, evidence)
 
     def _judgement(
-        self,
-        candidate: TunedKernel,
-        fitted: Float[Array, "m t"],
-        rows: KernelRows,
-        evidence: Float[Array, " t"],
+        self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
     ) -> Judged:
+        """Judge the predictions of the held-out rows; without them the error is infinite."""
+        if fitted is None:
+            return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
         likelihood = rows.count * float(evidence[rows.power > 0].sum())
         error = float(losses.sum() / self.test.w.sum())
@@ -473,9 +464,14 @@ class Race:
 
     @property
     def _chance(self) -> float:
+        """Standard errors of the difference by which an error must be lower.
+
+        Of classes the simpler kernel is preferred; of one column the evidence of few rows
+        determines the only lengthscale.
+        """
         if self.of_classes:
-            return CHANCE_OF_CLASSES
-        return CHANCE if self.train.X.shape[1] > 1 else CHANCE_OF_ONE
+            return 0.5
+        return 1.0 if self.train.X.shape[1] > 1 else 2.0
 
     def _preference(self, judged: Judged) -> float:
         """Return a number that is least for the candidate that is taken in a tie.

@@ -74,13 +74,17 @@ def median_distance(
     order: int = 2,
     most: int = PAIRS,
 ) -> float:
-    """Return the weighted median of the positive distances between rows, or 1 if there is none.
+    """Return the weighted median of the positive distances of pairs of rows, or 1 if there is none.
 
     Columns are divided by each of ``units``, a number or an array of numbers per column. The
     distance of order 2 is Euclidean, of order 1 a sum over columns. Copies of a row do not count.
     """
-    pairs = _pairs(X.shape[0], X.shape[1], seed, most)
-    step = max(1, CELLS // X.shape[1])
+    (n, d), most = X.shape, min(most, max(500, 20_000_000 // X.shape[1]))  # fewer of wide rows
+    if n <= 200 and n * (n - 1) // 2 <= most:
+        pairs = np.stack(np.triu_indices(n, 1))
+    else:
+        pairs = stream(seed, "pairs").integers(n, size=(2, most))
+    step = max(1, CELLS // d)
     blocks = (pairs[:, start : start + step] for start in range(0, pairs.shape[1], step))
     parts = [_lengths(X[i] - X[j], units, order) for i, j in blocks]
     lengths = np.concatenate([np.empty(0), *parts])  # one row has no pairs
@@ -125,14 +129,6 @@ def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> t
     lengths = np.asarray(scales)
     one, two = (median_distance(X, w, (lengths,), seed, order) for order in (1, 2))
     return tuple((lengths * one / two).tolist())
-
-
-def _pairs(n: int, d: int, seed: int, most: int) -> Array:
-    """Return all pairs of few rows, else random pairs; fewer pairs of very wide rows."""
-    most = min(most, max(500, 20_000_000 // d))
-    if n <= 200 and n * (n - 1) // 2 <= most:
-        return np.stack(np.triu_indices(n, 1))
-    return stream(seed, "pairs").integers(n, size=(2, most))
 
 
 def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Array, " p"]:

@@ -18,7 +18,6 @@ from bochner.data.sources import Block
 from bochner.sums.moments import Precision
 from bochner.sums.tree import SumOf
 
-TOGETHER = 1 << 20  # Features that are made at a time, for the processor's cache
 ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
 
 
@@ -44,7 +43,7 @@ def _pieces(
     features: Callable[[Array], Array], X: Array, n_features: int
 ) -> Iterator[tuple[slice, Array]]:
     """Yield the features of a few rows at a time, with their slice."""
-    size = max(16, TOGETHER // n_features)
+    size = max(16, (1 << 20) // n_features)  # they stay in the processor's cache
     for start in range(0, X.shape[0], size):
         rows = slice(start, min(start + size, X.shape[0]))
         Z = features(X[rows, :])
