@@ -600,7 +600,7 @@ CASES = [
     (lambda: model(method=bo.NearestNeighbours()).fit(X, Y), InvalidInput, "no features"),
     (lambda: on_grid(ODD, 1e3 * X[:, :1], 1e-10), UnsupportedKernel, "Round them"),
     (lambda: bo.plan(X, Y, Linear(), methods=[bo.FourierGrid()]), InvalidInput, "spectral density"),
-    (lambda: bo.plan(X, None, Gaussian()), InvalidInput, "requires y"),
+    (lambda: bo.plan(X, None, Gaussian()), InvalidInput, "the target must vary"),
     (lambda: bo.plan(X[:15], Y[:15], Gaussian()), InvalidInput, "at least 16 rows; got 15"),
     (lambda: bo.plan(X, 0 * Y, Gaussian()), InvalidInput, "the target must vary"),
     (lambda: bo.plan(bo.Blocks.from_arrays(X), Y, Gaussian()), InvalidInput, "leave y out"),

@@ -25,7 +25,6 @@ from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.fourier.grid import WaveMethod
 from bochner.features.method import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
@@ -34,7 +33,7 @@ from bochner.models._tables import given_rows
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.leaves import chosen_by_leaves
 from bochner.models.representations.matrix import chosen_by_matrix
-from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.representations.methods import DIRECT_ROWS
 from bochner.models.representations.representation import gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
@@ -388,32 +387,22 @@ def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[Pla
     It is the exact kernel of at most ``most`` rows, or else Fourier modes, the local fit, or the
     best features of the default width.
     """
+    of = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
-    local = [fit for fit in fits if isinstance(fit.method, LocalKernel)]
-    exact = [fit for fit in fits if isinstance(fit.method, ExactKernel)]
-    kinds = [
-        [] if n_rows > most and local else exact,
-        [fit for fit in fits if isinstance(fit.method, WaveMethod)],
-        local,
-        [fit for fit in fits if fit.n_features == width and fit.solver.startswith("moments")],
-    ]
-    default = min(next(filter(None, kinds), []), key=lambda fit: fit.error, default=None)
+    exact = [] if n_rows > most and of("local") else of("exact")
+    wide = [fit for fit in of("moments") if fit.n_features == width]
+    kind = exact or of("waves") or of("local") or wide
+    default = min(kind, key=lambda fit: fit.error, default=None)
     return [replace(fit, default=True) if fit is default else fit for fit in fits]
 
 
 def _blocks(X: Any, y: Any) -> Blocks:
-    """Return the rows as a fit reads them, with at least one target."""
-    model = KernelRidge()
-    if isinstance(X, Blocks):
-        if y is not None:
-            raise InvalidInput("plan: blocks have their own target; leave y out.")
-        return model._read(X)[0]
-    if y is None:
-        raise InvalidInput(
-            "plan: requires y, which errors are predicted from; got None. Pass the target."
-        )
-    X, y, _ = given_rows("plan", X, y)
-    return model._blocks_of(X, y)[0]
+    """Return the rows as a fit reads them."""
+    if not isinstance(X, Blocks):
+        return KernelRidge()._blocks_of(*given_rows("plan", X, y)[:2])[0]
+    if y is not None:
+        raise InvalidInput("plan: blocks have their own target; leave y out.")
+    return KernelRidge()._read(X)[0]
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:

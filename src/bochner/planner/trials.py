@@ -232,29 +232,28 @@ def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
 ) -> list[PlannedFit]:
     """Return the fits of the methods, or of the most promising: features by rising width first."""
-    named = None if methods is None else [m for m in methods if not isinstance(m, WaveMethod)]
     direct = methods is None and task.n_rows <= DIRECT_ROWS
+    found = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
+    waves = [] if found is None else [found.method]
+    waves += [m for m in methods or () if isinstance(m, WaveMethod)]
+    named = None if methods is None else [m for m in methods if m not in waves]
     fits: list[PlannedFit] = []
-    if named is None or named or not methods:
-        for method in _methods(task, USUAL if direct else named):
-            by_number: dict[int, PlannedFit] = {}
-            for width in sorted(set(widths)):
-                fit = by_moments(task, method, width)
-                by_number.setdefault(fit.n_features, fit)
-            fits += by_number.values()
-        fits += [direct_fit(task)] if direct else []
-    if methods is not None:
-        return fits + [wave_fit(task, m) for m in methods if isinstance(m, WaveMethod)]
-    waves = waves_for(task.kernel, task.sample.X, task.n_rows)
-    return fits + ([] if waves is None else [wave_fit(task, waves.method)])
+    for method in _methods(task, USUAL if direct else named) if named or not methods else ():
+        by_number: dict[int, PlannedFit] = {}
+        for width in sorted(set(widths)):
+            fit = by_moments(task, method, width)
+            by_number.setdefault(fit.n_features, fit)
+        fits += by_number.values()
+    fits += [direct_fit(task)] if direct else []
+    return fits + [wave_fit(task, method) for method in waves]
 
 
 def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
     """Return the given methods that serve the kernel, or by default the most promising ones."""
-    width, errors, refused = min(512, task.widest), dict[Method, float](), None
+    errors, refused = dict[Method, float](), None
     for method in contenders(task.sample.X.shape[1]) if methods is None else methods:
         try:
-            errors[method] = task.kernel_error(method, width)
+            errors[method] = task.kernel_error(method, task.widest)
         except UnsupportedKernel as error:
             refused = error
     if not errors:

@@ -12,8 +12,7 @@ evidence: a solution with each target and each probe as right-hand side
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from bochner.features.fourier.grid import (
 )
 from bochner.features.mercer.axes import box_of_rows
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
+from bochner.features.method import Method
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 from bochner.selection.rows import rounded, times
@@ -49,14 +49,22 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     globe), no spectral density, more waves than 2047 (of 131,072 rows and more, a quarter of their
     number, up to 2¹⁸), or no finufft.
     """
-    d = X.shape[1]
+    d, most, made = X.shape[1], most_waves(n_rows), None
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_installed():
         return None
+    on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
     with suppress(InvalidInput):
-        if is_on_sphere(kernel) and not isinstance(kernel, Constant):
-            return _harmonics(kernel, n_rows)
-        return _grid(kernel, X, n_rows)
-    return None
+        made = _harmonics(kernel, most) if on_sphere else _grid(kernel, X, most)
+    if made is None:
+        return None
+    phi, method, many = made
+    where = "the globe" if on_sphere else f"{d} column{'s' * (d > 1)}"
+    reason = (
+        f"{method}: {n_rows:,} rows of {where} are summed as {many}, within {phi.error:.1g} of "
+        "k(x, x) of the kernel for all pairs of rows, and no feature is made; up to "
+        f"{most:,} take the place of features."
+    )
+    return Choice(phi, method, (), reason)
 
 
 def most_waves(n_rows: int) -> int:
@@ -66,39 +74,27 @@ def most_waves(n_rows: int) -> int:
     return min(1 << 18, n_rows // 4)
 
 
-def _grid(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
+def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[WaveMap, Method, str] | None:
     lower, upper = box_of_rows(X)
     for tolerance in TOLERANCES:
         grid = grid_of(kernel, lower, upper, tolerance)
-        if grid.waves <= most_waves(n_rows):
+        if grid.waves <= most:
+            many = f"{grid.waves:,} waves" + f" ({grid})" * (X.shape[1] > 1)
             phi = equispaced_map(kernel, lower, upper, tolerance)
-            many = f"{grid.waves:,} waves ({grid})" if X.shape[1] > 1 else f"{grid.waves:,} waves"
-            method = FourierGrid(tolerance)
-            reason = _reason(method, n_rows, f"{X.shape[1]} columns", many, phi.error)
-            return Choice(phi, method, (), reason)
+            return phi, FourierGrid(tolerance), many
     return None
 
 
-def _harmonics(kernel: Kernel, n_rows: int) -> Choice | None:
-    most = int(most_waves(n_rows) ** 0.5) - 1
-    weights = degree_variances(kernel, most)
-    kept = np.cumsum((2 * np.arange(most + 1) + 1) * weights)
+def _harmonics(kernel: Kernel, most: int) -> tuple[WaveMap, Method, str] | None:
+    degrees = np.arange(int(most**0.5))
+    kept = np.cumsum((2 * degrees + 1) * degree_variances(kernel, len(degrees) - 1))
     left = 1 - kept / float(kernel.diag(np.zeros((1, 2)))[0])
     for tolerance in TOLERANCES:
         if left[-1] <= tolerance:
             degree = max(1, int(np.argmax(left <= tolerance)))
-            phi, method = spherical_map(kernel, degree), SphericalHarmonics(degree)
-            many = f"{phi.n_features:,} harmonics"
-            return Choice(phi, method, (), _reason(method, n_rows, "the globe", many, phi.error))
+            phi = spherical_map(kernel, degree)
+            return phi, SphericalHarmonics(degree), f"{phi.n_features:,} harmonics"
     return None
-
-
-def _reason(method: object, n_rows: int, where: str, many: str, error: float) -> str:
-    return (
-        f"{method}: {n_rows:,} rows of {where.replace('1 columns', '1 column')} are summed as "
-        f"{many}, within {error:.1g} of k(x, x) of the kernel for all pairs of rows, and no "
-        f"feature is made; up to {most_waves(n_rows):,} take the place of features."
-    )
 
 
 # --- Lengthscales of the largest evidence of all rows --------------------------------------------
@@ -156,8 +152,7 @@ def lengthscales_on_waves(
 # --- The descent ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class EvidenceAt:
+class EvidenceAt(NamedTuple):
     """Negative log evidence, its slope and curvature at x, the log lengthscales and log penalty."""
 
     x: Float[Array, " p"]
@@ -212,10 +207,8 @@ def _information(
         [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
     )
     rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
-    information = waves @ waves.T
-    information = (
-        0.5 * len(state.problem.power) * (information + rows * np.outer(of_noise, of_noise))
-    )
+    information = waves @ waves.T + rows * np.outer(of_noise, of_noise)
+    information *= 0.5 * len(state.problem.power)
     kept, rest = information[:-1, :-1], information[:-1, -1]
     if both:  # the amplitude is profiled
         kept = kept - np.outer(rest, rest) / information[-1, -1]
