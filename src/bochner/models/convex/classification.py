@@ -71,15 +71,9 @@ from bochner.solvers.convex.problem import (
     optimum,
 )
 from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.rows import SampleOf, sampled
+from bochner.sums.rows import SampleOf, indicators, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
-
-#: Rows of the sample, and more of rare classes: each has MOST/2K rows of K classes, if there are.
-MOST = 4096
-
-CALIBRATED = 1000  # Rows in the folds that are left out for probabilities
-ENOUGH = 200  # Rows outside the largest class in the folds that are left out for a penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +94,22 @@ class ClassSample:
         return enough_folds(self.every_fold)
 
 
-def class_sample(
-    blocks: Blocks, seed: int, n_classes: int, where: Executor = LOCAL, most: int = MOST
-) -> ClassSample:
-    """Return the rows to choose by, all of them where they are few; two passes at most."""
-    rows = sampled(blocks, seed, where=where).lowest(most)
+def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> ClassSample:
+    """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
+    rows = sampled(blocks, seed, where=where).lowest(4096)
     stands = np.ones(len(rows))
-    if count_rows(blocks) > most:
-        rows, stands = _with_rare(rows, blocks, seed, n_classes, most, where)
+    if count_rows(blocks) > 4096:
+        most = 4096 // (2 * n_classes)
+        many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
+        rare = np.flatnonzero(many < most)
+        samples = (RowsOfClass(SampleOf(seed), k, most) for k in rare.tolist())
+        weights, *more = where.sum(Together((class_sizes(n_classes), *samples)), blocks)
+        rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
+        for class_rows in more:
+            rows = rows if class_rows is None else rows.merge(class_rows)
+        codes = rows.y[:, 0].astype(np.int64)
+        have = np.bincount(codes, rows.w, minlength=n_classes)
+        stands = (weights / np.where(have > 0, have, 1.0))[codes]
     return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, stands, seed, n_classes)
 
 
@@ -120,34 +122,17 @@ def rows_to_choose_by(
     n_classes: int,
 ) -> ClassSample:
     """Return the sample of rows that each represent ``stands`` rows of their class."""
-    w = stands * w
-    shares = np.bincount(codes.astype(np.int64), w, minlength=n_classes) / w.sum()
-    squares = (1 - shares[codes.astype(np.int64)]) ** 2
+    w, numbers, marks = stands * w, codes.astype(np.int64), row_marks(X, seed)
+    shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
+    squares = (1 - shares[numbers]) ** 2
     inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
-    marks, numbers = row_marks(X, seed), codes.astype(np.int64)
     different, first = np.unique(marks, return_index=True)
     every = serving(np.searchsorted(different, marks) % N_FOLDS, numbers, numbers >= 0, n_classes)
     others = len(different) - int(np.bincount(numbers[first], minlength=n_classes).max())
     every = every if others > 1 else []
-    enough = max(1, -(-N_FOLDS * ENOUGH // max(others, 1)))
+    # For a penalty folds with 200 rows outside the largest class are enough
+    enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
     return ClassSample(X, codes, w, inflation, tuple(every[:enough]), tuple(every))
-
-
-def _with_rare(
-    rows: RowSample, blocks: Blocks, seed: int, n_classes: int, most: int, where: Executor
-) -> tuple[RowSample, Float[Array, " m"]]:
-    """Return the rows with more of rare classes, and the number each represents; one pass."""
-    most = most // (2 * n_classes)
-    many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
-    rare = np.flatnonzero(many < most)
-    samples = (RowsOfClass(SampleOf(seed), k, most) for k in rare.tolist())
-    weights, *more = where.sum(Together((class_sizes(n_classes), *samples)), blocks)
-    common = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
-    for class_rows in more:
-        common = common if class_rows is None else common.merge(class_rows)
-    codes = common.y[:, 0].astype(np.int64)
-    have = np.bincount(codes, common.w, minlength=n_classes)
-    return common, (weights / np.where(have > 0, have, 1.0))[codes]
 
 
 @dataclass(frozen=True)
@@ -187,9 +172,9 @@ def serving(
 
 
 def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
-    """Return the first folds that hold rows enough to calibrate probabilities, or all."""
+    """Return the first folds with the 1000 rows that calibrate probabilities, or all folds."""
     counts = np.cumsum([int(np.count_nonzero(fold)) for fold in folds])
-    return tuple(folds[: int(np.searchsorted(counts, CALIBRATED)) + 1])
+    return tuple(folds[: int(np.searchsorted(counts, 1000)) + 1])
 
 
 # --- On features ----------------------------------------------------------------------------------
@@ -197,9 +182,6 @@ def enough_folds(folds: Sequence[Array]) -> tuple[Array, ...]:
 #: Products n·D² up to which a fit in float64 takes no noticeable time. Decisions need no more than
 #: float32.
 SMALL = 1e8
-
-#: Rows that probabilities are calibrated on, at most: four numbers are fitted.
-CALIBRATION_ROWS = 50_000
 
 
 def fit_classifier(
@@ -257,23 +239,11 @@ EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
 #: Samples by which the number of support vectors of many rows is extrapolated.
 SUPPORT_SAMPLES = 2048, 4096
 
-#: Kernel values of support vectors and all rows, at most, and moves of LIBSVM for each row: for
-#: more, features take less time.
-MOST_VALUES, MOVES_TRIED = 1 << 28, 20
+MOVES_TRIED = 20  # Moves of LIBSVM for each of many rows: for more, features take less time
 
-LEAST_HINGE = 0.03  # Penalty below which a hinge rarely changes: margins are met
-
-#: Rows that a penalty is chosen by, at most, and among which it is chosen again, at least: as many
-#: more as columns of the problem are few.
-PENALTY_ROWS, DENSE_ROWS = 2048, 3072
-
-#: Steps between penalties that are tried again with more rows, and the share by which the loss must
-#: fall. Without it SVC errs 14.4 % in place of 13.6 % on adult, 12.5 % of 12.1 % on magic.
-FINER, WORTH = 2, 0.002
-
-#: The last step that a walk starts from. Beyond it a fit from nothing stops far from the minimum,
-#: its neighbours with it, and the walk would stay where it is.
-LAST_START = 10
+#: Steps between penalties that are tried again with more rows. The loss must fall by 0.2 %: without
+#: this SVC errs 14.4 % in place of 13.6 % on adult, 12.5 % of 12.1 % on magic.
+FINER = 2
 
 
 def fit_classifier_exactly(
@@ -284,11 +254,14 @@ def fit_classifier_exactly(
     Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
     """
     seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
-    rows = class_sample(blocks, seed, spec.n_classes, most=EXACT_ROWS)
-    X = numpy_rows(rows.X)
+    sample = sampled(blocks, seed)
+    codes, w = sample.y[:, 0], sample.w
+    X, stands = numpy_rows(sample.X), np.ones(len(w))
+    rows = rows_to_choose_by(X, codes, w, stands, seed, spec.n_classes)
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
-    share = None if alpha is None else alpha / 2 / float(rows.w.sum())
-    chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, share)
+    share = None if alpha is None else alpha / 2 / float(w.sum())
+    signs = replace(sample, y=indicators(codes, spec.n_classes))
+    chosen = choose_exactly(spec, signs, X, share)
     on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, X)), rows, spec)
     path, near = None, None
     if alpha is None and rows.folds:
@@ -297,7 +270,7 @@ def fit_classifier_exactly(
     alpha = 1.0 if alpha is None else alpha
     state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
     solution = optimum(on_rows.problem(alpha), state)
-    later: Any = Calibrating(replace(rows, X=X), spec) if probability else None
+    later: Any = Calibrating(rows, spec) if probability else None
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=X)
     )
@@ -332,31 +305,30 @@ def fit_to_support(
     The number of support vectors is extrapolated from two samples, by a power of the number of
     rows. Only for a hinge with an intercept, a given Gaussian kernel and a given penalty.
     """
-    ask, n = spec.features, blocks.n_rows or 0
+    ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
     given = is_given(ask.kernel) and isinstance(spec.alpha, float) and not ask.learns_metric
     hinge = isinstance(spec.loss, Hinge) and spec.fit_intercept
-    size = n * max(SUPPORT_SAMPLES[1], 8 * blocks.n_columns)
+    most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
     if not (given and hinge and isinstance(ask.kernel, Gaussian) and n > EXACT_ROWS):
         return None
-    if size > MOST_VALUES or is_sparse(next(iter(blocks)).X):
+    if n * max(few[1], 8 * blocks.n_columns) > most or is_sparse(next(iter(blocks)).X):
         return None
     seed, every = ask.seed, gather(blocks, ask.seed)
-    labels = every.y[:, 0], every.w, np.ones(len(every.w))
+    n = len(every)
+    labels = every.y[:, 0], every.w, np.ones(n)
     rows = rows_to_choose_by(every.X, *labels, seed, spec.n_classes)
     on_rows = OnRows(KernelMatrix(GaussianRows(ask.kernel, rows.X)), rows, spec)
-    alpha, order = float(spec.alpha), stream(seed, "support").permutation(len(rows.w))
-    if len(np.unique(rows.codes[order[: SUPPORT_SAMPLES[0]]])) < 2:
+    alpha, order = float(spec.alpha), stream(seed, "support").permutation(n)
+    if len(np.unique(rows.codes[order[: few[0]]])) < 2:
         return None
     counts = []
-    for most in SUPPORT_SAMPLES:
-        part_of = replace(rows, codes=rows.codes[order[:most]], w=rows.w[order[:most]])
-        K = kernel_matrix(ask.kernel, rows.X[order[:most]])
-        few = OnRows(KernelMatrix(K), part_of, spec)
-        coef = few.minimised(alpha, moves=MOVES_TRIED).coef
+    for size in few:
+        part_of = replace(rows, codes=rows.codes[order[:size]], w=rows.w[order[:size]])
+        K = KernelMatrix(kernel_matrix(ask.kernel, rows.X[order[:size]]))
+        coef = OnRows(K, part_of, spec).minimised(alpha, moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
-    growth = np.log(counts[1] / counts[0]) / np.log(SUPPORT_SAMPLES[1] / SUPPORT_SAMPLES[0])
-    most = counts[1] * (len(order) / SUPPORT_SAMPLES[1]) ** growth
-    if not most <= min(EXACT_ROWS, MOST_VALUES / len(order)):
+    growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
+    if not counts[1] * (n / few[1]) ** growth <= min(EXACT_ROWS, most / n):
         return None
     state = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED)
     solution = optimum(on_rows.problem(alpha), state)
@@ -371,12 +343,11 @@ def fit_to_support(
 
 def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more."""
-    few, first = on_rows.subsample(PENALTY_ROWS, chosen.seed)
+    few, first = on_rows.subsample(2048, chosen.seed)
     if few is on_rows or not few.rows.folds:
         return on_rows.best_path(chosen.search)
     columns = on_rows.spec.targets(on_rows.rows.codes[:1]).shape[1]
-    most = max(DENSE_ROWS, int(EXACT_ROWS / columns**0.5))
-    dense, kept = on_rows.subsample(most, chosen.seed)
+    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)), chosen.seed)
     path, end = few.best_path(chosen.search)
     path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
     return path, on_rows.spread(end, kept)
@@ -441,7 +412,7 @@ class OnRows(HeldOutLoss):
         if not values:
             return None
         f, codes, w = map(np.concatenate, zip(*values, strict=True))
-        step = -(-len(f) // CALIBRATION_ROWS)
+        step = -(-len(f) // 50_000)  # at most so many rows: few numbers are fitted
         return calibrate(f[::step], codes[::step], w[::step])
 
     def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, State]:
@@ -449,8 +420,9 @@ class OnRows(HeldOutLoss):
         lost = OnRows(self.on, self.rows, self.spec, float(self.rows.w @ np.diag(self.on.K)) or 1.0)
         ridge = 2 * tuning.share * float(self.rows.w.sum())
         if isinstance(self.spec.loss, Hinge) and ridge > 0:
-            ridge = max(ridge, LEAST_HINGE)
-        best = lost.walk(lost.step_near(ridge, most=LAST_START), LAST)
+            ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
+        # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
+        best = lost.walk(lost.step_near(ridge, most=10), LAST)
         return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
 
     def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:
@@ -460,7 +432,7 @@ class OnRows(HeldOutLoss):
         """
         rows, step = replace(self.rows, folds=self.rows.calibrating), 0
         lost = OnRows(self.on, rows, self.spec, rows.inflation * path.alpha, near)
-        while step < LAST and (1 - WORTH) * lost(step) > lost(step + FINER):
+        while step < LAST and 0.998 * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
             return path, lost.end(0)

@@ -32,15 +32,10 @@ from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
     ConvexSpec,
-    number_or_auto,
+    number_or_word,
 )
 from bochner.solvers.convex.losses import Hinge, Logistic, Loss, Multinomial, SquaredHinge
 from bochner.sums.executor import LOCAL, Executor
-
-MULTI_CLASS = ("auto", "ovo", "ovr")  # How several classes are separated
-
-#: Rows of a class, on average, from which on pairs of classes have rows enough to tell them apart.
-PAIR_ROWS = 100
 
 
 @shared
@@ -91,7 +86,7 @@ class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, Con
         """Return alpha = 1/C, or "auto" where C is chosen; an infinite C is no penalty."""
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
-        C = number_or_auto(self.C, type(self).__name__, "C", positive)
+        C = number_or_word(self.C, type(self).__name__, "C", positive)
         return C if isinstance(C, str) else 1 / C
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
@@ -209,7 +204,7 @@ class SVC(ConvexClassifier):
     probability: bool = True
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
-        one_of(self.multi_class, "SVC", "multi_class", MULTI_CLASS)
+        one_of(self.multi_class, "SVC", "multi_class", ("auto", "ovo", "ovr"))
         asked = self.loss
         if asked is None:
             two = n_classes == 2 or self._pairs(n_classes, rows) is not None
@@ -218,11 +213,10 @@ class SVC(ConvexClassifier):
         return SquaredHinge() if squared else Hinge()
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
-        enough = bool(self.fit_intercept) and rows >= PAIR_ROWS * n_classes
-        auto = self.multi_class == "auto" and enough
-        return (
-            ClassPairs(n_classes) if n_classes > 2 and (auto or self.multi_class == "ovo") else None
-        )
+        # From 100 rows a class on pairs of classes have rows enough to tell them apart
+        auto = self.multi_class == "auto" and self.fit_intercept and rows >= 100 * n_classes
+        pairs = n_classes > 2 and (auto or self.multi_class == "ovo")
+        return ClassPairs(n_classes) if pairs else None
 
     predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)

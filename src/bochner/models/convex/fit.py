@@ -229,15 +229,15 @@ def warned(fit: ConvexFit) -> ConvexFit:
     return fit
 
 
-def number_or_auto(
-    given: Any, who: str, name: str, check: Callable[[object, str, str], float]
+def number_or_word(
+    given: Any, who: str, name: str, check: Callable[[object, str, str], float], word: str = "auto"
 ) -> float | str:
-    """Return a checked number, or "auto"."""
+    """Return a checked number, or the word."""
     if not isinstance(given, str):
         return check(given, who, name)
-    if given == "auto":
+    if given == word:
         return given
-    raise InvalidInput(f'{who}: {name} must be "auto" or a positive number; got {given!r}.')
+    raise InvalidInput(f'{who}: {name} must be "{word}" or a number above 0; got {given!r}.')
 
 
 @shared

@@ -29,16 +29,10 @@ from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import minimise, valued
 from bochner.solvers.convex.problem import Problem, State, gradients, images, optimum
 from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled
-
-ONE_CLASS_ROWS = 4096  # Rows up to which the kernel itself is fitted
 
 #: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
 #: rounding errors.
 ROUNDING = {"float64": 1e-9, "float32": 1e-4}
-
-#: LIBSVM's tolerances of a slope, each tried where the one before leaves too wide a gap.
-TOLERANCES = (1e-6, 1e-10)
 
 
 @estimator
@@ -114,7 +108,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
                 f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
                 "lie outside: 0.05, say."
             )
-        if where is LOCAL and self._on_kernel(blocks, ONE_CLASS_ROWS):
+        if where is LOCAL and self._on_kernel(blocks, 4096):
             return fit_one_class_exactly(spec, nu, blocks, inputs)
         return fit_one_class(spec, nu, blocks, inputs, where)
 
@@ -186,8 +180,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
     every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
-    rows = sampled(blocks.recoded(lambda _: None), spec.features.seed)
-    tuning = searched(spec.features, rows)
+    tuning = searched(spec.features, replace(every, y=every.y[:, :0]))
     chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, X))
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows
@@ -203,7 +196,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
         at = judged(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
     else:
-        at = refined(problem, spec.tol, spec.max_iter, TOLERANCES)
+        at = refined(problem, spec.tol, spec.max_iter, (1e-6, 1e-10))
     rho = -float(at.intercept[0])
     shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
     at = judged(problem, at.coef, at.intercept - shift, spec.tol, at.steps[0].products)

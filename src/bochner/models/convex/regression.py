@@ -48,7 +48,6 @@ from bochner.solvers.convex.losses import (
     PoissonDeviance,
     Quantile,
     SquaredEpsilonInsensitive,
-    check_shares,
     huber_scale,
     hubers,
 )
@@ -76,8 +75,6 @@ from bochner.sums.rows import sampled
 
 # --- Targets of a regression in a unit near their spread, so that their squares are numbers -------
 
-NARROW = 2.0**-26  # Least spread of targets that a unit follows, as a share of the largest target
-
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
@@ -102,12 +99,6 @@ class ScaledRows:
         """Return a penalty in these units as one in units of one."""
         return one_or_each(alpha / self.units ** (2 - self.degree))
 
-    def original_path(self, path: HeldOutPath | None) -> HeldOutPath | None:
-        """Return a path in the units of the first target."""
-        if path is None:
-            return None
-        return replace(path, alphas=np.atleast_1d(self.original(1.0))[0] * path.alphas)
-
 
 def one_or_each(numbers: Any) -> Any:
     """Return one number where all are equal, else all."""
@@ -126,7 +117,8 @@ def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> Sc
     spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
     if not degree:
         return ScaledRows(blocks, y, w, np.ones(len(spread)), spread, 0)
-    units = np.array([unit_of(m) for m in np.maximum(spread, NARROW * np.abs(y).max(axis=0))])
+    # Of narrow spreads about a large target a unit follows the target
+    units = np.array([unit_of(m) for m in np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))])
     one = units[0] if len(units) == 1 else units
     divided = blocks.recoded(lambda y: to_numpy(y).astype(np.float64) / one)
     return ScaledRows(divided, y / units, w, units, spread / units, degree)
@@ -243,24 +235,8 @@ def _without_each(
     return e + moved
 
 
-AUTO_EPSILON = 0.05  # epsilon="auto", as a share of the mean distance of y from its median
-NARROW_SPREAD = 1e-3  # Least spread of targets, in their units, that penalties start from
-
-#: Rows that penalties of SVR are compared on, and the number from which one fold of five is enough.
-PATH_ROWS, ONE_FOLD = 4096, 1000
-
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
 HUBER_SCALES = 1.35
-
-SPIKE = 1e-3  # Scales below this share of the standard deviation mean that half of y is one number
-
-#: Rounds of fit and scale, at most, and the relative change of the scale that ends them.
-SCALE_ROUNDS, SCALE_CHANGE = 30, 1e-6
-
-#: Penalties tried by factors of ten, and the tolerance of the logarithm of the best one.
-DECADES, LOG_TOL = 16, 1e-6
-
-MOST_DUAL = 1024  # Rows up to which the coefficients of rows are kept
 
 
 # --- support vectors -----------------------------------------------------------------------------
@@ -268,7 +244,7 @@ MOST_DUAL = 1024  # Rows up to which the coefficients of rows are kept
 
 def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
     """Return an epsilon-insensitive loss of this kind in the rows' units."""
-    tube = AUTO_EPSILON * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
+    tube = 0.05 * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
     given = tuple(tube.tolist()) if len(tube) > 1 else float(tube[0])
     return replace(loss, epsilon=given)  # type: ignore[type-var]
 
@@ -280,7 +256,7 @@ def curvature_of(rows: ScaledRows) -> float:
     """
     if rows.degree == 2:
         return 2.0
-    return 1 / float(np.maximum(rows.spread, NARROW_SPREAD).mean())
+    return 1 / float(np.maximum(rows.spread, 1e-3).mean())
 
 
 def fold_count(marks: Array) -> int:
@@ -288,7 +264,7 @@ def fold_count(marks: Array) -> int:
     different = len(np.unique(marks))
     if different < 2:
         return 0
-    return 1 if different >= ONE_FOLD else min(N_FOLDS, different)
+    return 1 if different >= 1000 else min(N_FOLDS, different)
 
 
 def _best_penalty(
@@ -301,7 +277,7 @@ def _best_penalty(
     """
     seed, share = chosen.seed, chosen.search.share
     if spec.alpha == "auto":
-        sample = sampled(rows.blocks, seed, where=where).lowest(PATH_ROWS)
+        sample = sampled(rows.blocks, seed, where=where).lowest(4096)
         marks, Z, w = row_marks(sample.X, seed), to_numpy(chosen.features(sample.X)), sample.w
         folds = fold_count(marks)
         if not folds:
@@ -350,24 +326,20 @@ def fit_regressor(
     predicted as (n,).
     """
     rows = scaled(spec.who, blocks, spec.loss.degree, where)
-    asked = spec.loss
-    if epsilon is not None:
-        asked = tube_of(asked, epsilon, rows).in_units(1 / rows.units)
     alpha = _like_ridge(spec, rows)
     chosen, _ = choose(spec.features, rows.blocks, alpha=alpha, where=where)
     chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
     shape = required_targets(spec.who, blocks.target_shape)
-    if isinstance(asked, MultinomialShares):
-        check_shares(rows.y, rows.w)
-    times, shape = _columns(spec.who, asked, shape, one_level)
+    times, shape = _columns(spec.who, spec.loss, shape, one_level)
     units, spread = (np.repeat(a, times) for a in (rows.units, rows.spread))
     rows = replace(rows, y=np.repeat(rows.y, times, axis=1), units=units, spread=spread)
-    y, w = rows.y, rows.w
-    _check_targets(asked, y, w)
-    loss = asked.in_units(rows.units)
-    problem = Problem(features, y, w, loss, 0.0, spec.fit_intercept, value=rows.units**rows.degree)
+    _check_targets(spec.loss, rows.y, rows.w)
+    given = epsilon is None
+    loss = spec.loss.in_units(units) if given else tube_of(spec.loss, epsilon, rows)
+    value, w = units**rows.degree, rows.w
+    problem = Problem(features, rows.y, w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
     if spec.norm is not None:
         problem, state = under_norm(problem, rows, spec)
@@ -375,37 +347,44 @@ def fit_regressor(
         problem = replace(problem, loss=_first_huber(problem)) if finds_scale else problem
         if isinstance(spec.alpha, str):
             path, near = _best_penalty(spec, problem, rows, chosen, where)
-        given = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
-        problem = replace(problem, alpha=given if path is None else path.alpha)
+        alpha = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
+        problem = replace(problem, alpha=alpha if path is None else path.alpha)
         state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
         if finds_scale:
             problem, state = _with_scale(problem, state, spec)
-    dual, X = None, None
-    if epsilon is None and where is LOCAL and len(w) <= MOST_DUAL:
-        dual = dual_of(problem, state, rows)
+    dual, X, left = None, None, None
+    if where is LOCAL:
+        left = left_out(problem, state, rows, chosen)
+        dual = dual_of(problem, state, rows) if given and len(w) <= 1024 else None
         X = None if dual is None else join([Piece(block.X) for block in rows.blocks]).X
-    return warned(
-        ConvexFit(
-            inputs,
-            chosen,
-            problem.loss.in_units(1 / rows.units) if finds_scale else asked,
-            optimum(problem, state, rows.units, rows.original(problem.alpha)),
-            rows.original_path(path),
-            target_shape=shape,
-            left_out=left_out(problem, state, rows, chosen) if where is LOCAL else None,
-            X=X,
-            dual=dual,
-        )
-    )
+    more = {"target_shape": shape, "left_out": left, "X": X, "dual": dual}
+    return _fitted(inputs, chosen, rows, problem, state, path, **more)
+
+
+def _fitted(
+    inputs: Inputs,
+    chosen: Chosen,
+    rows: ScaledRows,
+    problem: Problem,
+    at: State,
+    path: HeldOutPath | None,
+    **more: Any,
+) -> ConvexFit:
+    """Return the fit in units of one; a path is in that of the first target."""
+    solution = optimum(problem, at, rows.units, rows.original(problem.alpha))
+    if path is not None:
+        path = replace(path, alphas=np.atleast_1d(rows.original(1.0))[0] * path.alphas)
+    loss = problem.loss.in_units(1 / rows.units)
+    return warned(ConvexFit(inputs, chosen, loss, solution, path, **more))
 
 
 def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
     """Fit and estimate the scale of the noise in turns, until both stay."""
     least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
     old, steps = np.full(len(least), np.inf), at.steps
-    for _ in range(SCALE_ROUNDS):
+    for _ in range(30):
         scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
-        if np.all(np.abs(scale / old - 1) <= SCALE_CHANGE):
+        if np.all(np.abs(scale / old - 1) <= 1e-6):
             break
         problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
         at = minimise(problem, at, tol=spec.tol, max_iter=spec.max_iter)
@@ -443,23 +422,30 @@ def _columns(
 
 
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
-    """Refuse targets that a log link cannot have."""
-    there = y[w[:, 0] > 0]
-    if isinstance(loss, PoissonDeviance) and np.any(there < 0):
-        raise InvalidInput(
-            f'KernelRegressor: loss="poisson" needs y of 0 or above; got {there.min():g}. '
-            'For targets of both signs take loss="squared" or "huber".'
+    """Refuse targets that a loss cannot have."""
+    there, sums = y[w[:, 0] > 0], y[w[:, 0] > 0].sum(axis=1)
+    shares = y.shape[1] > 1 and np.all(there >= 0) and np.all(np.abs(sums - 1) <= 1e-6)
+    wrong = ""
+    if isinstance(loss, MultinomialShares) and not shares:
+        wrong = (
+            '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum to '
+            f"one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. Divide "
+            "rows by their sums; for labels take LogisticRegression."
         )
-    if isinstance(loss, GammaDeviance) and np.any(there <= 0):
-        raise InvalidInput(
-            f'KernelRegressor: loss="gamma" needs y above 0; got {there.min():g}. For zeros take '
-            'loss="poisson", for targets of both signs "squared" or "huber".'
+    elif isinstance(loss, PoissonDeviance) and np.any(there < 0):
+        wrong = (
+            f'"poisson" needs y of 0 or above; got {there.min():g}. For targets of both signs take '
+            'loss="squared" or "huber".'
         )
-    if isinstance(loss, PoissonDeviance) and np.any(there.max(axis=0) <= 0):
-        raise InvalidInput(
-            'KernelRegressor: loss="poisson" needs a y above 0 in some row; all are 0, so the mean '
-            "has no logarithm."
+    elif isinstance(loss, GammaDeviance) and np.any(there <= 0):
+        wrong = (
+            f'"gamma" needs y above 0; got {there.min():g}. For zeros take loss="poisson", for '
+            'targets of both signs "squared" or "huber".'
         )
+    elif isinstance(loss, PoissonDeviance) and np.any(there.max(axis=0) <= 0):
+        wrong = '"poisson" needs a y above 0 in some row; all are 0, so the mean has no logarithm.'
+    if wrong:
+        raise InvalidInput(f"KernelRegressor: loss={wrong}")
 
 
 def _first_huber(problem: Problem) -> Loss:
@@ -469,7 +455,8 @@ def _first_huber(problem: Problem) -> Loss:
     r = y - best_constant(Absolute(), y, w)
     scale = huber_scale(r, problem.w, HUBER_SCALES)
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
-    spread = np.where(scale > SPIKE * deviation, scale, deviation)
+    # Where half of y is one number its scale is next to nothing
+    spread = np.where(scale > 1e-3 * deviation, scale, deviation)
     return hubers(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
@@ -501,7 +488,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         ends[step] = value, norm, here, state
         return value
 
-    steps = np.arange(2, 2 - DECADES, -1.0)
+    steps = np.arange(2, -14, -1.0)  # powers of ten
     values = [objective(float(step)) for step in steps]
     norms = sorted(ends[step][1] for step in steps)
     penalties = np.array([R(norm) for norm in norms], dtype=np.float64)
@@ -516,7 +503,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     best = int(np.argmin(values))
     bounds = steps[min(best + 1, len(steps) - 1)], steps[max(best - 1, 0)]
     with np.errstate(invalid="ignore"):  # penalties may be infinite
-        options = {"xatol": LOG_TOL}
+        options = {"xatol": 1e-6}
         minimize_scalar(objective, bounds=bounds, method="bounded", options=options)
     return min(ends.values(), key=lambda end: end[0])[2:]
 
@@ -545,13 +532,6 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 # (:mod:`bochner.solvers.convex.libsvm`); the squared loss takes Newton steps
 # (:mod:`bochner.solvers.convex.kernel`).
 
-#: LIBSVM's tolerance of a slope: for fits that are compared, and for the final one, in turn.
-COARSE, FINE = 3e-2, (1e-3, 1e-6, 1e-9)
-
-#: Steps of LIBSVM for fits that are compared, as a multiple of the rows: a penalty that needs
-#: more is too small.
-MOST_TRIED = 20
-
 
 def fit_svr_exactly(
     spec: ConvexSpec, epsilon: float | str, blocks: Blocks, inputs: Inputs
@@ -566,7 +546,7 @@ def fit_svr_exactly(
     loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(rows)
     alpha = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
     share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
-    chosen = choose_exactly(spec, sampled(rows.blocks, seed), given.X, share)
+    chosen = choose_exactly(spec, given, given.X, share)
     K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w[:, None]
     problem = Problem(K, given.y, w, loss, 1.0, spec.fit_intercept)
     on_rows, path = OnMatrix(problem, row_marks(given.X, seed), spec, curvature), None
@@ -575,21 +555,10 @@ def fit_svr_exactly(
         alpha = 1.0 if path is None else path.alpha
     problem = replace(problem, alpha=alpha, value=rows.units**rows.degree)
     state = on_rows.minimised(alpha, spec.tol)
-    solution = optimum(problem, state, rows.units, rows.original(alpha))
-    return warned(
-        ConvexFit(
-            inputs,
-            chosen,
-            loss.in_units(1 / rows.units),
-            solution,
-            rows.original_path(path),
-            target_shape=shape,
-            left_out=_left_out(
-                given.X, given.y, left_out_of_matrix(problem, state), given.w, rows.units
-            ),
-            X=given.X,
-        )
-    )
+    errors = left_out_of_matrix(problem, state)
+    left = _left_out(given.X, given.y, errors, given.w, rows.units)
+    more = {"target_shape": shape, "left_out": left, "X": given.X}
+    return _fitted(inputs, chosen, rows, problem, state, path, **more)
 
 
 class OnMatrix(HeldOutLoss):
@@ -611,9 +580,9 @@ class OnMatrix(HeldOutLoss):
         if not problem.loss.nonsmooth:
             at = minimise_on_kernel(about, tol=tol, max_iter=spec.max_iter)
         elif tol >= TOL:
-            at = decomposed(about, COARSE, MOST_TRIED)
+            at = decomposed(about, 3e-2, 20)  # a penalty that needs more moves is too small
         else:
-            at = refined(about, tol, spec.max_iter, FINE)
+            at = refined(about, tol, spec.max_iter, (1e-3, 1e-6, 1e-9))
         return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
 
     def best_path(self, tuning: Tuning) -> HeldOutPath | None:

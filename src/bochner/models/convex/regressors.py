@@ -18,7 +18,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_auto
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_word
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.solvers.convex.losses import (
@@ -32,13 +32,6 @@ from bochner.solvers.convex.losses import (
 )
 from bochner.solvers.convex.problem import best_constant
 from bochner.sums.executor import LOCAL, Executor
-
-REGRESSION_ROWS = 2048  # Rows up to which the kernel itself is fitted
-
-_LOSSES = {
-    "epsilon_insensitive": EpsilonInsensitive(),
-    "squared_epsilon_insensitive": SquaredEpsilonInsensitive(),
-}
 
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
@@ -142,13 +135,17 @@ class SVR(KernelParameters, ConvexRegressor):
     max_iter: int = 200
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        loss = _LOSSES[one_of(self.loss, "SVR", "loss", tuple(_LOSSES))]
-        C = number_or_auto(self.C, "SVR", "C", positive)
+        kinds = {
+            "epsilon_insensitive": EpsilonInsensitive(),
+            "squared_epsilon_insensitive": SquaredEpsilonInsensitive(),
+        }
+        loss = kinds[one_of(self.loss, "SVR", "loss", tuple(kinds))]
+        C = number_or_word(self.C, "SVR", "C", positive)
         alpha = C if isinstance(C, str) else 1 / C
-        epsilon = number_or_auto(self.epsilon, "SVR", "epsilon", nonnegative)
+        epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
-        if served and self._on_kernel(blocks, REGRESSION_ROWS):
+        if served and self._on_kernel(blocks, 2048):
             return fit_svr_exactly(spec, epsilon, blocks, inputs)
         return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
 
@@ -272,12 +269,7 @@ class KernelRegressor(ConvexRegressor):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
-        if isinstance(self.alpha, str) and self.alpha != "holdout":
-            raise InvalidInput(
-                f'KernelRegressor: alpha must be "holdout" or a number above 0; got {self.alpha!r}.'
-            )
-        who, alpha = "KernelRegressor", self.alpha
-        alpha = alpha if isinstance(alpha, str) else nonnegative(alpha, who, "alpha")
+        alpha = number_or_word(self.alpha, "KernelRegressor", "alpha", nonnegative, "holdout")
         spec = self._convex_spec(loss, alpha, self.fit_intercept)
         spec = replace(spec, norm=self._norm(spec))
         return fit_regressor(

@@ -432,18 +432,6 @@ class MultinomialShares(SoftmaxLoss):
     of_numbers = True
 
 
-def check_shares(y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
-    """Refuse targets that are no shares."""
-    there = y[w[:, 0] > 0]
-    sums = there.sum(axis=1)
-    if y.shape[1] < 2 or np.any(there < 0) or np.any(np.abs(sums - 1) > 1e-6):
-        raise InvalidInput(
-            'KernelRegressor: loss="multinomial" needs y of two columns or more, shares of 0 or '
-            f"above whose rows sum to one; got {y.shape[1]} columns, sums from {sums.min():g} to "
-            f"{sums.max():g}. Divide rows by their sums; for labels take LogisticRegression."
-        )
-
-
 # --- losses by name ------------------------------------------------------------------------------
 
 #: Losses by name.
