@@ -211,7 +211,7 @@ def fit_classifier(
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
             lost = OnRows(FeatureBlock(Z), rows, spec, largest)
-            start = lost.end(lost.walk(FIRST, FARTHEST))
+            start = lost.ends[0][lost.walk(FIRST, FARTHEST)]
             path = lost.path(lost(CONSTANT), rows.inflation)
             alpha = path.alpha
     features = Features(chosen.map, blocks, chosen.precision, where=where)
@@ -405,13 +405,11 @@ class OnRows(HeldOutLoss):
         self, folds: Sequence[Array], alpha: float, start: Any, *options: Any
     ) -> Calibration | None:
         """Return the calibration on decision values of rows held out; None without folds."""
-        values = list[tuple[Array, Array, Array]]()
-        for out in folds:
-            f = self.minimised(alpha, start, out, *options).fitted[out]
-            values.append((self.spec.values(f), self.rows.codes[out], self.rows.w[out]))
-        if not values:
+        if not folds:
             return None
-        f, codes, w = map(np.concatenate, zip(*values, strict=True))
+        f = np.concatenate([self.minimised(alpha, start, o, *options).fitted[o] for o in folds])
+        f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
+        codes, w = self.rows.codes[every], self.rows.w[every]
         step = -(-len(f) // 50_000)  # at most so many rows: few numbers are fitted
         return calibrate(f[::step], codes[::step], w[::step])
 
@@ -423,7 +421,7 @@ class OnRows(HeldOutLoss):
             ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
         # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
         best = lost.walk(lost.step_near(ridge, most=10), LAST)
-        return lost.path(lost(CONSTANT), self.rows.inflation), lost.end(best)
+        return lost.path(lost(CONSTANT), self.rows.inflation), lost.ends[0][best]
 
     def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:
         """Try smaller penalties while the folds of these rows, which are more, lose less.
@@ -435,8 +433,8 @@ class OnRows(HeldOutLoss):
         while step < LAST and 0.998 * lost(step) > lost(step + FINER):
             step += FINER
         if not step:
-            return path, lost.end(0)
-        return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.end(step)
+            return path, lost.ends[0][0]
+        return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.ends[0][step]
 
     def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
@@ -471,39 +469,29 @@ class OnRows(HeldOutLoss):
 
         This penalty is then too small.
         """
-        rows, spec, parts = self.rows, self.spec, list[tuple[Array, Array, Array]]()
-        for fold, fold_rows in enumerate(rows.folds):
-            f, reached = self._values(step, fold, fold_rows)
-            if not reached and self.tried:
+        rows, spec, values = self.rows, self.spec, list[Array]()
+        for fold, out in enumerate(rows.folds):
+            if step == CONSTANT and not self.calibrates:
+                y, w = spec.targets(rows.codes[~out]), rows.w[~out, None]
+                b = spec.fit_intercept * best_constant(spec.loss, y, w)
+                values.append(np.tile(b, (int(out.sum()), 1)))
+                continue
+            start, near, alpha = self._nearest(fold, step), self.near, self.alpha(step)
+            for other in range(len(self.ends)):
+                near = self._nearest(other, step) or near
+            end = self.minimised(alpha, start, out, near=near, moves=MOVES_COMPARED)
+            self.ends[fold][step] = end if self.matrix else optimum(self.problem(alpha, out), end)
+            progress("Choosing the penalty", f"{alpha:.3g}, one fold")
+            if self.calibrates and self.tried and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
-            parts.append((f, rows.codes[fold_rows], rows.w[fold_rows]))
-        f, codes, w = map(np.concatenate, zip(*parts, strict=True))
+            values.append(end.fitted[out])
+        f, every = np.concatenate(values), np.concatenate([np.flatnonzero(o) for o in rows.folds])
+        codes, w = rows.codes[every], rows.w[every]
         if not self.calibrates:
             return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
         largest = float(rows.w.max())
         copies = w if largest >= 1 else w / (2 * unit_of(largest))
         return calibrate(spec.values(f), codes, copies).log_loss
-
-    def _values(self, step: int, fold: int, fold_rows: Array) -> tuple[Float[Array, "m t"], bool]:
-        """Return decision values of a fold by the minimum without it; whether it was reached."""
-        rows, spec = self.rows, self.spec
-        if step == CONSTANT and not self.calibrates:
-            y = spec.targets(rows.codes[~fold_rows])
-            b = spec.fit_intercept * best_constant(spec.loss, y, rows.w[~fold_rows, None])
-            return np.tile(b, (int(fold_rows.sum()), 1)), True
-        start, near, alpha = self._nearest(fold, step), self.near, self.alpha(step)
-        for other in range(len(self.ends)):
-            near = self._nearest(other, step) or near
-        end = self.minimised(alpha, start, fold_rows, near=near, moves=MOVES_COMPARED)
-        kept = end if self.matrix else optimum(self.problem(alpha, fold_rows), end)
-        self.ends[fold][step] = kept
-        progress("Choosing the penalty", f"{alpha:.3g}, one fold")
-        reached = end.outcome is not Convergence.MOST_STEPS
-        return end.fitted[fold_rows], reached or not self.calibrates
-
-    def end(self, step: int) -> Any:
-        """Return the minimum without the first fold."""
-        return self.ends[0][step]
 
     def _nearest(self, fold: int, step: int) -> Any:
         """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""

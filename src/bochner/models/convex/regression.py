@@ -186,57 +186,37 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 
 
 def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
-    """Return y − f without each row."""
-    w, errors = problem.w[:, 0], np.empty(problem.y.shape)
-    alphas = np.broadcast_to(problem.alpha, problem.y.shape[1])
-    for k, (y, alpha) in enumerate(zip(problem.y.T, alphas, strict=True)):
+    """Return y − f without each row, for f = Ka + b whose coefficients have bounds.
+
+    Squared losses have no bounds, and 1/2Cw is added to the diagonal of K. Without a row the rows
+    of free coefficients meet the same edges, and rows at their bounds and at zero stay.
+    """
+    K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
+    for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         bound, ridge = w / alpha, np.zeros(len(w))
         if not problem.loss.nonsmooth:
             bound, ridge = np.full(len(w), np.inf), alpha / (2 * w)
-        coef, b = at.coef[:, k], float(at.intercept[k])
-        errors[:, k] = _without_each(problem.rows.K, y, coef, b, bound, ridge)
+        coef = at.coef[:, k]
+        # Coefficients nearer than this to their bound, or to zero, are there
+        small = 1e-8 * np.where(np.isfinite(bound), bound, np.abs(coef).max())
+        support = np.abs(coef) > small
+        free = np.flatnonzero(support & (np.abs(coef) < bound - small))
+        if not len(free):
+            errors[support, k] += (coef * np.diag(K))[support]
+            continue
+        A = np.ones((len(free) + 1, len(free) + 1))
+        A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 0.0
+        try:
+            inverse = np.linalg.inv(A)
+        except LinAlgError:
+            inverse = pinvh(A)
+        spans = np.diag(inverse)[:-1]
+        errors[free, k] += coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
+        edge = np.flatnonzero(support & (np.abs(coef) >= bound - small))
+        row = np.column_stack([K[np.ix_(edge, free)], np.ones(len(edge))])
+        rest = np.diag(K)[edge] - np.einsum("ij,ij->i", row @ inverse, row)
+        errors[edge, k] += coef[edge] * np.maximum(rest, 0.0)
     return errors
-
-
-def _without_each(
-    K: Float[Array, "n n"],
-    y: Float[Array, " n"],
-    coef: Float[Array, " n"],
-    intercept: float,
-    bound: Float[Array, " n"],
-    ridge: Float[Array, " n"],
-) -> Float[Array, " n"]:
-    """Return y − f without each row, for f = Ka + b whose coefficients lie within ±bound.
-
-    ``ridge`` is added to the diagonal of K: 1/2Cw of squared losses, whose bounds are infinite, and
-    else zero. Without a row the rows of free coefficients meet the same edges, and rows at their
-    bounds and at zero stay.
-    """
-    e = y - K @ coef - intercept
-    # Coefficients nearer than this to their bound, or to zero, are there
-    small = 1e-8 * np.where(np.isfinite(bound), bound, np.abs(coef).max())
-    support = np.abs(coef) > small
-    free = np.flatnonzero(support & (np.abs(coef) < bound - small))
-    if not len(free):
-        return np.where(support, e + coef * np.diag(K), e)
-    A = np.ones((len(free) + 1, len(free) + 1))
-    A[:-1, :-1], A[-1, -1] = K[np.ix_(free, free)] + np.diag(ridge[free]), 0.0
-    try:
-        inverse = np.linalg.inv(A)
-    except LinAlgError:
-        inverse = pinvh(A)
-    moved = np.zeros(len(e))
-    spans = np.diag(inverse)[:-1]
-    moved[free] = coef[free] * (1 / np.maximum(spans, TINY) - ridge[free])
-    at_bound = np.flatnonzero(support & (np.abs(coef) >= bound - small))
-    k = np.column_stack([K[np.ix_(at_bound, free)], np.ones(len(at_bound))])
-    rest = np.diag(K)[at_bound] - np.einsum("ij,ij->i", k @ inverse, k)
-    moved[at_bound] = coef[at_bound] * np.maximum(rest, 0.0)
-    return e + moved
-
-
-#: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
-HUBER_SCALES = 1.35
 
 
 # --- support vectors -----------------------------------------------------------------------------
@@ -376,6 +356,10 @@ def _fitted(
         path = replace(path, alphas=np.atleast_1d(rows.original(1.0))[0] * path.alphas)
     loss = problem.loss.in_units(1 / rows.units)
     return warned(ConvexFit(inputs, chosen, loss, solution, path, **more))
+
+
+#: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
+HUBER_SCALES = 1.35
 
 
 def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem, State]:
