@@ -316,8 +316,7 @@ def fit_regressor(
     units, spread = (np.repeat(a, times) for a in (rows.units, rows.spread))
     rows = replace(rows, y=np.repeat(rows.y, times, axis=1), units=units, spread=spread)
     _check_targets(spec.loss, rows.y, rows.w)
-    given = epsilon is None
-    loss = spec.loss.in_units(units) if given else tube_of(spec.loss, epsilon, rows)
+    loss = spec.loss.in_units(units) if epsilon is None else tube_of(spec.loss, epsilon, rows)
     value, w = units**rows.degree, rows.w
     problem = Problem(features, rows.y, w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
@@ -335,7 +334,7 @@ def fit_regressor(
     dual, X, left = None, None, None
     if where is LOCAL:
         left = left_out(problem, state, rows, chosen)
-        dual = dual_of(problem, state, rows) if given and len(w) <= 1024 else None
+        dual = dual_of(problem, state, rows) if epsilon is None and len(w) <= 1024 else None
         X = None if dual is None else join([Piece(block.X) for block in rows.blocks]).X
     more = {"target_shape": shape, "left_out": left, "X": X, "dual": dual}
     return _fitted(inputs, chosen, rows, problem, state, path, **more)
