@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -71,7 +73,10 @@ def bochner() -> None:
 
 
 def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that makes a command of a function and prints its result."""
+    """Return a decorator that makes a command of a function and prints its result.
+
+    The function gets the terminal, and its options and arguments by name.
+    """
 
     def decorate(work: Callable[..., Result]) -> Any:
         @wraps(work)
@@ -79,7 +84,7 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
             from bochner.cli.show import Terminal
 
             terminal = Terminal(as_json, quiet)
-            result = work(terminal, **options)
+            result = work(terminal, SimpleNamespace(**options))
             if result is not None:
                 terminal.show(*(result if isinstance(result, tuple) else (result,)))
 
@@ -89,14 +94,7 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
 
 
 def _table(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Add the options that say which rows and columns are read; the command gets ``table``."""
-
-    @wraps(command)
-    def with_table(*given: Any, **options: Any) -> Result:
-        names_in_blocks = {"columns": "columns", "drop": "drop", "types": "dtypes"}
-        table = {there: options.pop(here) for here, there in names_in_blocks.items()}
-        return command(*given, table=table | {"separator": options.pop("separator")}, **options)
-
+    """Add the options that say which rows and columns are read, for :func:`_blocks`."""
     several: Any = {"type": names, "metavar": "A,B*,..."}
     for add in (
         _separator,
@@ -116,15 +114,21 @@ def _table(command: Callable[..., Result]) -> Callable[..., Result]:
         ),
         _files,
     ):
-        with_table = add(with_table)
-    return with_table
+        command = add(command)
+    return command
+
+
+def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> bo.Blocks:
+    """Return the rows and columns that the options of a command select."""
+    table = {"columns": given.columns, "drop": given.drop, "dtypes": given.types}
+    return bo.Blocks.from_files(paths, target, separator=given.separator, **table, **more)
 
 
 @_command()
 @click.option("--out", default=".", metavar="FOLDER", help="Where earth.html goes.")
 @click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
 @_seed
-def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
+def demo(terminal: "Terminal", given: Any) -> Result:
     """Fit the relief of the Earth by several methods and write a page of maps."""
     from bochner._core.text import columns
     from bochner.report.demo import run_demo
@@ -132,7 +136,7 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
 
     require("bochner demo")
     said = None if terminal.quiet else lambda line: click.echo(line, err=True)
-    result = run_demo(out, quick=quick, seed=seed, show=said)
+    result = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
     errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))
     rows = [(m.name, f"{m.n_features:,}", *errors(m)) for m in result.methods]
     terminal.say(columns([("method", "features", "RMSE, m", "R²", "seconds", "ε"), *rows]))
@@ -227,26 +231,7 @@ def demo(terminal: "Terminal", out: str, quick: bool, seed: int) -> Result:
     default=True,
     help="Whether learners without leave-one-out errors are fitted again without some rows.",
 )
-def fit(
-    terminal: "Terminal",
-    files: Sequence[str],
-    model: str,
-    target: str | tuple[str, ...] | None,
-    out: Path,
-    table: dict[str, Any],
-    coords: list[str] | None,
-    kernel: str | None,
-    lengthscale: list[float],
-    features: int | None,
-    seed: int,
-    weight: str | None,
-    settings: Sequence[str],
-    checkpoint: str | None,
-    engine: str,
-    scheduler: str | None,
-    judge: bool,
-    **more: Any,
-) -> Result:
+def fit(terminal: "Terminal", given: Any) -> Result:
     """Fit a model to the rows of FILES and write it.
 
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
@@ -256,26 +241,28 @@ def fit(
     from bochner.report.held_out import judge_held_out
     from bochner.report.quality import certificate_of
 
-    stated = on_coordinates(coords, table["columns"])
-    model, kernel = stated.get("model", model), stated.get("kernel", kernel)
-    table["columns"] = stated.get("columns", table["columns"])
-    if target is None and model not in models.WITHOUT_TARGET:
+    vars(given).update(on_coordinates(given.coords, given.columns))
+    model, kernel, lengthscale = given.model, given.kernel, given.lengthscale
+    if given.target is None and model not in models.WITHOUT_TARGET:
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
-    choices: dict[str, Any] = {**more, "n_features": features, "random_state": seed}
+    choices = {name: getattr(given, name) for name in ("method", "alpha", "precision")}
+    choices |= {"n_features": given.features, "random_state": given.seed}
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
-    fitted = models.learner(model, choices, settings)
-    where = _engine_of(engine, scheduler, checkpoint)
-    paths = found_files(files)
-    refuse_overwriting(out, paths)
+    fitted = models.learner(model, choices, given.settings)
+    where = _engine_of(given.engine, given.scheduler, given.checkpoint)
+    paths = found_files(given.files)
+    refuse_overwriting(given.out, paths)
     with terminal.phase("open"):
-        blocks = bo.Blocks.from_files(paths, target=target, weight=weight, **table)
-    with terminal.reading("fit", blocks) as watched, _resumable(terminal, checkpoint):
+        blocks = _blocks(given, paths, given.target, weight=given.weight)
+    with terminal.reading("fit", blocks) as watched, _resumable(terminal, given.checkpoint):
         fitted.fit_blocks(watched, where=where)
     with terminal.phase("certify", "Measuring how far the features are"):
         certificate, words = certificate_of(fitted, blocks)
     held_out, held_out_words = None, ""
-    if judge and not (isinstance(fitted, bo.KernelRidge) and fitted.fit_.error[0] is not None):
+    if given.judge and not (
+        isinstance(fitted, bo.KernelRidge) and fitted.fit_.error[0] is not None
+    ):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
             held_out, held_out_words = judge_held_out(fitted, blocks)
     facts: dict[str, Any] = {}
@@ -283,7 +270,7 @@ def fit(
         with terminal.phase("intervals", "Calibrating intervals"):
             facts = {"intervals": models.intervals_of(fitted, models.COVERAGE)}
     with terminal.phase("write"):
-        bo.save(fitted, out)
+        bo.save(fitted, given.out)
     return {
         "model": model,
         "rows": blocks.n_rows,
@@ -294,7 +281,7 @@ def fit(
         "certificate_words": words,
         **facts,
         "seconds": terminal.seconds,
-        "out": str(out),
+        "out": str(given.out),
     }
 
 
@@ -341,7 +328,7 @@ def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> An
     metavar="FILE",
     help="Picture to write; beside --out if not given.",
 )
-def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path | None) -> Result:
+def map_(terminal: "Terminal", given: Any) -> Result:
     """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
 
     Mean and standard deviation at places over the box of the rows of the fit.
@@ -353,23 +340,24 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
     from bochner.data.writers import atomic
 
     xarray = needed("xarray", "bochner map", "xarray")
-    refuse_overwriting(out, [Path(model)])
+    out = given.out
+    refuse_overwriting(out, [Path(given.model)])
     with terminal.phase("open"):
-        fitted = open_model(model)
+        fitted = open_model(given.model)
     if not isinstance(fitted, bo.GaussianProcessRegressor):
         raise click.BadParameter(
-            f"'{model}' must hold a process of one or two coordinates, as bochner fit --coords "
-            f"writes; it holds a {type(fitted).__name__}.",
+            f"'{given.model}' must hold a process of one or two coordinates, as bochner fit "
+            f"--coords writes; it holds a {type(fitted).__name__}.",
             param_hint="'MODEL'",
         )
     with terminal.phase("predict", "Predicting the map"):
-        display = bo.MapDisplay.from_estimator(fitted, places)
+        display = bo.MapDisplay.from_estimator(fitted, given.places)
     with terminal.phase("write"):
         fields = {display.name: display.mean, f"{display.name}_deviation": display.deviation}
         dims = {name: (list(display.axes), values) for name, values in fields.items()}
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
-        where = out.with_suffix(".png") if picture is None else picture
+        where = given.picture or out.with_suffix(".png")
         kinds = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
         figure = Figure(figsize=(6 * len(kinds), 4), layout="constrained")
         for i, what in enumerate(kinds, 1):
@@ -400,17 +388,7 @@ def map_(terminal: "Terminal", model: str, out: Path, places: int, picture: Path
 @click.option(
     "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
 )
-def compare(
-    terminal: "Terminal",
-    files: Sequence[str],
-    target: tuple[str, ...],
-    kernel: str,
-    lengthscale: list[float],
-    features: int,
-    seed: int,
-    plot: Path | None,
-    table: dict[str, Any],
-) -> Result:
+def compare(terminal: "Terminal", given: Any) -> Result:
     """Say which features serve a kernel best on the rows of FILES.
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
@@ -424,18 +402,17 @@ def compare(
     from bochner.selection.lengthscales import choose_lengthscale
     from bochner.sums.rows import sampled
 
-    paths = found_files(files)
+    paths, plot, seed = found_files(given.files), given.plot, given.seed
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = bo.Blocks.from_files(paths, target=target or None, **table)
-    blocks = encoded("bochner compare", blocks)
+    blocks = encoded("bochner compare", _blocks(given, paths, given.target or None))
     with terminal.reading("read", blocks) as watched:
         sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
-        chosen = kernel_of(kernel, lengthscale)
+        chosen = kernel_of(given.kernel, given.lengthscale)
         if not isinstance(chosen, Kernel):
             chosen = choose_lengthscale(chosen, sample, seed).kernel
-        comparison = bo.compare(chosen, sample.X, n_features=features, random_state=seed)
+        comparison = bo.compare(chosen, sample.X, n_features=given.features, random_state=seed)
     if plot is not None:
         figure = np.ravel(comparison.plot())[0].figure
         with atomic(plot) as file:
@@ -483,36 +460,43 @@ def compare(
     help="Numbers of features; 256 to 4096 if not given.",
 )
 @_seed
-def plan(
-    terminal: "Terminal",
-    files: Sequence[str],
-    target: str | tuple[str, ...],
-    kernel: str,
-    lengthscale: list[float],
-    seconds: float | None,
-    memory: float | None,
-    widths: list[int] | None,
-    seed: int,
-    table: dict[str, Any],
-) -> Result:
+def plan(terminal: "Terminal", given: Any) -> Result:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
     Each has the predicted error, and the predicted seconds and memory on this machine.
     """
     from bochner.cli.models import kernel_of
 
-    budget = {"seconds": seconds, "bytes": memory}
-    blocks = bo.Blocks.from_files(found_files(files), target, **table)
+    budget = {"seconds": given.seconds, "bytes": given.memory}
+    blocks = _blocks(given, found_files(given.files), given.target)
     with terminal.reading("plan", blocks) as watched:
         planned = bo.plan(
             watched,
-            kernel=kernel_of(kernel, lengthscale),
+            kernel=kernel_of(given.kernel, given.lengthscale),
             budget={name: value for name, value in budget.items() if value is not None},
-            widths=widths,
-            random_state=seed,
+            widths=given.widths,
+            random_state=given.seed,
         )
     terminal.say(str(planned))
     return planned.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
+
+
+def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
+    """Return the model, and the rows of the files with their target or without it."""
+    from bochner.cli.models import open_model
+
+    given.paths = found_files(given.files)
+    if hasattr(given, "out"):
+        refuse_overwriting(given.out, [Path(given.model), *given.paths])
+    with terminal.phase("open"):
+        fitted = open_model(given.model)
+        schema = fitted.schema_
+        # scikit-learn sets this attribute only where columns have names
+        names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
+        columns = None if schema or not names else names
+        schemas = [schema if t or schema is None else schema.features_only() for t in truth]
+        given_as = {"columns": columns, "separator": given.separator}
+        return fitted, *(bo.Blocks.from_files(given.paths, schema=s, **given_as) for s in schemas)
 
 
 @_command()
@@ -534,14 +518,7 @@ def plan(
     "others none.",
 )
 @_separator
-def predict(
-    terminal: "Terminal",
-    model: str,
-    files: Sequence[str],
-    out: Path,
-    coverage: float | None,
-    separator: str | None,
-) -> Result:
+def predict(terminal: "Terminal", given: Any) -> Result:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
     With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
@@ -552,21 +529,18 @@ def predict(
     from bochner._core.sizes import block_rows
     from bochner.cli import models
 
-    paths = found_files(files)
-    refuse_overwriting(out, [Path(model), *paths])
-    with terminal.phase("open"):
-        fitted = models.open_model(model)
-        blocks = models.open_rows(fitted, paths, separator, truth=False)
+    fitted, blocks = _opened(terminal, given, False)
+    out = given.out
     width = fitted.map_.n_features if fitted._has_features else 1024
-    names: dict[str, None] = {}
-    coverage = models.coverage_of(fitted, coverage)
+    coverage = models.coverage_of(fitted, given.coverage)
     intervals = models.intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
         chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
-        rows = models.written(out, chunks, names)
+        first = next(chunks)
+        rows = models.written(out, chain([first], chunks))
     if out == STANDARD_OUTPUT:
         return None
-    facts = {"rows": rows, "columns": list(names)} | ({"intervals": intervals} if intervals else {})
+    facts = {"rows": rows, "columns": list(first)} | ({"intervals": intervals} if intervals else {})
     return facts | {"seconds": terminal.seconds, "out": str(out)}
 
 
@@ -574,20 +548,15 @@ def predict(
 @_model
 @_files
 @_separator
-def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str | None) -> Result:
+def check(terminal: "Terminal", given: Any) -> Result:
     """Say how far the features of MODEL are from its kernel on the rows of FILES.
 
     Where FILES have the target, also how far its predictions are from it.
     """
-    from bochner.cli.models import open_model, open_rows
     from bochner.data.blocks import count_rows
     from bochner.report import quality
 
-    with terminal.phase("open"):
-        fitted = open_model(model)
-        paths = found_files(files)
-        blocks = open_rows(fitted, paths, separator, truth=True)
-        features = open_rows(fitted, paths, separator, truth=False)
+    fitted, blocks, features = _opened(terminal, given, True, False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.reading("predict", blocks) as watched:
         if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
@@ -620,43 +589,33 @@ def check(terminal: "Terminal", model: str, files: Sequence[str], separator: str
 )
 @_seed
 @_separator
-def report(
-    terminal: "Terminal",
-    model: str,
-    files: Sequence[str],
-    out: Path,
-    rows: int,
-    seed: int,
-    separator: str | None,
-) -> Result:
+def report(terminal: "Terminal", given: Any) -> Result:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
     reproduce the page. If FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    from bochner.cli.models import drivers, open_model, open_rows
+    from bochner.cli.models import drivers
     from bochner.report.quality import errors_in_words
     from bochner.report.render import require
 
     require("bochner report")
-    paths = found_files(files)
-    refuse_overwriting(out, [Path(model), *paths])
-    with terminal.phase("open"):
-        fitted = open_model(model)
-        blocks = open_rows(fitted, paths, separator, truth=True)
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    model = given.model
+    fitted, blocks = _opened(terminal, given, True)
+    first, *others = given.paths
+    more = f" and {len(others)} more" if others else ""
     with terminal.reading("measure", blocks) as watched:
         document = bo.report_model(
             fitted,
             watched,
-            n_sample=rows,
-            random_state=seed,
-            source=f"{Path(model).name} on {paths[0].name}{more}",
-            command=shlex.join(["bochner", "report", model, *files, "--out", str(out)]),
+            n_sample=given.rows,
+            random_state=given.seed,
+            source=f"{Path(model).name} on {first.name}{more}",
+            command=shlex.join(["bochner", "report", model, *given.files, "--out", str(given.out)]),
         )
     with terminal.phase("write"):
-        page = document.write(out)
+        page = document.write(given.out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
     last = {"seconds": terminal.seconds, "page": str(page)}
     words = {
@@ -670,14 +629,14 @@ def report(
 
 @_command()
 @_model
-def show(terminal: "Terminal", model: str) -> Result:
+def show(terminal: "Terminal", given: Any) -> Result:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.cli.models import given_of, inputs_of
     from bochner.cli.show import LABELS
     from bochner.models._base import KernelEstimator
 
     with terminal.phase("read"):
-        loaded = bo.load(Path(model))
+        loaded = bo.load(Path(given.model))
     if not isinstance(loaded, KernelEstimator):
         return {"model": type(loaded).__name__, "holds": str(loaded)}
     inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
@@ -688,7 +647,7 @@ def show(terminal: "Terminal", model: str) -> Result:
             **loaded.fit_.facts(),
             "inputs": inputs,
             "inputs_words": "",
-            "bytes": Path(model).stat().st_size,
+            "bytes": Path(given.model).stat().st_size,
             "search": loaded.search_.facts(),
             "search_words": "",
         }

@@ -1,7 +1,7 @@
 """Learners by the names that the command line gives them, model files, and predictions."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from shutil import copyfileobj
@@ -131,21 +131,7 @@ def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarr
     return {f"{what}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 
-# --- A model file and the files it is to be used on ----------------------------------------------
-
-
-def open_rows(
-    model: KernelEstimator, files: Sequence[Path], separator: str | None, truth: bool
-) -> bo.Blocks:
-    """Return the rows of the files as the model reads them, with the target if ``truth``."""
-    schema = model.schema_
-    if schema is None:
-        # scikit-learn sets this attribute only where columns have names
-        names = getattr(model, "feature_names_in_", None)
-        columns = None if names is None else [str(name) for name in names]
-        return bo.Blocks.from_files(files, columns=columns, separator=separator)
-    wanted = schema if truth else schema.features_only()
-    return bo.Blocks.from_files(files, schema=wanted, separator=separator)
+# --- Files of models and of predictions -----------------------------------------------------------
 
 
 def open_model(path: str) -> Any:
@@ -161,19 +147,13 @@ def open_model(path: str) -> Any:
     return model
 
 
-def written(out: Path, chunks: Iterable[Chunk], names: dict[str, None]) -> int:
-    """Write predictions to a table, add its columns to ``names`` and return the number of rows."""
-
-    def noted() -> Iterator[Chunk]:
-        for chunk in chunks:
-            names.update(dict.fromkeys(chunk))
-            yield chunk
-
+def written(out: Path, chunks: Iterable[Chunk]) -> int:
+    """Write predictions to a table and return the number of rows."""
     if out != STANDARD_OUTPUT:
-        return write_table(out, noted())
+        return write_table(out, chunks)
     with TemporaryDirectory(prefix="bochner-") as folder:
         path = Path(folder) / "predictions.csv"
-        rows = write_table(path, noted())
+        rows = write_table(path, chunks)
         with path.open("rb") as file:
             stream = click.get_binary_stream("stdout")  # type: ignore[operator]
             copyfileobj(file, stream)
