@@ -5,7 +5,6 @@ import re
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isabstract, signature
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Monotone
 from bochner.kernels.words import in_words
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "words.md"
 VALUES = [getattr(kernels, name) for name in kernels.__all__]
 CLASSES = [v for v in (*VALUES, *(getattr(bo, n) for n in bo.__all__)) if isinstance(v, type)]
 CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
@@ -152,15 +150,6 @@ def test_conversions_of_gamma_give_the_kernels_of_scikit_learn(kernel, theirs):
 def test_what_is_named_instead_exists(name):
     words = re.split(r"[ (,)]", names.OTHERS[name].replace("kernels.", ""))
     assert any(hasattr(bo, word) or hasattr(kernels, word) or word == "number" for word in words)
-
-
-WORDS = """γ gamma length_scale nu nugget sill range inducing WhiteKernel RFF RBF rbf Nystroem coef0
-ScaleKernel outputscale ARD reg_lambda noise_level n_components bandwidth poly sigmoid precomputed"""
-
-
-def test_the_page_holds_the_words_people_look_for():
-    text = PAGE.read_text(encoding="utf8")
-    assert [word for word in WORDS.split() if word not in text] == []
 
 
 MANY = tuple(float(10 + (7 * j) % 100 + j / 1000) for j in range(100))

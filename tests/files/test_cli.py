@@ -404,6 +404,8 @@ WRONG = [
     (2, ROWS + " --model forest --target y", "'forest' is not one of"),
     (2, COORDS + " a,b --columns a", "--coords and --columns both name"),
     (2, COORDS + " a,b,z,w", "--coords names one to three columns; got 4"),
+    (2, "report in/m.bochner in/one.csv --out page.txt", "its name must end in .html, .htm"),
+    (1, "report in/train.parquet in/one.csv --out page.html", "must be a model file"),
     (2, "map in/m.bochner --out f.nc", "must hold a process of one or two coordinates"),
     (2, PLAN, "Missing option '--target'"),
     (1, PLAN + " --target z", "z"),

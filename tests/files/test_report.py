@@ -397,22 +397,6 @@ def test_command_reports_labels_as_words(folder, capsys):
     assert {"above", "below"} <= {*chain(*read(out.read_text("utf-8")).cells)}
 
 
-@pytest.mark.parametrize(
-    ("model", "out", "code", "sentence"),
-    [
-        ("ridge.bochner", "page.txt", 2, "its name must end in .html, .htm"),
-        ("ridge.bochner", "no/page.html", 2, "Make it first."),
-        ("none.bochner", "page.html", 1, "there is no such file"),
-        ("rows.parquet", "page.html", 1, "must be a model file"),
-    ],
-)
-def test_command_refuses_in_a_sentence(folder, capsys, model, out, code, sentence):
-    line = f"report {folder}/{model} {folder}/rows.parquet --out {folder}/{out}"
-    assert run(line.split()) == code
-    assert sentence in " ".join(capsys.readouterr().err.split())
-    assert not (folder / out).exists()
-
-
 # --- pictures and words --------------------------------------------------------------------------
 
 

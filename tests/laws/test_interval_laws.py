@@ -13,7 +13,7 @@ from bochner import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
 from bochner.models.error_law import LeftOutRows, TargetLaw, learn_errors
-from bochner.report.held_out import judge_held_out
+from bochner.report.quality import judge_held_out
 
 # ---- interval: Intervals of regressors: scores by brute force, coverage, and what they are learned from
 

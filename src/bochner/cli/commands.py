@@ -238,10 +238,9 @@ def fit(terminal: "Terminal", given: Any) -> Result:
     given. --method grid takes a Fourier grid, for millions of rows.
     """
     from bochner.cli import models
-    from bochner.report.held_out import judge_held_out
-    from bochner.report.quality import certificate_of
+    from bochner.report.quality import certificate_of, judge_held_out
 
-    vars(given).update(on_coordinates(given.coords, given.columns))
+    given = SimpleNamespace(**vars(given) | on_coordinates(given.coords, given.columns))
     model, kernel, lengthscale = given.model, given.kernel, given.lengthscale
     if given.target is None and model not in models.WITHOUT_TARGET:
         raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
@@ -482,12 +481,12 @@ def plan(terminal: "Terminal", given: Any) -> Result:
 
 
 def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
-    """Return the model, and the rows of the files with their target or without it."""
+    """Return the files, the model, and the rows of the files with their target or without it."""
     from bochner.cli.models import open_model
 
-    given.paths = found_files(given.files)
+    paths = found_files(given.files)
     if hasattr(given, "out"):
-        refuse_overwriting(given.out, [Path(given.model), *given.paths])
+        refuse_overwriting(given.out, [Path(given.model), *paths])
     with terminal.phase("open"):
         fitted = open_model(given.model)
         schema = fitted.schema_
@@ -496,7 +495,7 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
         columns = None if schema or not names else names
         schemas = [schema if t or schema is None else schema.features_only() for t in truth]
         given_as = {"columns": columns, "separator": given.separator}
-        return fitted, *(bo.Blocks.from_files(given.paths, schema=s, **given_as) for s in schemas)
+        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **given_as) for s in schemas)
 
 
 @_command()
@@ -529,7 +528,7 @@ def predict(terminal: "Terminal", given: Any) -> Result:
     from bochner._core.sizes import block_rows
     from bochner.cli import models
 
-    fitted, blocks = _opened(terminal, given, False)
+    _, fitted, blocks = _opened(terminal, given, False)
     out = given.out
     width = fitted.map_.n_features if fitted._has_features else 1024
     coverage = models.coverage_of(fitted, given.coverage)
@@ -556,7 +555,7 @@ def check(terminal: "Terminal", given: Any) -> Result:
     from bochner.data.blocks import count_rows
     from bochner.report import quality
 
-    fitted, blocks, features = _opened(terminal, given, True, False)
+    _, fitted, blocks, features = _opened(terminal, given, True, False)
     errors: dict[str, dict[str, float]] = {}
     with terminal.reading("predict", blocks) as watched:
         if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
@@ -602,8 +601,7 @@ def report(terminal: "Terminal", given: Any) -> Result:
 
     require("bochner report")
     model = given.model
-    fitted, blocks = _opened(terminal, given, True)
-    first, *others = given.paths
+    (first, *others), fitted, blocks = _opened(terminal, given, True)
     more = f" and {len(others)} more" if others else ""
     with terminal.reading("measure", blocks) as watched:
         document = bo.report_model(

@@ -13,9 +13,20 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, FLOAT, WHOLE, OnnxNamespace, Rows, Traced
-from bochner.export.graph import DOMAIN, OPSET, TEXT, Graph, Unwritable
-from bochner.export.outputs import Outputs, outputs
+from bochner.export.arrays import (
+    ANY,
+    DOMAIN,
+    FLOAT,
+    OPSET,
+    TEXT,
+    WHOLE,
+    Graph,
+    OnnxNamespace,
+    Rows,
+    Traced,
+    Unwritable,
+)
+from bochner.export.outputs import outputs
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
 
@@ -87,7 +98,17 @@ def to_onnx(
     ['prediction']
     """
     one_of(precision, "to_onnx", "precision", ("float32", "float64"))
-    fit, inputs = _formula(model)
+    if isinstance(model, FeatureMap):
+        fit, inputs = model, Inputs(model.n_inputs)
+    elif isinstance(model, KernelEstimator):
+        check_is_fitted(model)
+        fit, inputs = model.fit_, model.fit_.inputs
+    else:
+        kind = "estimator" if isinstance(model, BaseEstimator) else "value"
+        raise InvalidType(
+            "to_onnx: model must be a fitted estimator or a feature map of bochner; got the "
+            f"{kind} {type(model).__module__}.{type(model).__qualname__}."
+        )
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
     try:
         graph_outputs = outputs(fit, rows_of(inputs, graph, dtype))
@@ -98,30 +119,6 @@ def to_onnx(
             f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
-    text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
-    made = _made(graph, graph_outputs, dtype, who, text)
-    if path is not None:
-        with atomic(path) as file:
-            file.write(made.SerializeToString())
-    return made
-
-
-def _formula(model: Any) -> tuple[Any, Inputs]:
-    """Return the fit or map that the outputs are computed from, and its inputs."""
-    if isinstance(model, FeatureMap):
-        return model, Inputs(model.n_inputs)
-    if not isinstance(model, KernelEstimator):
-        kind = "estimator" if isinstance(model, BaseEstimator) else "value"
-        raise InvalidType(
-            "to_onnx: model must be a fitted estimator or a feature map of bochner; got the "
-            f"{kind} {type(model).__module__}.{type(model).__qualname__}."
-        )
-    check_is_fitted(model)
-    return model.fit_, model.fit_.inputs
-
-
-def _made(graph: Graph, graph_outputs: Outputs, dtype: np.dtype, who: str, text: str) -> Any:
-    """Return the ONNX model of the graph with these outputs."""
     xp, shapes = OnnxNamespace(graph), {}
     for name, value in graph_outputs.items():
         given = xp.astype(value, dtype) if value.dtype == FLOAT else value
@@ -129,7 +126,12 @@ def _made(graph: Graph, graph_outputs: Outputs, dtype: np.dtype, who: str, text:
             given = xp.spread(given, (ANY, *given.shape[1:]))
         graph.named(name, given.name)
         shapes[name] = (given.dtype, ["rows", *map(int, given.shape[1:])])
-    return graph.model(who, text, shapes)
+    text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
+    made = graph.model(who, text, shapes)
+    if path is not None:
+        with atomic(path) as file:
+            file.write(made.SerializeToString())
+    return made
 
 
 # --- Rows as a graph takes them: one matrix of numbers, or columns of text and times too ----------

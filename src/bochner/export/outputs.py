@@ -10,8 +10,7 @@ import numpy as np
 from bochner._core.arrays import dense
 from bochner._core.shapes import Array
 from bochner.data.schema import Inputs
-from bochner.export.arrays import FLOAT, OnnxNamespace, Traced
-from bochner.export.graph import Unwritable
+from bochner.export.arrays import FLOAT, OnnxNamespace, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
 from bochner.kernels.algebra import Transformed

@@ -39,16 +39,8 @@ METHODS: tuple[tuple[str, Method], ...] = (
     ("auto", bo.Auto()),
 )
 CURVES = (METHODS[0], METHODS[3], METHODS[4])
-#: Kernel and penalty of the harmonics: three cells, and little noise.
-GLOBE, ALPHA = bo.kernels.OnSphere("matern32", 3.0), 0.1
-#: Degree of the harmonics, as a share of the rows of cells: finer ones see every cell left out.
-FINEST = 2 / 3
 #: Cells that each cell is kriged from, and that are averaged by the simplest rival.
 NEIGHBOURS, FEW = 24, 4
-#: Cells on either side whose relief is looked at.
-AROUND = 3
-#: Least size of the relief around a cell, and the unit of heights, in metres.
-FLAT, HEIGHT = 20.0, 2000.0
 #: Colours of maps from low to zero and from zero to high. Along each side the lightness that the
 #: eye sees (Oklab, Ottosson 2020) changes by equal steps. Sea blue, land green to brown.
 RELIEF = (
@@ -144,20 +136,14 @@ class Study:
         """
         return 1e-4 * len(self.train)
 
-    def measured(self, name: str, code: str, width: int, model: Any, X: Array) -> MethodResult:
-        """Fit the model, and return its errors on the held-out cells and its seconds."""
-        started = time.perf_counter()
-        model.fit(X[self.train], self.y[self.train])
-        return self.judged(name, code, width, model.predict(X[self.test]), started)
-
     def judged(
-        self, name: str, code: str, width: int, predicted: Array, started: float, detail: str = ""
+        self, name: str, code: str, width: int, predicted: Array, started: float, **more: Any
     ) -> MethodResult:
         """Return the errors of predictions of the held-out cells, and the seconds they took."""
         seconds, truth = time.perf_counter() - started, self.y[self.test].astype(np.float64)
         rmse = float(np.sqrt(np.mean((predicted - truth) ** 2)))
         share = float(1 - rmse**2 / truth.var())
-        return MethodResult(name, code, width, rmse, share, seconds, detail=detail)
+        return MethodResult(name, code, width, rmse, share, seconds, **more)
 
     def fitted(self, name: str, method: Method, width: int) -> "Fit":
         """Fit a method with the kernel of all, in float64.
@@ -165,8 +151,10 @@ class Study:
         Without noise the best penalty is so small that float32 products would not resolve it.
         """
         how: dict[str, Any] = {"precision": "float64", "random_state": self.seed}
+        started = time.perf_counter()
         model = bo.KernelRidge(self.kernel, method=method, n_features=width, **how)
-        fit = self.measured(name, repr(method), width, model, self.X)
+        predicted = model.fit(self.X[self.train], self.y[self.train]).predict(self.X[self.test])
+        fit = self.judged(name, repr(method), width, predicted, started)
         loo = float(np.sqrt(np.nanmin(model.solution_.path.loo)))
         return model, replace(fit, loo=loo, alpha=model.alpha_)
 
@@ -203,7 +191,7 @@ def run_demo(
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     near, began = [], time.perf_counter()
     for name, code, detail, predicted in _near(study, quick):
-        near.append(study.judged(name, code, 0, predicted, began, detail))
+        near.append(study.judged(name, code, 0, predicted, began, detail=detail))
         say(f"  {name:28}{near[-1].rmse:5.0f} m{near[-1].seconds:9.1f} s   {detail}")
         began = time.perf_counter()
     result = DemoResult(
@@ -297,9 +285,11 @@ def _rival(study: Study, width: int, alpha: float) -> MethodResult:
     sampler = RBFSampler(gamma=0.5, n_components=width, random_state=study.seed)
     model, code = make_pipeline(sampler, Ridge(alpha=alpha)), "make_pipeline(RBFSampler(), Ridge())"
     scaled = (study.X / np.asarray(study.kernel.lengthscale)).astype(np.float64)
+    started = time.perf_counter()
     with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        measured = study.measured("scikit-learn RBFSampler", code, width, model, scaled)
-    return replace(measured, alpha=alpha)
+        predicted = model.fit(scaled[study.train], study.y[study.train]).predict(scaled[study.test])
+    name = "scikit-learn RBFSampler"
+    return study.judged(name, code, width, predicted, started, alpha=alpha)
 
 
 def _sweep(
@@ -332,14 +322,16 @@ def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Arra
     """Fit each model; yield name, code, detail and predictions of held-out cells."""
     train, test, seed = study.train, study.test, study.seed
     truth, places = study.y.astype(np.float64), study.places
-    tree = cKDTree(GLOBE.inputs(places[train]))
-    mean = truth[train][tree.query(GLOBE.inputs(places[test]), FEW)[1]].mean(axis=1)
+    globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # three cells, and little noise
+    tree = cKDTree(globe.inputs(places[train]))
+    mean = truth[train][tree.query(globe.inputs(places[test]), FEW)[1]].mean(axis=1)
     yield "Mean of the nearest cells", f"KNeighborsRegressor({FEW})", f"{FEW} cells", mean
 
-    harmonics = bo.SphericalHarmonics(int(FINEST * study.shape[0]))
-    model = bo.KernelRidge(GLOBE, method=harmonics, alpha=ALPHA, random_state=seed)
+    # Finer harmonics than two for three rows of cells see every cell that is left out.
+    harmonics = bo.SphericalHarmonics(int(2 / 3 * study.shape[0]))
+    model = bo.KernelRidge(globe, method=harmonics, alpha=alpha, random_state=seed)
     model.fit(places[train], truth[train])
-    code = f"KernelRidge({GLOBE!r}, method={harmonics}, alpha={ALPHA})"
+    code = f"KernelRidge({globe!r}, method={harmonics}, alpha={alpha})"
     count = f"{model.map_.n_features:,} harmonics"
     yield "Spherical harmonics", code, count, model.predict(places[test])
 
@@ -383,7 +375,7 @@ def relief_around(
     rows, columns = shape
     i, j = np.divmod(np.arange(len(known)), columns)
     step = np.maximum(1, np.round(1 / np.cos(np.deg2rad(places[:, 0])))).astype(int)
-    reach, grid, parts = range(-AROUND, AROUND + 1), known.reshape(rows, columns), []
+    reach, grid, parts = range(-3, 4), known.reshape(rows, columns), []  # three cells on a side
     for a, b in ((a, b) for a in reach for b in reach if a or b):
         row, turned = i + a, j + b * step
         beyond = (row < 0) | (row >= rows)
@@ -391,9 +383,9 @@ def relief_around(
         turned = (turned + beyond * (columns // 2)) % columns
         parts.append(grid[row, turned] - predicted)
     around = np.stack(parts, axis=1)
-    size = np.sqrt(np.mean(around**2, axis=1)) + FLAT
+    size = np.sqrt(np.mean(around**2, axis=1)) + 20.0  # metres, also where the relief is flat
     log = np.log(size)
-    more = np.stack([log - log.mean(), predicted / HEIGHT], axis=1)
+    more = np.stack([log - log.mean(), predicted / 2000.0], axis=1)
     return np.hstack([around / size[:, None], more]), size
 
 

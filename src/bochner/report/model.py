@@ -187,13 +187,12 @@ class ModelReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers by name, for JSON."""
-        certificate = None if self.certificate is None else self.certificate.to_dict()
         return {
             "fit": self.fit,
             "rows": self.seen.n_rows,
             "rows_of_fit": self.rows_of_fit,
             "errors": self.quality.errors,
-            "certificate": certificate,
+            "certificate": self.certificate and self.certificate.to_dict(),
             "certificate_words": self.certificate_words,
             "path": _arrays(self.path),
             "spectrum": _arrays(self.spectrum),
@@ -276,6 +275,11 @@ def report_model(
     certificate, words = certificate_of(model, blocks, other=same is False)
     quality = quality_of(model, sample, examined, left_out_of(model) if same else None)
     importance, no_importance = _importance(model, sample, seed)
+    dependence: tuple[Dependence, ...] = ()
+    if importance is not None:  # of the most important columns that matter at all
+        first = [int(j) for j in importance.order[:2] if importance.share[j] > 0]
+        few = Inspected.of("report_model", model, bo.Blocks.from_arrays(sample.X), 256, seed)
+        dependence = tuple(Dependence.of(few, j) for j in first)
     path, without = None, {"importance": no_importance} if no_importance else {}
     try:
         path = bo.PathDisplay.from_estimator(model)
@@ -299,7 +303,7 @@ def report_model(
         path=path,
         spectrum=_spectrum(model, sample, seen.n_rows),
         importance=importance,
-        dependence=_dependence(model, sample, importance, seed),
+        dependence=dependence,
         without=without,
         sample_rows=len(sample.index),
         seed=seed,
@@ -374,14 +378,3 @@ def _importance(
     n_rows = max(FEWEST_ROWS, min(1024, CELLS // model.n_features_in_))
     rows = bo.Blocks.from_arrays(sample.X)
     return bo.column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
-
-
-def _dependence(
-    model: KernelEstimator, sample: Sample, importance: bo.ImportanceDisplay | None, seed: int
-) -> tuple[Dependence, ...]:
-    """Return how the most important columns matter, those that matter at all."""
-    if importance is None:
-        return ()
-    first = [j for j in importance.order[:2] if importance.share[j] > 0]
-    seen = Inspected.of("report_model", model, bo.Blocks.from_arrays(sample.X), 256, seed)
-    return tuple(Dependence.of(seen, int(j)) for j in first)
