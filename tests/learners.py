@@ -25,8 +25,9 @@ GIVEN = FEATURES | {
 MATRIX = {"kernel": KERNEL, **SEED}
 EXACT = {"kernel": KERNEL, "method": "exact", **SEED}
 CHOSEN = {"n_features": 24, **SEED}
-STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
-TIGHT = {"tol": 1e-11}
+FEW_STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
+STEPS, STEPS_ON_ROWS = FEW_STEPS | FEATURES, FEW_STEPS | MATRIX
+TIGHT, TIGHT_ROWS = {"tol": 1e-11, **FEATURES}, {"tol": 1e-11, **MATRIX}
 
 
 #: Classes of learners.
@@ -139,10 +140,13 @@ def off(one, other):
 
 
 RIDGE, PROCESS, LOSS = bo.KernelRidge, bo.GaussianProcessRegressor, bo.KernelRegressor
-ON_ROWS = "gram_cached"
-#: Laws of fits that are sums over rows, of fits whose maps depend on no rows, of fits on a grid.
+SIGNS, SVC, SVR, LOGISTIC = bo.KernelRidgeClassifier, bo.SVC, bo.SVR, bo.LogisticRegression
+ONE_CLASS, SGD, CCA = bo.OneClassSVM, bo.KernelSGDRegressor, bo.KernelCCA
+CACHED, ON_ROWS = "approximate_cached", "gram_cached"
+#: Laws of fits that are sums over rows, of fits whose maps depend on no rows, of fits by a loss.
 SUM = "weights order pieces merge targets unit"
 FREE = "weights order targets unit"
+SCALED, SEVERAL = "weights order scale", "weights order targets scale"
 CASES = [
     Case("ridge on features", RIDGE(alpha="loo", **FEATURES), can=SUM),
     Case("ridge, gcv", RIDGE(alpha="gcv", **FEATURES), can=SUM),
@@ -176,7 +180,7 @@ CASES = [
         "iterated ridge",
         RIDGE(alpha=0.1, **FEATURES | {"method": bo.ExactKernel("nystrom")}),
         close=1e-5,
-        can="weights order targets unit scale",
+        can=FREE + " scale",
         but="range intervals",
     ),
     Case(
@@ -199,19 +203,8 @@ CASES = [
         can="order unit",
         but="stream sparse tables onnx",
     ),
-    Case(
-        "ridge classifier",
-        bo.KernelRidgeClassifier(**FEATURES),
-        "class",
-        can=SUM,
-        but="class-weights",
-    ),
-    Case(
-        "exact ridge classifier",
-        bo.KernelRidgeClassifier(alpha=0.3, **EXACT),
-        "class",
-        can=FREE + " scale",
-    ),
+    Case("ridge classifier", SIGNS(**FEATURES), "class", can=SUM, but="class-weights"),
+    Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE + " scale"),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
     Case(
         "process, law given",
@@ -244,108 +237,48 @@ CASES = [
         can="order pieces merge unit",
         but="gradient onnx",
     ),
-    Case("svc", bo.SVC(C=2.0, **TIGHT, **FEATURES), "class", can="weights order scale"),
-    Case(
-        "svc of two", bo.SVC(C=2.0, **TIGHT, **FEATURES), "class of two", can="weights order scale"
-    ),
-    Case("exact svc of two", bo.SVC(C=2.0, **MATRIX), "class of two", but="memory"),
-    Case(
-        "logistic of two",
-        bo.LogisticRegression(C=2.0, tol=1e-9, **FEATURES),
-        "class of two",
-        but="memory",
-    ),
-    Case(
-        "ridge classifier of two",
-        bo.KernelRidgeClassifier(alpha=0.3, **FEATURES),
-        "class of two",
-        can=SUM,
-    ),
-    Case("svc, C chosen", bo.SVC(**FEATURES), "class", can="order", but="memory dtype"),
-    Case(
-        "svc of pairs",
-        bo.SVC(C=2.0, multi_class="ovo", **TIGHT, **FEATURES),
-        "class",
-        can="weights order scale",
-    ),
+    Case("svc", SVC(C=2.0, **TIGHT), "class", can=SCALED),
+    Case("svc of two", SVC(C=2.0, **TIGHT), "class of two", can=SCALED),
+    Case("exact svc of two", SVC(C=2.0, **MATRIX), "class of two", but="memory"),
+    Case("logistic of two", LOGISTIC(C=2.0, tol=1e-9, **FEATURES), "class of two", but="memory"),
+    Case("ridge classifier of two", SIGNS(alpha=0.3, **FEATURES), "class of two", can=SUM),
+    Case("svc, C chosen", SVC(**FEATURES), "class", can="order", but="memory dtype"),
+    Case("svc of pairs", SVC(C=2.0, multi_class="ovo", **TIGHT), "class", can=SCALED),
     Case(
         "exact svc",
-        bo.SVC(C=2.0, loss="hinge", tol=1e-9, **MATRIX),
+        SVC(C=2.0, loss="hinge", tol=1e-9, **MATRIX),
         "class",
         close=1e-5,
-        can="weights order scale",
+        can=SCALED,
         but="memory",
     ),
-    Case(
-        "logistic",
-        bo.LogisticRegression(C=2.0, **TIGHT, **FEATURES),
-        "class",
-        close=1e-6,
-        can="weights order scale",
-    ),
-    Case(
-        "exact logistic",
-        bo.LogisticRegression(C=2.0, **TIGHT, **MATRIX),
-        "class",
-        close=1e-5,
-        can="weights order scale",
-    ),
-    Case(
-        "svr",
-        bo.SVR(C=2.0, epsilon=0.1, **TIGHT, **FEATURES),
-        close=1e-7,
-        can="weights order targets scale",
-        but="offset",
-    ),
-    Case("svr, C chosen", bo.SVR(tol=1e-9, **FEATURES), close=1e-6, can="order unit", but="dtype"),
-    Case(
-        "exact svr",
-        bo.SVR(C=2.0, epsilon=0.1, **TIGHT, **MATRIX),
-        close=1e-3,
-        can="weights order targets scale",
-    ),
-    Case(
-        "absolute loss",
-        LOSS(loss="absolute", alpha=0.3, **TIGHT, **FEATURES),
-        close=1e-7,
-        can="weights order targets scale",
-    ),
+    Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
+    Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
+    Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
+    Case("svr, C chosen", SVR(tol=1e-9, **FEATURES), close=1e-6, can="order unit", but="dtype"),
+    Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
+    Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
     Case(
         "huber loss, alpha chosen",
-        LOSS(loss="huber", **TIGHT, **FEATURES),
+        LOSS(loss="huber", **TIGHT),
         can="order unit",
         but="offset dtype",
     ),
     Case(
-        "quantiles",
-        LOSS(loss="quantile", alpha=0.3, **TIGHT, **FEATURES),
-        close=1e-7,
-        can="weights order scale",
-        but="offset",
+        "quantiles", LOSS(loss="quantile", alpha=0.3, **TIGHT), close=1e-7, can=SCALED, but="offset"
     ),
-    Case("one class", bo.OneClassSVM(nu=0.3, **TIGHT, **FEATURES), "none", can="weights order"),
-    Case(
-        "exact one class",
-        bo.OneClassSVM(nu=0.3, **MATRIX),
-        "none",
-        can="weights order",
-        but="memory",
-    ),
-    Case(
-        "sgd",
-        bo.KernelSGDRegressor(strategy="approximate_cached", **STEPS, **FEATURES),
-        can="weights targets",
-        but="offset intervals bytes",
-    ),
+    Case("one class", ONE_CLASS(nu=0.3, **TIGHT), "none", can="weights order"),
+    Case("exact one class", ONE_CLASS(nu=0.3, **MATRIX), "none", can="weights order", but="memory"),
+    Case("sgd", SGD(strategy=CACHED, **STEPS), can="weights targets", but="offset intervals bytes"),
     Case(
         "sgd on rows",
-        bo.KernelSGDRegressor(strategy=ON_ROWS, **STEPS, **MATRIX),
+        SGD(strategy=ON_ROWS, **STEPS_ON_ROWS),
         can="weights targets",
         but="offset blocks memory stream intervals",
     ),
     Case(
         "sgd classifier",
-        bo.KernelSGDClassifier(strategy="approximate_cached", loss="log_loss", **STEPS, **FEATURES),
+        bo.KernelSGDClassifier(strategy=CACHED, loss="log_loss", **STEPS),
         "class",
         can="weights",
         but="bytes",
@@ -356,18 +289,10 @@ CASES = [
         "none",
         can="weights order pieces merge",
     ),
+    Case("clusters", bo.KernelKMeans(3, **FEATURES), "none", can=SCALED, but="dtype"),
     Case(
-        "clusters", bo.KernelKMeans(3, **FEATURES), "none", can="weights order scale", but="dtype"
+        "correlations, alpha chosen", CCA(2, **FEATURES), "pair", can="weights pieces", but="dtype"
     ),
-    Case(
-        "correlations, alpha chosen",
-        bo.KernelCCA(2, **FEATURES),
-        "pair",
-        can="weights pieces",
-        but="dtype",
-    ),
-    Case(
-        "correlations", bo.KernelCCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"
-    ),
+    Case("correlations", CCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"),
     Case("features", bo.KernelFeatures(**LANDMARKS), "none", but="zeros"),
 ]
