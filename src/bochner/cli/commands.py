@@ -62,6 +62,17 @@ _lengthscale = click.option(
 _model = click.argument("model", metavar="MODEL")
 
 
+def _file(name: str, help_: str, *suffixes: str, **more: Any) -> Any:
+    """Return an option that names a file to write."""
+    kind = destination(*suffixes)
+    return click.option(name, type=kind, metavar="FILE", help=help_, **more)
+
+
+def _target(help_: str, **more: Any) -> Any:
+    """Return the option that names one target or several."""
+    return click.option("--target", multiple=True, callback=one_or_several, help=help_, **more)
+
+
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(bo.__version__, prog_name="bochner", message="%(prog)s %(version)s")
 def bochner() -> None:
@@ -162,12 +173,7 @@ def demo(terminal: "Terminal", given: Any) -> Result:
 @_command()
 @_table
 @click.option("--model", type=OneOf(tuple(LEARNERS)), default="ridge", help="What to learn.")
-@click.option(
-    "--target",
-    multiple=True,
-    callback=one_or_several,
-    help="Column to predict; repeat for several.",
-)
+@_target("Column to predict; repeat for several.")
 @click.option("--out", default="m.bochner", type=destination(), help="Model file to write.")
 @click.option(
     "--kernel", type=OneOf(KERNELS), help="Family; the learner's own if not given: ridge: auto."
@@ -317,16 +323,9 @@ def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> An
 
 @_command("map")
 @_model
-@click.option(
-    "--out", required=True, type=destination(".nc"), metavar="FILE", help="NetCDF file to write."
-)
+@_file("--out", "NetCDF file to write.", ".nc", required=True)
 @click.option("--places", type=click.IntRange(2), default=200, help="Places along each coordinate.")
-@click.option(
-    "--picture",
-    type=destination(".png", ".svg", ".pdf"),
-    metavar="FILE",
-    help="Picture to write; beside --out if not given.",
-)
+@_file("--picture", "Picture to write; beside --out if not given.", ".png", ".svg", ".pdf")
 def map_(terminal: "Terminal", given: Any) -> Result:
     """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
 
@@ -384,9 +383,7 @@ def map_(terminal: "Terminal", given: Any) -> Result:
 @_lengthscale
 @click.option("--features", type=click.IntRange(1), default=1024, help="Number D.")
 @_seed
-@click.option(
-    "--plot", type=destination(".svg", ".png", ".pdf"), metavar="FILE", help="Picture to write."
-)
+@_file("--plot", "Picture to write.", ".svg", ".png", ".pdf")
 def compare(terminal: "Terminal", given: Any) -> Result:
     """Say which features serve a kernel best on the rows of FILES.
 
@@ -431,13 +428,7 @@ def compare(terminal: "Terminal", given: Any) -> Result:
 
 @_command()
 @_table
-@click.option(
-    "--target",
-    multiple=True,
-    required=True,
-    callback=one_or_several,
-    help="Column to predict; repeat.",
-)
+@_target("Column to predict; repeat.", required=True)
 @click.option("--kernel", type=OneOf(KERNELS), default="auto", help="Family.")
 @_lengthscale
 @click.option(
@@ -576,13 +567,7 @@ def check(terminal: "Terminal", given: Any) -> Result:
 @_command()
 @_model
 @_files
-@click.option(
-    "--out",
-    default="report.html",
-    type=destination(".html", ".htm"),
-    metavar="FILE",
-    help="Page to write.",
-)
+@_file("--out", "Page to write.", ".html", ".htm", default="report.html")
 @click.option(
     "--rows", type=click.IntRange(16), default=4096, help="Random rows that pictures show."
 )
