@@ -580,7 +580,6 @@ def report(terminal: "Terminal", given: Any) -> Result:
     reproduce the page. If FILES are the rows of the fit, a ridge regression is judged by
     leave-one-out predictions.
     """
-    from bochner.cli.models import drivers
     from bochner.report.quality import errors_in_words
     from bochner.report.render import require
 
@@ -600,11 +599,15 @@ def report(terminal: "Terminal", given: Any) -> Result:
     with terminal.phase("write"):
         page = document.write(given.out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
-    last = {"seconds": terminal.seconds, "page": str(page)}
+    last, driven = {"seconds": terminal.seconds, "page": str(page)}, None
+    if document.importance is not None:
+        share = -1 if len(document.importance.outputs) == 1 else 1
+        driven = ", ".join(f"{line[0]} {line[share]}" for line in document.importance.table(3)[1])
+        driven += " of the deviation of predictions (they do not add up to 100 %)"
     words = {
         "rows": f"{document.seen.n_rows:,}{whose[document.rows_of_fit]}",
         "errors": errors_in_words(document.quality.errors),
-        "driven_by": drivers(document.importance) if document.importance else None,
+        "driven_by": driven,
         "certificate": document.certificate_words,
     }
     return document.to_dict() | last, words | last
@@ -614,7 +617,7 @@ def report(terminal: "Terminal", given: Any) -> Result:
 @_model
 def show(terminal: "Terminal", given: Any) -> Result:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
-    from bochner.cli.models import given_of, inputs_of
+    from bochner.cli.models import inputs_of
     from bochner.cli.show import LABELS
     from bochner.models._base import KernelEstimator
 
@@ -623,10 +626,12 @@ def show(terminal: "Terminal", given: Any) -> Result:
     if not isinstance(loaded, KernelEstimator):
         return {"model": type(loaded).__name__, "holds": str(loaded)}
     inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
+    defaults = type(loaded)().get_params(deep=False)
+    given_as = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
     terminal.show(
         {
             "model": type(loaded).__name__,
-            "parameters": given_of(loaded),
+            "parameters": {k: v for k, v in given_as.items() if v != repr(defaults[k])},
             **loaded.fit_.facts(),
             "inputs": inputs,
             "inputs_words": "",

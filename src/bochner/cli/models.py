@@ -161,22 +161,7 @@ def written(out: Path, chunks: Iterable[Chunk]) -> int:
     return rows
 
 
-def drivers(display: bo.ImportanceDisplay) -> str:
-    """Name the columns that predictions depend on most, with their shares of the deviation."""
-    lines = display.table(3)[1]
-    share = -1 if len(display.outputs) == 1 else 1
-    shares = ", ".join(f"{line[0]} {line[share]}" for line in lines)
-    return f"{shares} of the deviation of predictions (they do not add up to 100 %)"
-
-
 # --- What is inside a model file ------------------------------------------------------------------
-
-
-def given_of(model: KernelEstimator) -> dict[str, str]:
-    """Return the parameters that are not the defaults, as code."""
-    defaults = type(model)().get_params(deep=False)
-    given = model.get_params(deep=False)
-    return {k: repr(v) for k, v in given.items() if repr(v) != repr(defaults[k])}
 
 
 def inputs_of(schema: bo.Schema) -> dict[str, str]:
