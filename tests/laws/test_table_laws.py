@@ -112,23 +112,6 @@ def test_files_frames_and_blocks_are_one_fit(fitted, table, tmp_path, quiet, suf
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_the_command_line_is_the_same_fit(fitted, table, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    table.to_csv("t.csv", index=False)
-    command = ["fit", "t.csv", "--target", "y", "--out", "m", "--features", "64", "--json"]
-    assert run(command) == 0
-    out, err = capsys.readouterr()
-    assert "Note: KernelRidge: columns are left out: 'one' (one value)" in err
-    assert "nothing (all values missing)" in out
-    np.testing.assert_allclose(
-        bo.load("m").predict(table), fitted.predict(table), rtol=0, atol=1e-6
-    )
-    for arguments in (["check"], ["predict", "--out", "p.csv"], ["report", "--out", "r.html"]):
-        assert run([arguments[0], "m", "t.csv", *arguments[1:]]) == 0
-    assert len(pd.read_csv("p.csv")) == N
-
-
 def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = table.to_csv(index=False).encode()
