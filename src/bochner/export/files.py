@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.checks import one_of
+from bochner._core.native import Chains, Programme
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
@@ -28,7 +29,11 @@ from bochner.export.arrays import (
 )
 from bochner.export.outputs import outputs
 from bochner.features.map import FeatureMap
+from bochner.features.mercer.hermite import Mehler
+from bochner.features.mercer.products import Halves
 from bochner.models._base import KernelEstimator
+from bochner.models.unsupervised.kmeans import KernelCost
+from bochner.persist.values import stored_classes
 
 
 def to_onnx(
@@ -199,3 +204,13 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
     filled = xp.where(gone, encoder.fill, cells)
     columns = encoder.columns(filled) if isinstance(encoder, Times) else [filled]
     return xp.concat([*columns, *[xp.astype(gone, FLOAT)] * encoder.indicator], axis=1)
+
+
+# --- Types of bochner in skops files, to be passed as ``trusted`` when loading --------------------
+
+#: Cached values of fits and maps, which model files leave out.
+_KEPT = (Chains, Halves, KernelCost, Mehler, Programme)
+
+#: Full names, as ``skops.io.load(file, trusted=bochner.export.TRUSTED)`` takes them: the classes
+#: that bochner's model files hold, and what these keep. None runs code when it is built.
+TRUSTED = sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in {*stored_classes(), *_KEPT})
