@@ -284,18 +284,13 @@ def table(rows: Iterable[Row]) -> str:
         return "\n".join(notes)
     full = (name for row in cells for name, value in row.items() if value not in {None, ""})
     columns = list(dict.fromkeys(full))
-    lines = [columns, *([_shown(row.get(name)) for name in columns] for row in cells)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    padded = [[c.ljust(w) for c, w in zip(line, widths, strict=True)] for line in lines]
-    return "\n".join([markdown(padded[0], padded[1:], widths), *notes])
+    lines = [[_shown(row.get(name)) for name in columns] for row in cells]
+    return "\n".join([markdown(columns, lines), *notes])
 
 
-def markdown(
-    head: Sequence[str], lines: Iterable[Sequence[str]], widths: Sequence[int] = ()
-) -> str:
+def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table of strings."""
-    rule = ["-" * width for width in widths] or ["---"] * len(head)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, rule, *lines])
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *lines])
 
 
 def say(text: str) -> None:

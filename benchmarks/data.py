@@ -12,6 +12,7 @@ import numpy as np
 
 import bochner as bo
 from benchmarks.bench import MissingDataSet, Options
+from bochner.data.writers import write_table
 from bochner.datasets import load_earth
 
 Array = np.ndarray
@@ -158,15 +159,8 @@ def digits(options: Options, most: int) -> Split:
 
 def write_parquet(path: Path, pieces: Iterator[Array]) -> None:
     """Write rows of columns x0, x1, ... and y, piece after piece, to a Parquet file."""
-    pa, pq = import_module("pyarrow"), import_module("pyarrow.parquet")
-    writer = None
-    for rows in pieces:
-        names = [*(f"x{i}" for i in range(rows.shape[1] - 1)), "y"]
-        piece = pa.table(list(rows.T.copy()), names=names)
-        writer = writer or pq.ParquetWriter(path, piece.schema)
-        writer.write_table(piece)
-    if writer:
-        writer.close()
+    named = lambda X: {f"x{i}": column for i, column in enumerate(X.T.copy())}
+    write_table(path, (named(rows[:, :-1]) | {"y": rows[:, -1]} for rows in pieces))
 
 
 def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
