@@ -1,7 +1,7 @@
-"""``python -m tests.mutations [--mutants N --seed S]``: planted faults, and whether tests see them.
+"""``python -m tests.mutations [--at FILE:LINE ...]``: planted faults, and whether tests see them.
 
 A mutant is the package with one change: a number (n becomes n + 1, a decimal is doubled), a sign
-(+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). Without ``--mutants`` the
+(+ and −, × and ÷, −x and x) or a comparison (turned into its opposite). Without ``--at`` the
 fixed list ``tests/mutants.txt`` is tried: each of them was killed when the list was made, so that
 tests which are merged or shortened must kill them again. A line of the list names tests that reach
 the changed line; they are tried first, and then the files of tests of that part of the package.
@@ -14,7 +14,6 @@ import importlib.machinery
 import math
 import multiprocessing
 import os
-import random
 import resource
 import signal
 import sys
@@ -266,8 +265,6 @@ def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mutants", type=int, help="a random sample of so many, not the list")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
     parser.add_argument("--at", nargs="+", metavar="FILE:LINE", help="all mutants of these lines")
     parser.add_argument("--part", default="", help="of the list those of files that begin so")
     parser.add_argument("--processes", type=int, default=1, help="at the same time")
@@ -275,10 +272,6 @@ def main() -> int:
     jobs = [job for job in listed() if job[0].path.startswith(asked.part)]
     if asked.at:
         jobs = [(site, []) for site in sites_at(asked.at)]
-    if asked.mutants:
-        found = sites_of(PARTS)
-        sample = random.Random(asked.seed).sample(found, min(asked.mutants, len(found)))
-        jobs = [(site, []) for site in sample]
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # As tests/conftest.py, before SciPy is loaded
     list(map(import_module, LOADED))
     named = sorted({test for _, tests in jobs for test in tests})
@@ -291,7 +284,7 @@ def main() -> int:
             fates[fate] += 1
             say(f"{fate} in {seconds:.0f} s: {site}")
     say(f"{fates['killed']} of {len(jobs)} mutants killed")
-    return int(fates["survived"] > 0 and not asked.mutants)
+    return int(fates["survived"] > 0)
 
 
 if __name__ == "__main__":
