@@ -159,6 +159,22 @@ def classes(kind=bo.KernelRidgeClassifier, K=2, **options):
     return kind(Gaussian(), n_features=16, **options).fit(X, np.arange(60) % K)
 
 
+def labels(kind):
+    return classes(kind, probability=False)
+
+
+def shown(kind, *given):
+    return getattr(bo, f"{kind}Display").from_estimator(*given)
+
+
+def encoded(**given):
+    return Schema(("a",), encoders=[{"name": "a"} | given])
+
+
+def descent(y=Y, test=(X, Y), **options):
+    return bo.double_descent(X, y, *test, **options)
+
+
 def part(y=Y, **options):
     return model(Gaussian(), method="iid", **options).fit(X, y)
 
@@ -667,7 +683,13 @@ CASES = [
     (lambda: squares(-1), InvalidInput, "the loss must be convex"),
     (lambda: squares(1, hessian_of=lambda y, f: f), InvalidInput, "hessian must return shape .16"),
     # tables
-    (lambda: Schema(("a",), encoders=[{"name": "a", "of": ["x"]}]), InvalidInput, "must have a"),
+    (
+        lambda: encoded(of=["x"]),
+        InvalidInput,
+        "an encoder must have a kind, one of 'numbers', 'tim",
+    ),
+    (lambda: encoded(kind="other"), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
+    (lambda: encoded(levels=["x"], kind="numbers"), InvalidInput, "an encoder must have a kind"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
     # what is chosen
@@ -752,6 +774,24 @@ CASES = [
     (lambda: squared(-1), InvalidInput, "must be convex, its curvature zero or above; got -2 at"),
     (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
     (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),
+    # displays, reports and double descent
+    (lambda: shown("Path", classes(bo.SVC, C=1.0)), BochnerError, "tried a path.*SVC has none"),
+    (lambda: shown("Spectrum", classes(bo.SVC)), BochnerError, r"keeps no moments .*\. Pass rows"),
+    (lambda: shown("Calibration", labels(bo.SVC), X, Y > 0), BochnerError, "no predict_proba"),
+    (lambda: bo.column_importance(components(), X), BochnerError, "a target; KernelPCA has none"),
+    (lambda: bo.column_importance(FITTED, X, by="shapley"), InvalidInput, "importance: by must be"),
+    (lambda: bo.column_importance(FITTED, X[:1]), InvalidInput, "at least 2 rows are required to"),
+    (lambda: bo.contributions(FITTED, X, X, n_orders=5), InvalidInput, "n_orders must be even"),
+    (lambda: bo.report_model(FITTED, X[:, :1], Y), ValueError, "1 features, but KernelRidge is"),
+    (lambda: bo.report_model(FITTED, X, Y, n_sample=3), InvalidInput, "report_model: n_sample"),
+    (lambda: bo.report_model(classes(), X, ONES.repeat(60) + 6), ValueError, "label must be one"),
+    (lambda: descent(widths=[]), InvalidInput, "widths must name one D or more"),
+    (lambda: descent(alpha=()), InvalidInput, "alpha must name one penalty or more"),
+    (lambda: descent(y=Y[:59]), InvalidInput, "y must be dense and have one entry per row of X"),
+    (lambda: descent(y=np.full(60, "a")), InvalidInput, "two classes or more in y, and none in"),
+    (lambda: descent(y=np.full(60, "a"), task="regression"), InvalidType, "must hold real numbers"),
+    (lambda: descent(test=(X[:, :2], Y)), InvalidInput, "test rows of the same columns"),
+    (lambda: descent(kernel="sines"), BochnerError, "kernel must be a value"),
     # tuning
     (lambda: bo.tune(Ridge(), X, Y), InvalidInput, "requires an estimator with kernel, method"),
     (lambda: bo.tune(model(), X, Y, criterion="aic"), InvalidInput, "criterion must be one of"),

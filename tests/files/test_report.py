@@ -341,20 +341,6 @@ def test_code_on_the_page_makes_the_same_learner(name):
     np.testing.assert_array_equal(again.predict(X), fitted(name).predict(X))
 
 
-@pytest.mark.parametrize(
-    ("name", "X", "y", "n_sample", "words"),
-    [
-        ("ridge", X[:, :1], Y, 64, "X has 1 features, but KernelRidge is expecting 2"),
-        ("svc", X, np.full(N, "other"), 64, "every label must be one of the classes"),
-        ("ridge", X, Y, 3, "report_model: n_sample must be an integer, 16 or above"),
-    ],
-    ids=["columns", "labels", "sample"],
-)
-def test_rows_that_do_not_fit_are_refused(name, X, y, n_sample, words):
-    with pytest.raises(ValueError, match=words):
-        report_model(fitted(name), X, y, n_sample=n_sample)
-
-
 # --- from the command line -----------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from bochner import (
     column_importance,
     contributions,
 )
-from bochner.errors import BochnerError, MissingDependency
+from bochner.errors import MissingDependency
 from bochner.kernels import Columns, Gaussian
 
 N = 120
@@ -374,46 +374,3 @@ def test_table_and_plot_show_the_largest():
     ax = found.plot(Figure().subplots(), row=1).ax_
     drawn = sorted(bar.get_width() for bar in ax.patches)
     np.testing.assert_allclose(drawn, np.sort(found.contributions[1, :, 0]))
-
-
-# --- what is refused -----------------------------------------------------------------------------
-
-
-def fit(learner, y=Y, **options):
-    """Return a fit to the rows; without a target where there is none."""
-    model = learner(kernel=options.pop("kernel", Gaussian(1.0)), random_state=0, **options)
-    return model.fit(X) if y is None else model.fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (
-            lambda: PathDisplay.from_estimator(fit(bo.LogisticRegression, Y > 0, C=1.0)),
-            "must have tried a path.*LogisticRegression has none",
-        ),
-        (
-            lambda: SpectrumDisplay.from_estimator(logistic()),
-            r"keeps no moments of its rows\. Pass rows",
-        ),
-        (
-            lambda: CalibrationDisplay.from_estimator(
-                fit(bo.SVC, Y > 0, probability=False), X, Y > 0
-            ),
-            "this SVC has no predict_proba",
-        ),
-        (
-            lambda: column_importance(fit(bo.KernelPCA, None, n_components=2), X),
-            "must predict a target; KernelPCA has none",
-        ),
-        (lambda: column_importance(ridge(), X, by="shapley"), "column_importance: by must be"),
-        (
-            lambda: column_importance(ridge(), X[:1]),
-            "at least 2 rows are required to compare; got 1",
-        ),
-        (lambda: contributions(ridge(), X, X, n_orders=5), "n_orders must be even, .*; got 5"),
-    ],
-)
-def test_what_cannot_be_shown_is_refused(call, message):
-    with pytest.raises(BochnerError, match=message):
-        call()

@@ -133,19 +133,6 @@ def test_schemas_that_were_learned_survive_json(fitted):
     assert Schema(**json.loads(text)) == fitted.schema_
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"name": "a", "levels": ["x", "y"]},
-        {"name": "a", "kind": "other"},
-        {"name": "a", "levels": ["x"], "kind": "numbers"},
-    ],
-)
-def test_an_encoder_is_told_by_its_kind(given):
-    with pytest.raises(InvalidInput, match="an encoder must have a kind, one of 'numbers', 'times"):
-        Schema(("a",), encoders=[given])
-
-
 COLUMNS = {
     "texts": lambda v: pd.DataFrame({"a": pd.Series(v, dtype=object)}),
     "strings": lambda v: pd.DataFrame({"a": pd.Series(v, dtype="str")}),
