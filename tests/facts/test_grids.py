@@ -679,22 +679,6 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     assert 1e-4 < np.sqrt(np.mean((many / exact - 1) ** 2)) < 0.02
 
 
-@pytest.mark.parametrize("Learner", [bo.KernelRidge, bo.GaussianProcessRegressor])
-def test_pieces_and_parts_are_the_whole(Learner):
-    X, y = places(300, 2)
-    method = bo.FourierGrid(1e-4, box=((0.0, 1.0), (0.0, 1.0)))
-    held = {"alpha": 0.1} if Learner is bo.KernelRidge else {"noise": 0.04, "amplitude": 1.0}
-    make = lambda: Learner(Gaussian(0.4), method=method, random_state=0, **held)
-    first, last = make().fit(X[:100], y[:100]), make().fit(X[100:], y[100:])
-    merged, whole = bo.merge(first, last), make().fit(X, y)
-    pieces = make().partial_fit(X[:100], y[:100]).partial_fit(X[100:], y[100:])
-    blocks = make().fit_blocks(bo.Blocks.from_arrays(X, y).with_rows(77))
-    for other in (pieces, merged, blocks):
-        np.testing.assert_allclose(other.predict(X), whole.predict(X), atol=1e-5)
-    sums = [getattr(m.fit_, "law", m.fit_).representation.sums for m in (merged, last, first)]
-    np.testing.assert_allclose((sums[0] - sums[1]).gram, sums[2].gram, atol=1e-3)
-
-
 def test_the_certificate_says_what_the_tolerance_met():
     X, y = places(300, 2)
     model = bo.KernelRidge(Gaussian(0.3), method=bo.FourierGrid(1e-3), alpha=1.0).fit(X, y)
