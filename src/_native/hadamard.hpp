@@ -106,9 +106,9 @@ void transform(const T* in, T* out, std::size_t n) {
 }
 
 template <class T>
-void hadamard(const bochner::Rows<T>& task, std::size_t first, std::size_t last) {
+void hadamard(const bochner::Rows<T>& rows, std::size_t first, std::size_t last, T*) {
     for (std::size_t i = first; i < last; ++i)
-        transform<T>(task.X + i * task.n, task.out + i * task.stride, task.n);
+        transform<T>(rows.X + i * rows.d, rows.out + i * rows.stride, rows.d);
 }
 
 }  // namespace

@@ -4,11 +4,6 @@
 #include "products.hpp"
 #include "recurrence.hpp"
 
-#define BOCHNER_JOIN(a, b) a##b
-#define BOCHNER_FUNCTION(level) BOCHNER_JOIN(level_, level)
-#define BOCHNER_TEXT(level) BOCHNER_QUOTE(level)
-#define BOCHNER_QUOTE(level) #level
-
 namespace {
 
 template <class T>
@@ -20,8 +15,8 @@ constexpr bochner::Loops<T> loops = {panel_width<T>, pack<T>,        run<T>,
 
 namespace bochner {
 
-const Level& BOCHNER_FUNCTION(BOCHNER_LEVEL)() {
-    static const Level level = {BOCHNER_TEXT(BOCHNER_LEVEL), loops<float>, loops<double>};
+const Level& BOCHNER_LEVEL() {
+    static const Level level = {BOCHNER_NAME, loops<float>, loops<double>};
     return level;
 }
 

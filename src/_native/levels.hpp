@@ -29,59 +29,49 @@ enum class Op {
     quick,  // 2^s, for values that are summed: s minus the squares of scaled rows
 };
 
-// One call: n rows of d columns against m packed columns, into rows of `out` that lie `stride`
-// apart. `phase` holds, padded, what is added to the sum of each column.
+// n rows of d numbers that lie together, and what is made of them: rows of `out`, `stride` apart.
 template <class T>
-struct Task {
-    Op op;
+struct Rows {
     const T* X;
-    std::size_t n, d, m;
-    const T* columns;
-    const T* phase;
-    T scale;  // of the features, or the parameter of the profile
+    std::size_t n, d;
     T* out;
     std::size_t stride;
 };
 
-// Rows of n numbers, n a power of two, that lie together; `out` as above.
+// Rows against m packed columns. `phase` holds, padded, what is added to the sum of each column.
 template <class T>
-struct Rows {
-    const T* X;
-    std::size_t n;
-    T* out;
-    std::size_t stride;
+struct Task : Rows<T> {
+    Op op;
+    std::size_t m;
+    const T* columns;
+    const T* phase;
+    T scale;  // of the features, or the parameter of the profile
 };
 
 // Sums over degrees l of h_l p_l(t), t the inner products of rows with packed columns, clipped to
 // [-1, 1]; p_0 = 1, p_{l+1} = up_l t p_l - down_l p_{l-1}. `radial` holds for each row the h_l of
 // each function, together; function f fills the m columns from f m on.
 template <class T>
-struct Polynomials {
-    const T* X;
-    std::size_t n, d, m;
+struct Polynomials : Rows<T> {
+    std::size_t m;
     const T* columns;
     const T* radial;
     std::size_t functions, degree;
     const T* up;
     const T* down;
-    T* out;
-    std::size_t stride;
 };
 
 // Blocks of p frequencies, m in all, as products of `steps` Hadamard matrices with diagonals before,
 // between and after them; d <= p. Where there are `orders`, the numbers of each block are put into
 // its order after the first product.
 template <class T>
-struct Chains {
+struct Chains : Rows<T> {
     Op op;
-    const T* X;
-    std::size_t d, p, m, steps;
+    std::size_t p, m, steps;
     const T* diagonals;
     const std::int32_t* orders;
     const T* phase;
     T scale;
-    T* out;
-    std::size_t stride;
 };
 
 constexpr std::size_t abreast = 16;
@@ -90,9 +80,8 @@ constexpr std::size_t abreast = 16;
 // d coordinates of a row and their d cumulative sums of squares. Block b of the result is `count`
 // values from `first` on, times the row's radial factor b.
 template <class T>
-struct Harmonics {
-    const T* U;
-    std::size_t d, nodes;
+struct Harmonics : Rows<T> {
+    std::size_t nodes;
     const std::int32_t* parents;
     const std::int32_t* inputs;
     const T* factors;
@@ -100,15 +89,14 @@ struct Harmonics {
     std::size_t blocks;
     const std::int32_t* first;
     const std::int32_t* count;
-    T* out;
-    std::size_t stride, width;
+    std::size_t width;
 };
 
 constexpr std::size_t span = 256;     // columns of a strip of a symmetric matrix
 constexpr std::size_t together = 16;  // vectors that share its values, at most
 
-// The kernel matrix of n rows with one another times t <= together rows of V, added to `out`; both lie `padded`
-// apart, a multiple of span.
+// The kernel matrix of n rows with one another times t <= together rows of V, added to `out`; both
+// lie `padded` apart, a multiple of span.
 template <class T>
 struct Symmetric {
     Op op;
@@ -119,17 +107,21 @@ struct Symmetric {
     std::size_t t, padded;
 };
 
+// Makes rows `first` to `last` of a task; `room` is as large as the loop says where it is called.
+template <class T, template <class> class Kind>
+using Loop = void (*)(const Kind<T>& task, std::size_t first, std::size_t last, T* room);
+
 template <class T>
 struct Loops {
     std::size_t width;  // columns in a packed panel
     // Element (j, f) is source[j * row + f * column]; panels are padded with zeros.
     void (*pack)(const T* source, std::size_t d, std::size_t m, std::size_t row,
                  std::size_t column, T* panels);
-    void (*run)(const Task<T>& task, std::size_t first, std::size_t last);
-    void (*hadamard)(const Rows<T>& task, std::size_t first, std::size_t last);
-    void (*chains)(const Chains<T>& task, std::size_t first, std::size_t last, T* room);
-    void (*polynomials)(const Polynomials<T>& task, std::size_t first, std::size_t last);
-    void (*harmonics)(const Harmonics<T>& task, std::size_t first, std::size_t last, T* room);
+    Loop<T, Task> run;
+    Loop<T, Rows> hadamard;
+    Loop<T, Chains> chains;
+    Loop<T, Polynomials> polynomials;
+    Loop<T, Harmonics> harmonics;
     void (*symmetric)(const Symmetric<T>& task, std::size_t s, T* room, double* out);
 };
 

@@ -38,11 +38,14 @@ struct Kept {
     static Vector<T> settle(Vector<T> sum) { return sum; }
 };
 
-// Angles in turns: whole turns are dropped now and then, exactly, so that the sum stays small and
-// rounding does not grow with its size.
-struct Dot : Kept {
+struct Plain : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
+};
+
+// Angles in turns: whole turns are dropped now and then, exactly, so that the sum stays small and
+// rounding does not grow with its size.
+struct Turns : Plain {
     template <class T>
     static Vector<T> settle(Vector<T> sum) {
         return sum - ((sum + Lanes<T>::round) - Lanes<T>::round);
@@ -206,10 +209,10 @@ void walk(const Task<T>& task, std::size_t first, std::size_t last) {
 }
 
 template <class T>
-void run(const Task<T>& task, std::size_t first, std::size_t last) {
+void run(const Task<T>& task, std::size_t first, std::size_t last, T*) {
     switch (task.op) {
-        case Op::pair: return walk<Op::pair, Dot, T>(task, first, last);
-        case Op::phase: return walk<Op::phase, Dot, T>(task, first, last);
+        case Op::pair: return walk<Op::pair, Turns, T>(task, first, last);
+        case Op::phase: return walk<Op::phase, Turns, T>(task, first, last);
         case Op::quick: return;  // for products alone
 #define BOCHNER_CASE(name, sum) \
         case Op::name: return walk<Op::name, sum, T>(task, first, last);

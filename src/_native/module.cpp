@@ -62,21 +62,23 @@ std::vector<std::string> level_names() {
     return names;
 }
 
-std::string get_level() { return chosen().load()->name; }
-
 void set_level(const std::string& name) {
     for (const Level* level : levels())
         if (name == level->name) return chosen().store(level);
     throw nb::value_error("this processor or build has no such instruction set");
 }
 
-template <class T>
-void run(const Loops<T>& loops, const Task<T>& task, std::size_t threads) {
-    spread(task.n, double(task.m) * double(task.d + 16), threads,
-           [&](std::size_t first, std::size_t last) { loops.run(task, first, last); });
-}
-
 // ---- calls
+
+// The rows of a task, each of `work` operations, shared among threads with `room` numbers each.
+template <class T, template <class> class Kind>
+void each_row(Loop<T, Kind> loop, const Kind<T>& task, double work, std::size_t threads,
+              std::size_t room = 0) {
+    spread(task.n, work, threads, [&](std::size_t first, std::size_t last) {
+        std::vector<T> own(room);
+        loop(task, first, last, own.data());
+    });
+}
 
 // Zeros that begin where a cache line does.
 template <class T>
@@ -129,18 +131,9 @@ std::size_t stride_of(const Output<T>& out) {
 }
 
 template <class T>
-Task<T> prepare(Op op, const Matrix<T>& X, std::size_t m, T scale, const Output<T>& out) {
-    require_room(out, X.shape(0), op == Op::pair ? 2 * m : m);
-    Task<T> task{};
-    task.op = op;
-    task.X = X.data();
-    task.n = X.shape(0);
-    task.d = X.shape(1);
-    task.m = m;
-    task.scale = scale;
-    task.out = out.data();
-    task.stride = stride_of(out);
-    return task;
+Rows<T> rows_of(const Matrix<T>& X, const Output<T>& out, std::size_t columns) {
+    require_room(out, X.shape(0), columns);
+    return {X.data(), X.shape(0), X.shape(1), out.data(), stride_of(out)};
 }
 
 // With room for the vector that sticks out at its end.
@@ -152,15 +145,16 @@ std::vector<T> padded(const T* bias, std::size_t m) {
 }
 
 template <class T>
-void evaluate(Task<T> task, const T* source, bool transposed, const T* bias, std::size_t threads) {
-    if (task.n == 0 || task.m == 0) return;
+void evaluate(Op op, const Rows<T>& rows, const Matrix<T>& columns, bool transposed, const T* bias,
+              T scale, std::size_t threads) {
+    const std::size_t m = columns.shape(transposed ? 0 : 1);
+    if (rows.n == 0 || m == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
-    Packed<T> packed(loops, source, task.d, task.m, transposed);
-    const std::vector<T> phase = padded(bias, task.m);
-    task.columns = packed.panels;
-    task.phase = phase.data();
-    run(loops, task, threads);
+    const Packed<T> packed(loops, columns.data(), rows.d, m, transposed);
+    const std::vector<T> phase = padded(bias, m);
+    const Task<T> task{rows, op, m, packed.panels, phase.data(), scale};
+    each_row(loops.run, task, double(m) * double(rows.d + 16), threads);
 }
 
 // X (n, d), turns (d, m), bias (m) or, for pairs, none.
@@ -172,8 +166,8 @@ void waves(Matrix<T> X, Matrix<T> turns, Row<T> bias, double scale, Output<T> ou
     require(X.shape(1) == turns.shape(0), "X and T disagree about the number of columns");
     require(pairs || bias.shape(0) == turns.shape(1),
             "T and b disagree about the number of frequencies");
-    evaluate<T>(prepare<T>(pairs ? Op::pair : Op::phase, X, turns.shape(1), T(scale), out),
-                turns.data(), false, pairs ? nullptr : bias.data(), threads);
+    evaluate<T>(pairs ? Op::pair : Op::phase, rows_of(X, out, (pairs ? 2 : 1) * turns.shape(1)),
+                turns, false, pairs ? nullptr : bias.data(), T(scale), threads);
 }
 
 const std::map<std::string, Op> profiles = {
@@ -194,31 +188,14 @@ void radial(Matrix<T> X, Matrix<T> Y, const std::string& profile, double paramet
     require_aligned(X, Y, out);
     require(X.shape(1) == Y.shape(1), "X and Y disagree about the number of columns");
     const Op op = profile_named(profile);
-    evaluate<T>(prepare<T>(op, X, Y.shape(0), T(parameter), out), Y.data(), true, nullptr, threads);
+    evaluate<T>(op, rows_of(X, out, Y.shape(0)), Y, true, nullptr, T(parameter), threads);
 }
 
-// Groups of strips, each with sums of its own: fixed, so that no bit depends on the number of threads.
-constexpr std::size_t groups = 16;
-
-// Long strips and short ones alternate, so that groups are of one size.
-template <class T>
-void strips(const Symmetric<T>& task, std::size_t threads, double* sums) {
-    const Loops<T>& loops = chosen().load()->loops<T>();
-    const double work = 0.5 * double(task.n) * double(task.n) * double(task.d + 2 * task.t + 16);
-    share(groups, 1, work > least_work ? threads : 1, [&](std::size_t group, std::size_t) {
-        std::vector<T> room;
-        T* begin = aligned(room, span * (task.d + task.t));
-        for (std::size_t s = 0; s * span < task.n; ++s) {
-            const std::size_t turn = s % (2 * groups);
-            if (turn == group || turn == 2 * groups - 1 - group)
-                loops.symmetric(task, s, begin, sums + group * task.t * task.padded);
-        }
-    });
-}
-
-// Up to `together` rows of V.
+// Up to `together` rows of V. Groups of strips have sums of their own, and are fixed, so that no bit
+// depends on the number of threads; long strips and short ones alternate, so that they are of one size.
 template <class T>
 void multiply(Symmetric<T> task, const T* V, std::size_t threads, double* out, std::size_t stride) {
+    constexpr std::size_t groups = 16;
     const std::size_t size = task.t * task.padded;
     std::vector<T> room;
     std::vector<double> sums(groups * size, 0.0);
@@ -226,21 +203,22 @@ void multiply(Symmetric<T> task, const T* V, std::size_t threads, double* out, s
     for (std::size_t c = 0; c < task.t; ++c)
         std::copy_n(V + c * task.n, task.n, right + c * task.padded);
     task.V = right;
-    strips<T>(task, threads, sums.data());
+    const Loops<T>& loops = chosen().load()->loops<T>();
+    const double work = 0.5 * double(task.n) * double(task.n) * double(task.d + 2 * task.t + 16);
+    share(groups, 1, work > least_work ? threads : 1, [&](std::size_t group, std::size_t) {
+        std::vector<T> own;
+        T* begin = aligned(own, span * (task.d + task.t));
+        for (std::size_t s = 0; s * span < task.n; ++s) {
+            const std::size_t turn = s % (2 * groups);
+            if (turn == group || turn == 2 * groups - 1 - group)
+                loops.symmetric(task, s, begin, sums.data() + group * size);
+        }
+    });
     for (std::size_t c = 0; c < task.t; ++c)
         for (std::size_t i = 0; i < task.n; ++i) {
             double& sum = out[c * stride + i] = 0.0;
             for (std::size_t g = 0; g < groups; ++g) sum += sums[g * size + c * task.padded + i];
         }
-}
-
-// Rows whose distances are exponents of two: exp(-|x - y|^2 / 2) = 2^-|cx - cy|^2.
-template <class T>
-std::vector<T> exponents(const T* X, std::size_t size) {
-    constexpr double c = 0.84932180028801904272;  // sqrt(log2(e) / 2)
-    std::vector<T> scaled(X, X + size);
-    for (T& x : scaled) x = T(c * double(x));
-    return scaled;
 }
 
 template <class T>
@@ -253,11 +231,15 @@ void radial_product(Matrix<T> X, const std::string& profile, double parameter, M
     if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const std::size_t n = X.shape(0);
+    Symmetric<T> task{op, X.data(), n, X.shape(1), T(parameter), nullptr, 0,
+                      (n + span - 1) / span * span};
     std::vector<T> scaled;
-    if (op == Op::gaussian) scaled = exponents<T>(X.data(), X.size());
-    const T* rows = op == Op::gaussian ? scaled.data() : X.data();
-    Symmetric<T> task{op == Op::gaussian ? Op::quick : op, rows, n, X.shape(1), T(parameter),
-                      nullptr, 0, (n + span - 1) / span * span};
+    if (op == Op::gaussian) {  // exp(-|x - y|^2 / 2) = 2^-|cx - cy|^2, c = sqrt(log2(e) / 2)
+        scaled.assign(X.data(), X.data() + X.size());
+        for (T& x : scaled) x = T(0.84932180028801904272 * double(x));
+        task.op = Op::quick;
+        task.X = scaled.data();
+    }
     for (std::size_t first = 0; first < V.shape(0); first += together) {
         task.t = std::min(together, V.shape(0) - first);
         multiply<T>(task, V.data() + first * n, threads, out.data() + first * stride_of(out),
@@ -270,14 +252,10 @@ bool power_of_two(std::size_t n) { return n > 0 && (n & (n - 1)) == 0; }
 template <class T>
 void hadamard(Matrix<T> X, Output<T> out, std::size_t threads) {
     require_aligned(X, out);
-    const std::size_t n = X.shape(1);
-    require(power_of_two(n), "rows must have a power of two of columns");
-    require_room(out, X.shape(0), n);
+    require(power_of_two(X.shape(1)), "rows must have a power of two of columns");
+    const Rows<T> rows = rows_of(X, out, X.shape(1));
     nb::gil_scoped_release unlocked;
-    const Rows<T> task{X.data(), n, out.data(), stride_of(out)};
-    const Loops<T>& loops = chosen().load()->loops<T>();
-    spread(X.shape(0), 4.0 * double(n), threads,
-           [&](std::size_t first, std::size_t last) { loops.hadamard(task, first, last); });
+    each_row(chosen().load()->loops<T>().hadamard, rows, 4.0 * double(rows.d), threads);
 }
 
 using Numbers = nb::ndarray<const std::int32_t, nb::c_contig, nb::device::cpu>;
@@ -287,29 +265,24 @@ template <class T>
 void chains(Matrix<T> X, Block<T> diagonals, Numbers orders, Row<T> bias, std::size_t m, double scale,
             Output<T> out, std::size_t threads) {
     require_aligned(X, diagonals, orders, bias, out);
-    const std::size_t n = X.shape(0), d = X.shape(1), p = diagonals.shape(2);
+    const std::size_t p = diagonals.shape(2);
     const bool pairs = bias.shape(0) == 0;
-    require(power_of_two(p) && d <= p, "rows must fit a power of two of columns");
+    require(power_of_two(p) && X.shape(1) <= p, "rows must fit a power of two of columns");
     require(diagonals.shape(1) > 1 && m <= p * diagonals.shape(0), "there are too few diagonals");
     require(orders.size() == 0 || orders.size() == p * diagonals.shape(0),
             "orders and diagonals disagree");
     for (std::size_t k = 0; k < orders.size(); ++k)
         require(orders.data()[k] >= 0 && std::size_t(orders.data()[k]) < p, "orders are out of range");
     require(pairs || bias.shape(0) == m, "there must be a phase for each frequency");
-    require_room(out, n, pairs ? 2 * m : m);
+    const Rows<T> rows = rows_of(X, out, pairs ? 2 * m : m);
     if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
-    const Loops<T>& loops = chosen().load()->loops<T>();
     const std::vector<T> phase = padded(pairs ? nullptr : bias.data(), m);
-    const Chains<T> task{pairs ? Op::pair : Op::phase,
-                         X.data(), d, p, m, diagonals.shape(1) - 1, diagonals.data(),
-                         orders.size() ? orders.data() : nullptr, phase.data(), T(scale), out.data(),
-                         stride_of(out)};
-    spread(n, double(m) * (40.0 + 8.0 * double(task.steps)), threads,
-           [&](std::size_t first, std::size_t last) {
-               std::vector<T> room(2 * p + 32);
-               loops.chains(task, first, last, room.data());
-           });
+    const Chains<T> task{rows, pairs ? Op::pair : Op::phase, p, m, diagonals.shape(1) - 1,
+                         diagonals.data(), orders.size() ? orders.data() : nullptr, phase.data(),
+                         T(scale)};
+    each_row(chosen().load()->loops<T>().chains, task,
+             double(m) * (40.0 + 8.0 * double(task.steps)), threads, 2 * p + 32);
 }
 
 // X (n, d), columns (d, m), radial (n, functions, degree + 1), up and down (degree).
@@ -322,16 +295,15 @@ void polynomials(Matrix<T> X, Matrix<T> columns, Block<T> radial, Row<T> up, Row
     require(radial.shape(0) == n && radial.shape(2) == up.shape(0) + 1 &&
                 down.shape(0) == up.shape(0),
             "radial, up and down disagree about rows or degrees");
-    require_room(out, n, radial.shape(1) * m);
+    const Rows<T> rows = rows_of(X, out, radial.shape(1) * m);
     if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
     const Loops<T>& loops = chosen().load()->loops<T>();
     const Packed<T> packed(loops, columns.data(), d, m, false);
-    const Polynomials<T> task{X.data(), n, d, m, packed.panels, radial.data(), radial.shape(1),
-                              up.shape(0), up.data(), down.data(), out.data(), stride_of(out)};
+    const Polynomials<T> task{rows, m, packed.panels, radial.data(), radial.shape(1), up.shape(0),
+                              up.data(), down.data()};
     const double work = double(m) * double(d + (3 + 2 * task.functions) * (task.degree + 1));
-    spread(n, work, threads,
-           [&](std::size_t first, std::size_t last) { loops.polynomials(task, first, last); });
+    each_row(loops.polynomials, task, work, threads);
 }
 
 // What a programme reads must be there: parents before children, inputs, and blocks of values.
@@ -363,21 +335,15 @@ void harmonics(Matrix<T> U, Numbers parents, Numbers inputs, Matrix<T> factors, 
     require(radial.shape(0) == n && first.size() == radial.shape(1) &&
                 count.size() == radial.shape(1),
             "radial, first and count disagree about rows or blocks");
-    require_room(out, n, out.shape(1));
-    const Harmonics<T> task{U.data(),      d,           nodes,           parents.data(),
-                            inputs.data(), factors.data(), radial.data(), radial.shape(1),
-                            first.data(),  count.data(), out.data(),     stride_of(out),
-                            out.shape(1)};
+    const Harmonics<T> task{rows_of(U, out, out.shape(1)), nodes, parents.data(), inputs.data(),
+                            factors.data(), radial.data(), radial.shape(1), first.data(),
+                            count.data(), out.shape(1)};
     require_programme(task);
     if (out.size() == 0) return;
     nb::gil_scoped_release unlocked;
-    const Loops<T>& loops = chosen().load()->loops<T>();
     const std::size_t room = abreast * (2 * d + 2 * nodes + abreast) + task.width + abreast;
-    spread(n, double(4 * nodes + 2 * task.width), threads,
-           [&](std::size_t from, std::size_t to) {
-               std::vector<T> scratch(room);
-               loops.harmonics(task, from, to, scratch.data());
-           });
+    each_row(chosen().load()->loops<T>().harmonics, task, double(4 * nodes + 2 * task.width), threads,
+             room);
 }
 
 template <class T>
@@ -407,6 +373,6 @@ NB_MODULE(_native, m) {
     bochner::bind<float>(m);
     bochner::bind<double>(m);
     m.def("levels", &bochner::level_names, "Instruction sets this processor and build both have.");
-    m.def("get_level", &bochner::get_level, "The instruction set in use.");
+    m.def("get_level", [] { return bochner::chosen().load()->name; }, "The instruction set in use.");
     m.def("set_level", &bochner::set_level, "Use another of `levels()`.");
 }

@@ -11,11 +11,6 @@ using bochner::Polynomials;
 
 // ---- sums of orthogonal polynomials
 
-struct Plain : Kept {
-    template <class T>
-    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) { return x * y + sum; }
-};
-
 template <class T>
 inline Vector<T> cosine_of(Vector<T> t) {
     const Vector<T> below = choose<T>(t > T(1), all(T(1)), t);
@@ -25,34 +20,26 @@ inline Vector<T> cosine_of(Vector<T> t) {
 // Vectors that pass the recurrence at once: enough to hide its latency, few enough for registers.
 constexpr int side_by_side = vector_bytes == 64 ? 4 : 2;
 
-// `functions` sums of one row, for the columns from k on; `h` holds their coefficients.
-template <int functions, class T>
-inline void sums_at(const Polynomials<T>& task, const T* cosines, const T* h,
-                    Vector<T> (&sum)[functions][side_by_side]) {
-    Vector<T> t[side_by_side], p[side_by_side], before[side_by_side];
-    for (int v = 0; v < side_by_side; ++v) {
-        t[v] = cosine_of<T>(load(cosines + v * lanes<T>));
-        p[v] = all(T(1));
-        before[v] = Vector<T>{};
-        for (int f = 0; f < functions; ++f) sum[f][v] = all(h[f * (task.degree + 1)]);
-    }
-    for (std::size_t l = 0; l < task.degree; ++l) {
-        for (int v = 0; v < side_by_side; ++v) {
-            const Vector<T> next = t[v] * task.up[l] * p[v] - before[v] * task.down[l];
-            before[v] = p[v];
-            p[v] = next;
-            for (int f = 0; f < functions; ++f)
-                sum[f][v] = p[v] * h[f * (task.degree + 1) + l + 1] + sum[f][v];
-        }
-    }
-}
-
+// `functions` sums of one row, for n columns; `h` holds their coefficients.
 template <int functions, class T>
 void sums_of_row(const Polynomials<T>& task, const T* cosines, std::size_t n, const T* h, T* out) {
     constexpr std::size_t step = side_by_side * lanes<T>;
-    Vector<T> sum[functions][side_by_side];
+    Vector<T> t[side_by_side], p[side_by_side], before[side_by_side], sum[functions][side_by_side];
     for (std::size_t k = 0; k < n; k += step) {
-        sums_at<functions, T>(task, cosines + k, h, sum);
+        for (int v = 0; v < side_by_side; ++v) {
+            t[v] = cosine_of<T>(load(cosines + k + v * lanes<T>));
+            p[v] = all(T(1));
+            before[v] = Vector<T>{};
+            for (int f = 0; f < functions; ++f) sum[f][v] = all(h[f * (task.degree + 1)]);
+        }
+        for (std::size_t l = 0; l < task.degree; ++l)
+            for (int v = 0; v < side_by_side; ++v) {
+                const Vector<T> next = t[v] * task.up[l] * p[v] - before[v] * task.down[l];
+                before[v] = p[v];
+                p[v] = next;
+                for (int f = 0; f < functions; ++f)
+                    sum[f][v] = p[v] * h[f * (task.degree + 1) + l + 1] + sum[f][v];
+            }
         for (int f = 0; f < functions; ++f)
             std::memcpy(out + f * task.m + k, &sum[f], (n - k < step ? n - k : step) * sizeof(T));
     }
@@ -61,16 +48,16 @@ void sums_of_row(const Polynomials<T>& task, const T* cosines, std::size_t n, co
 template <class T>
 void polynomials_of_row(const Polynomials<T>& task, const T* cosines, std::size_t n, std::size_t row,
                         T* out) {
-    const T* h = task.radial + row * task.functions * (task.degree + 1);
+    const std::size_t terms = task.degree + 1;
+    const T* h = task.radial + row * task.functions * terms;
     std::size_t f = 0;
     for (; f + 2 <= task.functions; f += 2)
-        sums_of_row<2, T>(task, cosines, n, h + f * (task.degree + 1), out + f * task.m);
-    if (f < task.functions)
-        sums_of_row<1, T>(task, cosines, n, h + f * (task.degree + 1), out + f * task.m);
+        sums_of_row<2, T>(task, cosines, n, h + f * terms, out + f * task.m);
+    if (f < task.functions) sums_of_row<1, T>(task, cosines, n, h + f * terms, out + f * task.m);
 }
 
 template <class T>
-void polynomials(const Polynomials<T>& task, std::size_t first, std::size_t last) {
+void polynomials(const Polynomials<T>& task, std::size_t first, std::size_t last, T*) {
     alignas(64) T sums[tile_rows * strip] = {};
     const T* x[tile_rows];
     const std::size_t columns = columns_at_a_time<T>(task.d);
@@ -96,7 +83,7 @@ constexpr std::size_t abreast = bochner::abreast;  // rows that go through the r
 template <class T>
 void inputs_of_rows(const Harmonics<T>& task, std::size_t i, std::size_t last, T* w) {
     for (std::size_t r = 0; r < abreast; ++r) {
-        const T* u = task.U + least(i + r, last - 1) * task.d;
+        const T* u = task.X + least(i + r, last - 1) * task.d;
         T square = T(0);
         for (std::size_t j = 0; j < task.d; ++j) {
             square = u[j] * u[j] + square;

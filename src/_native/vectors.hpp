@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__SSE2__)
 #include <immintrin.h>
@@ -24,24 +25,14 @@ constexpr int tile_rows = 4, tile_vectors = 2;
 #endif
 
 template <class T>
-struct Lanes;
-
-template <>
-struct Lanes<float> {
-    using integer = std::uint32_t;
-    typedef float vector __attribute__((vector_size(vector_bytes)));
-    typedef std::uint32_t bits __attribute__((vector_size(vector_bytes)));
-    static constexpr int mantissa = 23, exponent_bias = 127;
-    static constexpr float round = 0x1.8p23f;  // adding it leaves an integer in the low bits
-};
-
-template <>
-struct Lanes<double> {
-    using integer = std::uint64_t;
-    typedef double vector __attribute__((vector_size(vector_bytes)));
-    typedef std::uint64_t bits __attribute__((vector_size(vector_bytes)));
-    static constexpr int mantissa = 52, exponent_bias = 1023;
-    static constexpr double round = 0x1.8p52;
+struct Lanes {
+    static constexpr bool single = sizeof(T) == 4;
+    using integer = std::conditional_t<single, std::uint32_t, std::uint64_t>;
+    typedef T vector __attribute__((vector_size(vector_bytes)));
+    typedef integer bits __attribute__((vector_size(vector_bytes)));
+    static constexpr int mantissa = single ? 23 : 52, exponent_bias = single ? 127 : 1023;
+    // Adding it leaves an integer in the low bits.
+    static constexpr T round = single ? T(0x1.8p23) : T(0x1.8p52);
 };
 
 template <class T>

@@ -72,9 +72,7 @@ def loops() -> ModuleType | None:
 class Chains(NamedTuple):
     """Blocks of p frequencies, in turns, as transforms of rows that zeros fill up to p numbers.
 
-    Block b maps x to
-
-        Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x,     H the unnormalised p × p Hadamard matrix.
+    Block b maps x to Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x, with H the unnormalised p × p Hadamard matrix.
     """
 
     diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
@@ -91,9 +89,8 @@ def waves(
 ) -> Float[Array, "n D"]:
     """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]``, cosines first, of the turns T of rows.
 
-    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. T is X times a matrix in n d m
-    multiplications, or chains, in m s log₂ p additions per row; besides there is a cosine or sine
-    for each number of the result. Absolute error of the trigonometry at most 1.3e-7 (float32) and
+    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. T is X times a matrix, or chains
+    in m s log₂ p additions per row. Absolute error of the trigonometry at most 1.3e-7 (float32) and
     2.5e-16 (float64) times `scale`.
     """
     chains = frequencies if isinstance(frequencies, Chains) else None
@@ -132,20 +129,9 @@ def radial(
 ) -> Float[Array, "n m"]:
     """Compute kernel values of the distances between the rows of X and of Y.
 
-    With ``s = |x - y|^2`` and ``r = sqrt(s)``, `profile` is one of
-
-    ====================== =============================================
-    ``gaussian``           exp(-s / 2)
-    ``exponential``        exp(-r)
-    ``matern32``           (1 + sqrt(3) r) exp(-sqrt(3) r)
-    ``matern52``           (1 + sqrt(5) r + 5 s / 3) exp(-sqrt(5) r)
-    ``rational_quadratic`` (1 + s / (2 a))^-a, a = `parameter`
-    ``laplace``            exp(-sum |x_j - y_j|)
-    ``cauchy``             prod 1 / (1 + (x_j - y_j)^2)
-    ====================== =============================================
-
-    Differences are taken before they are squared, so nothing cancels: equal rows give 1 exactly.
-    Values below the smallest normal number may come out as 0. Costs 2 n d m operations.
+    The names of profiles and their formulas are in src/_native/levels.hpp. Differences are taken
+    before they are squared, so nothing cancels: equal rows give 1 exactly. Values below the
+    smallest normal number may come out as 0. Costs 2 n d m operations.
     """
     out, compiled = np.empty((X.shape[0], Y.shape[0]), X.dtype), loops()
     assert compiled is not None, "kernels have formulas where there are no loops"
@@ -159,9 +145,8 @@ def radial(
 def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> Float[Array, "n p"]:
     """Compute ``X @ H``, H the p × p matrix of Sylvester, entries ±1, p a power of two.
 
-    Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions per row; error of
-    an element at most log₂ p roundings of the sum of magnitudes of its row. The compiled loop and
-    its NumPy twin return the same bits.
+    Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions per row. The
+    compiled loop and its NumPy twin return the same bits.
     """
     if X.shape[1] & (X.shape[1] - 1) or not X.shape[1]:
         raise InvalidInput(
@@ -213,8 +198,7 @@ def polynomials(
     """Compute Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
-    Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations; nothing but
-    the result is written to memory.
+    Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations.
     """
     out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
     if (compiled := loops()) is not None:

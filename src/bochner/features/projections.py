@@ -105,9 +105,6 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
     return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
 
 
-# --- Projection in front: a kernel of few combinations of the columns in place of one of all -----
-
-
 @dataclass(frozen=True)
 class Projected(Method):
     """Features by ``method`` of a few combinations of the columns: k(x, y) ≈ k(Px, Py).

@@ -286,9 +286,6 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
     return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
 
 
-# --- One rule for each way to build a kernel ----------------------------------------------------
-
-
 def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
     """Draw the map of a kernel from maps of its parts; None if it has no parts."""
     match kernel:
@@ -442,9 +439,6 @@ def as_method(method: Method | str) -> Method:
             f"of {', '.join(map(repr, NAMED))}; got {method!r}{meant_method(name, NAMED) or '.'}"
         )
     return named
-
-
-# --- A map of a given width -----------------------------------------------------------------------
 
 
 def draw(

@@ -107,11 +107,7 @@ class Fourier(Method):
 class FourierMap(FeatureMap):
     """Cosines and sines of frequencies, or cosines with phases.
 
-    Notes
-    -----
-    In float32 the error of a feature is below 2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one; the
-    angle is reduced exactly, in turns, so the only loss is the rounding of W and of the product.
-    For rows so far from the origin that this loss matters, angles are computed in float64.
+    In float32 the error of a feature is below 2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one.
     """
 
     kernel: Kernel
@@ -221,9 +217,6 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
     turns = np.ascontiguousarray(angles / (2 * np.pi))
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
         return turns.astype(np.float32), turns
-
-
-# --- Drawing -------------------------------------------------------------------------------------
 
 
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:

@@ -444,9 +444,6 @@ def _beyond(weights: Array) -> Array:
     return 2 * np.cumsum(weights[::-1])[::-1][1:]
 
 
-# --- Maps -----------------------------------------------------------------------------------------
-
-
 def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:

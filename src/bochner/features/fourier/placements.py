@@ -335,11 +335,7 @@ class Transforms:
 
     @property
     def matrix(self) -> Float[Array, "d m"]:
-        """The frequencies, in radians; O(m p log p).
-
-        Row j of a block's product S H D₁ H D₂ … is eⱼ times it, from the left: the transposed
-        product of a unit vector, H being symmetric. No (d, d) matrix of unit vectors is made.
-        """
+        """The frequencies, in radians: unit vectors times the product of each block."""
         (d, m), p = self.shape, self.diagonals.shape[2]
         W = np.empty((m, p))
         for b, diagonals in enumerate(self.diagonals):

@@ -153,10 +153,9 @@ class RadialBlock(NamedTuple):
 def spectrum(
     radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = 4096
 ) -> list[RadialBlock]:
-    """Return the blocks for ``width`` features, greatest energy per feature first.
+    """Return the blocks for ``width`` features, of ``most`` degree, greatest energy each first.
 
-    ``total`` is the mean of k(x, x) over the nodes, ``most`` the largest degree. The search over
-    degrees ends when no later block can be among the largest.
+    ``total`` is the mean of k(x, x) over the nodes.
     """
     d = radial.n_inputs
     last = min(15 if d <= 4 else 3, most)
@@ -179,11 +178,10 @@ def spectrum(
 def _complete(
     top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
 ) -> bool:
-    """Whether every degree after ``top`` has blocks below ``least`` per feature.
+    """Whether all degrees after those of ``top`` have blocks below ``least`` per feature.
 
-    ``top`` is the energy per feature of the greatest block of each degree, ``rest`` the energy of
-    all later ones, which bounds them. So do the last of ``top``, if they fall steadily; degrees
-    without a block (of one parity) are skipped.
+    They are bounded by ``rest``, the energy that is left, and by the last of ``top``, the greatest
+    energy per feature of each degree, if these fall steadily; degrees without a block are skipped.
     """
     later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
@@ -358,9 +356,6 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
     return xp.stack(basis, axis=1) @ moved(C, like=share)
 
 
-# --- Harmonics times radial functions ------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class MercerHarmonic(Method):
     """Spherical harmonics times radial functions: the D features with the largest energy.
@@ -431,7 +426,19 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     if ask.X is not None:
         require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel))
-    nodes, limit = _radii(radial, polar, ask.X)
+    # The radii to factor on, and up to which functions are interpolated: 0 for none.
+    nodes, limit = Nodes(np.ones(1), np.ones(1)), 0.0
+    if ask.X is not None:
+        r = polar(ask.X.astype(np.float64))[1]
+        if radial.zonal:  # one radial function a degree, the same for any radius but zero
+            nodes = Nodes(np.array([r.max() or 1.0]), np.ones(1))
+        else:
+            nodes, limit = quantiles(r, NODES), REACH * float(r.max())
+    elif not radial.zonal:
+        raise InvalidInput(
+            "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "
+            "none. Pass X=..."
+        )
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks = spectrum(radial, nodes, total, ask.n_features)
     sizes = np.array([float(b.size) for b in blocks])
@@ -450,18 +457,3 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         functions = functions.interpolated(limit, max(1e-13 * total, 1e-5 * rest))
     leading = axes_needed(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts.tolist()))
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)
-
-
-def _radii(radial: RadialKernels, polar: Polar, X: Array | None) -> tuple[Nodes, float]:
-    """Return the radii to factor on, and the largest radius to interpolate at (0: none)."""
-    if X is None and not radial.zonal:
-        raise InvalidInput(
-            "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "
-            "none. Pass X=..."
-        )
-    if X is None:
-        return Nodes(np.ones(1), np.ones(1)), 0.0
-    r = polar(X.astype(np.float64))[1]
-    if radial.zonal:  # one radial function a degree, the same for any radius but zero
-        return Nodes(np.array([r.max() or 1.0]), np.ones(1)), 0.0
-    return quantiles(r, NODES), REACH * float(r.max())

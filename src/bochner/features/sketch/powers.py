@@ -82,9 +82,6 @@ def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
 
 
-# --- Rows: unit direction and length -------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class UnitRows:
     """Rows as directions and lengths: x ↦ (u, r) with r u = (s ∘ x, c)."""
@@ -140,9 +137,6 @@ class Weights:
             exponents = exponents - 0.5 * (lengths * lengths)[:, None]
         with np.errstate(over="ignore", under="ignore"):
             return xp.astype(xp.exp(exponents), like.dtype)
-
-
-# --- Degrees: how much each matters, and what it gets --------------------------------------------
 
 
 def split_off(
