@@ -296,11 +296,20 @@ def draw_layers(
     method: NeuralTangentFeatures, kernel: NeuralTangent | NNGP, ask: Request
 ) -> NeuralMap:
     """Draw random features layer by layer."""
-    d, tangent = ask.n_inputs, isinstance(kernel, NeuralTangent)
-    widths = _widths(kernel, ask.n_features - d)
+    d, L, tangent = ask.n_inputs, kernel.depth, isinstance(kernel, NeuralTangent)
+    # Each layer gets features in proportion to the root of its variance, its factor.
+    j, total = np.arange(1, L + 1), ask.n_features - d
+    parts = 2.0 ** (j - L) * ([L - j + 1, j] if tangent else [np.ones(L), np.zeros(L)])
+    edges = np.rint(np.cumsum(parts.T) / parts.sum() * total).astype(int)
+    widths = np.diff(edges, prepend=0).reshape(L, 2)
+    if (widths[:, : 1 + tangent] < 1).any():
+        raise InvalidInput(
+            f"NeuralTangentFeatures: too few features for {kernel!r}, whose exact part leaves "
+            f"{total} for the layers. Ask for more features."
+        )
     ramps, steps, signs, picks = [], [], [], []
     below, full = d, d
-    for h, (m, s) in enumerate(widths):
+    for h, (m, s) in enumerate(widths.tolist()):
         rng = ask.part(str(h), 0).stream("layer")
         ramps.append(_orthogonal(below, m, rng))
         if tangent:
@@ -309,21 +318,6 @@ def draw_layers(
             picks.append(in_rounds(power_of_two(full), s, rng))
         below, full = below + m, full + m + s
     return NeuralMap(kernel, d, *map(tuple, (ramps, steps, signs, picks)))
-
-
-def _widths(kernel: NeuralTangent | NNGP, total: int) -> list[tuple[int, int]]:
-    """Split the random features over layers: to each the root of its variance, its factor."""
-    L, tangent = kernel.depth, isinstance(kernel, NeuralTangent)
-    j = np.arange(1, L + 1)
-    shares = 2.0 ** (j - L) * ([L - j + 1, j] if tangent else [np.ones(L), np.zeros(L)])
-    edges = np.rint(np.cumsum(shares.T) / shares.sum() * total).astype(int)
-    widths = np.diff(edges, prepend=0).reshape(L, 2)
-    if (widths[:, : 1 + tangent] < 1).any():
-        raise InvalidInput(
-            f"NeuralTangentFeatures: too few features for {kernel!r}, whose exact part leaves "
-            f"{total} for the layers. Ask for more features."
-        )
-    return [(m, s) for m, s in widths.tolist()]
 
 
 def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]:
