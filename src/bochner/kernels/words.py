@@ -34,13 +34,11 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     if isinstance(kernel, Scaled):
         return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
     if isinstance(kernel, Columns):
-        chosen = [*kernel.columns]
-        known = _named(names, max(chosen) + 1)
-        inner = [known[j] for j in chosen]
-        widths = None if spread is None else spread[chosen]
+        inner = _named(names, kernel.columns)
+        widths = None if spread is None else spread[[*kernel.columns]]
         return f"{_within(kernel.kernel, inner, widths)} of {listed(inner)}"
     if isinstance(kernel, Monotone):
-        bent = listed([_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns])
+        bent = listed(_named(names, kernel.columns))
         return f"{in_words(kernel.kernel, names)}; {bent} transformed"
     return _leaf(kernel, names, spread)
 
@@ -83,13 +81,12 @@ def lengthscales_of(kernel: Kernel, names: Names = None) -> str:
 def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
     """Return the lengthscales, each with the name of its column; "" for all columns."""
     if isinstance(kernel, Columns):
-        known = [_named(names, max(kernel.columns) + 1)[j] for j in kernel.columns]
+        known = _named(names, kernel.columns)
         return [(name or listed(known), scale) for name, scale in _scales(kernel.kernel, known)]
-    scales: Any = kernel.get_params(deep=False).get("lengthscale")
-    scales = _along_columns(kernel) if isinstance(kernel, Mahalanobis) else scales
+    scales = _along_columns(kernel)
     if scales is None or np.ndim(scales) == 0:
         return [("", scales)] if isinstance(scales, float) else []
-    return list(zip(_named(names, len(scales)), scales, strict=True))
+    return list(zip(_named(names, range(len(scales))), scales, strict=True))
 
 
 def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
@@ -99,32 +96,27 @@ def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
     return text if plain or isinstance(kernel, Scaled) else f"({text})"
 
 
-def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
-    """Return a kernel that has no others within, or is another in a metric."""
-    if isinstance(kernel, Mahalanobis):
-        scales = _along_columns(kernel)
-        return rounded(repr(kernel)) if scales is None else _ranked(kernel, scales, names, spread)
-    scales = kernel.get_params().get("lengthscale") if isinstance(kernel, Stationary) else None
-    if not isinstance(scales, tuple) or len(scales) <= SHOWN:
-        return rounded(repr(kernel))
-    return _ranked(kernel, np.asarray(scales, np.float64), names, spread)
-
-
-def _along_columns(kernel: Mahalanobis) -> Float[Array, " d"] | None:
-    """Return the lengthscale along each column, ℓ/√A_jj; None for kernels without."""
-    if not isinstance(kernel.kernel, Stationary | Linear):
-        return None
-    inner = (
-        1.0 if isinstance(kernel.kernel, Linear) else kernel.kernel.get_params().get("lengthscale")
-    )
-    if not isinstance(inner, float):
+def _along_columns(kernel: Kernel) -> Any:
+    """Return ℓ, or the lengthscale along each column: ℓ/√A_jj in a metric; None without."""
+    inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
+    scales = inner.get_params(deep=False).get("lengthscale")
+    if not isinstance(kernel, Mahalanobis):
+        return scales
+    scales = 1.0 if isinstance(inner, Linear) else scales
+    if not isinstance(scales, float) or not isinstance(inner, Stationary | Linear):
         return None
     weight = np.sqrt(np.diag(np.asarray(kernel.matrix)))
-    return inner / np.maximum(weight, np.finfo(np.float64).tiny)
+    return scales / np.maximum(weight, np.finfo(np.float64).tiny)
 
 
-def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Spread) -> str:
-    known, turned = _named(names, len(scales)), isinstance(kernel, Mahalanobis)
+def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
+    """Return a kernel that has no others within, or is another in a metric."""
+    scales, turned = _along_columns(kernel), isinstance(kernel, Mahalanobis)
+    many = turned or (isinstance(kernel, Stationary) and np.size(scales) > SHOWN)
+    if scales is None or not many:
+        return rounded(repr(kernel))
+    scales = np.asarray(scales, np.float64)
+    known = _named(names, range(len(scales)))
     apart = None if spread is None or len(spread) != len(scales) else spread
     scales = scales if apart is None else scales / np.where(apart > 0, apart, 1.0)
     first = np.argsort(scales, kind="stable")
@@ -140,9 +132,10 @@ def _ranked(kernel: Kernel, scales: Float[Array, " d"], names: Names, spread: Sp
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 
-def _named(names: Names, d: int) -> list[str]:
-    known = names is not None and len(names) >= d
-    return list(map(str, names or ())) if known else [f"column {j}" for j in range(d)]
+def _named(names: Names, columns: Sequence[int]) -> list[str]:
+    """Return the names of columns, where there are names for all."""
+    known = names is not None and len(names) > max(columns)
+    return [str(names[j]) if known else f"column {j}" for j in columns]  # type: ignore[index]
 
 
 def listed(names: Sequence[str]) -> str:
