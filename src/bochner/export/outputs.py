@@ -13,7 +13,7 @@ from bochner.data.schema import Inputs
 from bochner.export.arrays import FLOAT, OnnxNamespace, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
@@ -110,9 +110,8 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     """Return the leaves of a tree, each with an indicator column of its rows."""
-    xp, kernel, tree = OnnxNamespace(X.graph), rows.chosen.kernel, rows.tree
-    while isinstance(kernel, Transformed):
-        X, kernel = kernel.inputs(X), kernel.kernel
+    xp, tree = OnnxNamespace(X.graph), rows.tree
+    kernel, X = untransformed(rows.chosen.kernel, X)
 
     def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
         if number < 0:  # a leaf

@@ -16,7 +16,15 @@ from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, in_precision, in_rounds, with_far_rows
 from bochner.features.method import Method, Request
 from bochner.kernels import algebra
-from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Modulated, Normalised, folded
+from bochner.kernels.algebra import (
+    Columns,
+    Exp,
+    Mahalanobis,
+    Modulated,
+    Normalised,
+    folded,
+    summands,
+)
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import SkewedChi2
@@ -331,9 +339,9 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
         return {}
     terms: list[Kernel]
     if isinstance(kernel, Product):
-        terms = [a * b for a in _terms(kernel.left) for b in _terms(kernel.right)]
+        terms = [a * b for a in summands(kernel.left) for b in summands(kernel.right)]
     else:
-        p, terms = kernel.exponent, _terms(kernel.kernel)
+        p, terms = kernel.exponent, summands(kernel.kernel)
         if len(terms) != 2:
             return {}
         a, b = ([k if i == 1 else Power(k, i) for i in range(1, p + 1)] for k in terms)
@@ -341,15 +349,6 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
         terms = [a[-1], *middle, b[-1]]
     enough = 1 < len(terms) <= ask.n_features // 16
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
-
-
-def _terms(kernel: Kernel) -> list[Kernel]:
-    """Return the kernels whose sum this one is."""
-    if isinstance(kernel, Sum):
-        return [*_terms(kernel.left), *_terms(kernel.right)]
-    if isinstance(kernel, Scaled):
-        return [Scaled(kernel.scale, term) for term in _terms(kernel.kernel)]
-    return [kernel]
 
 
 def whole_width(width: int, kernel: Kernel, method: Method) -> int:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -509,6 +509,22 @@ def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel
             yield leaf, columns
 
 
+def untransformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
+    """Return the kernel without its transformations of rows, and the rows as it receives them."""
+    while isinstance(kernel, Transformed):
+        X, kernel = kernel.inputs(X), kernel.kernel
+    return kernel, X
+
+
+def summands(kernel: Kernel) -> list[Kernel]:
+    """Return the kernels whose sum this one is."""
+    if isinstance(kernel, Sum):
+        return [*summands(kernel.left), *summands(kernel.right)]
+    if isinstance(kernel, Scaled):
+        return [Scaled(kernel.scale, term) for term in summands(kernel.kernel)]
+    return [kernel]
+
+
 T = TypeVar("T")
 
 
@@ -526,22 +542,21 @@ def folded(
     ``columns`` are the columns that the kernel uses; if not given, ``Columns(...)`` are leaves.
     """
 
-    def both(join: Callable[[T, T], T | None], a: T | None, b: T | None) -> T | None:
-        return None if a is None or b is None else join(a, b)
-
     def walk(part: Kernel, columns: tuple[int, ...]) -> T | None:
         match part:
             case Sum() | Product():
-                join = add if isinstance(part, Sum) else multiply
-                return both(join, walk(part.left, columns), walk(part.right, columns))
+                values = [walk(part.left, columns), walk(part.right, columns)]
+            case Power():
+                values = [walk(part.kernel, columns)] * part.exponent
             case Scaled():
                 value = walk(part.kernel, columns)
                 return None if value is None else scale(part.scale, value)
-            case Power():
-                return reduce(partial(both, multiply), [walk(part.kernel, columns)] * part.exponent)
             case Columns() if max(part.columns) < len(columns):
                 return walk(part.kernel, tuple(columns[c] for c in part.columns))
-        return leaf(part, columns)
+            case _:
+                return leaf(part, columns)
+        join = add if isinstance(part, Sum) else multiply
+        return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
 
     return walk(kernel, columns)
 
@@ -584,19 +599,13 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
     memory, and two thirds of the time of bands of all columns.
     """
-    if X.shape[0] <= BAND or not _is_sum(kernel):
+    inner, U = untransformed(kernel, X)
+    if X.shape[0] <= BAND or not isinstance(inner, Sum):
         return np.ascontiguousarray(kernel(X))
-    if isinstance(kernel, Transformed):
-        return kernel_matrix(kernel.kernel, kernel.inputs(X))
-    first = kernel(X[:BAND])
-    K = np.empty((X.shape[0], X.shape[0]), first.dtype)
+    first = inner(U[:BAND])
+    K = np.empty((U.shape[0], U.shape[0]), first.dtype)
     K[:BAND, :BAND] = first
     for start in range(BAND, len(K), BAND):
         here = slice(start, start + BAND)
-        K[here, : start + BAND] = kernel(X[here], X[: start + BAND])
+        K[here, : start + BAND] = inner(U[here], U[: start + BAND])
     return mirror(K.T).T
-
-
-def _is_sum(kernel: Kernel) -> bool:
-    """Whether a kernel is a sum, of rows as they are or transformed."""
-    return _is_sum(kernel.kernel) if isinstance(kernel, Transformed) else isinstance(kernel, Sum)

@@ -26,7 +26,7 @@ from scipy.special import erfc
 
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.kernels.algebra import Columns, Mahalanobis, Normalised, folded
+from bochner.kernels.algebra import Columns, Mahalanobis, Normalised, folded, summands
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Scaled, Sum, leaves_of, parts_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
@@ -134,15 +134,11 @@ def spectral_parts(kernel: Kernel, d: int) -> list[Kernel]:
 
 def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
     """Split a kernel of one column: periodic and constant terms, and all other terms."""
-    if isinstance(kernel, Sum):
-        sides = zip(parted(kernel.left), parted(kernel.right), strict=True)
-        kept = ([part for part in side if part is not None] for side in sides)
-        steady, rest = (reduce(Sum, parts) if parts else None for parts in kept)
-        return steady, rest
-    if isinstance(kernel, Scaled):
-        steady, rest = (p and Scaled(kernel.scale, p) for p in parted(kernel.kernel))
-        return steady, rest
-    return (None, kernel) if spectral_parts(kernel, 1) else (kernel, None)
+    sides: tuple[list[Kernel], list[Kernel]] = [], []
+    for term in summands(kernel):
+        sides[bool(spectral_parts(term, 1))].append(term)
+    steady, falling = (reduce(Sum, side) if side else None for side in sides)
+    return steady, falling
 
 
 def has_axes(kernel: Kernel) -> bool:

@@ -24,7 +24,7 @@ from bochner.features.auto import Choice
 from bochner.features.method import Request
 from bochner.features.nystrom.nystrom import Nystrom
 from bochner.features.rules import draw_map
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LeftOutRows
@@ -68,8 +68,7 @@ SeenRows = tuple[Kernel, Float[Array, "n d"]]
 
 def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
     """Take transformations of rows out of a kernel, so that each row is transformed once."""
-    while isinstance(kernel, Transformed):
-        X, kernel = kernel.inputs(X), kernel.kernel
+    kernel, X = untransformed(kernel, X)
     return kernel, np.ascontiguousarray(X)
 
 
