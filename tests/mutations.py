@@ -43,7 +43,7 @@ FILES = {
     "features/random": "laws/test_random_feature_laws laws/test_zonal_map_laws",
     "features/sketch": "laws/test_random_feature_laws laws/test_map_laws",
     "features": "facts/test_draw_rules laws/test_algebra_laws laws/test_map_laws",
-    "kernels/green": "laws/test_eigenfunction_laws",
+    "kernels/basis": "laws/test_eigenfunction_laws",
     "kernels/sphere": "facts/test_places facts/test_grids",
     "kernels/windows": "facts/test_windows",
     "kernels": "facts/test_zonal_kernels facts/test_kernels laws/test_kernel_laws "

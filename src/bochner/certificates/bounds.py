@@ -37,7 +37,6 @@ from bochner.kernels.zonal import Angular, ArcCosine, GeneralizedZonal
 from bochner.kernels.zonal import alpha as harmonics
 
 LARGEST = 1e15  # Widths above it are refused
-DEGREES = 512  # Degrees of an infinite power series that are examined for Maclaurin features
 CUTS = 400  # Total degrees of a cut series that are tried
 
 
@@ -249,7 +248,8 @@ def fourier_bound(
     17500
     """
     who = "fourier_bound"
-    one_of(theorem, who, "theorem", THEOREMS)
+    known = "hoeffding bernstein rahimi_recht operator_norm spectral projection_cost"
+    one_of(theorem, who, "theorem", tuple(known.split()))
     rows = dense_rows(X, who)
     if not is_stationary(kernel):
         raise UnsupportedKernel(
@@ -289,12 +289,6 @@ def fourier_bound(
     rest = Tail("trace beyond the rank, relative", math.log(2), ratio, ratio / 3, per_draw=per_draw)
     # costs err by 11 times the spectral or the trace error
     return Worst("cost of projections, relative", (distance, rest), 11)
-
-
-#: The theorems of :func:`fourier_bound`.
-THEOREMS = (
-    "hoeffding", "bernstein", "rahimi_recht", "operator_norm", "spectral", "projection_cost"
-)  # fmt: skip
 
 
 def _rahimi_recht(
@@ -439,7 +433,7 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     """Return an upper limit of D Σ z(x_j)² of one feature of ``Maclaurin("geometric")``."""
     parts = powers(kernel, rows.shape[1])
     scaled, series = rows * parts.scales, parts.series
-    N = np.arange(1 + (DEGREES if series.degree is None else series.degree))
+    N = np.arange(1 + (512 if series.degree is None else series.degree))
     # Upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω.
     weights = -np.square(scaled).sum(axis=1) if parts.gaussian else np.zeros(len(scaled))
     lengths = np.log(np.maximum(np.abs(scaled).sum(axis=1), 1e-150))

@@ -271,9 +271,13 @@ def certify(
             f"{rows.shape[0]}. Pass a larger sample, or leave n_rows out to judge these rows only."
         )
     s = sample(phi, rows, kernel)
-    rest = _left_out(phi, rows, s)
-    measured = pencil.distance(s.K, s.E, n, alpha, confidence)
     below = bool(getattr(phi, "below_kernel", False))
+    # k(x, x) − E|φ(x)|² of each row, or None. A map of the user counts as unbiased, unless it
+    # states that it is below its kernel.
+    rest = np.maximum(-np.diagonal(s.E), 0.0) if below else np.zeros(len(s.K))
+    if not below and isinstance(phi, FeatureMap):
+        rest = phi.left_out(in_float64(rows))
+    measured = pencil.distance(s.K, s.E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(s, n, confidence)
     return Certificate(
         epsilon=measured.epsilon,
@@ -294,16 +298,6 @@ def certify(
         operator_norm=pencil.operator_ratio(s.K, s.E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), 1e-300)),
     )
-
-
-def _left_out(phi: Any, rows: Array, s: MeasuredRows) -> Float[Array, " m"] | None:
-    """Return k(x, x) − E|φ(x)|² of each row, or None.
-
-    A map of the user counts as unbiased, unless it states that it is below its kernel.
-    """
-    if getattr(phi, "below_kernel", False):
-        return np.maximum(-np.diagonal(s.E), 0.0)
-    return phi.left_out(in_float64(rows)) if isinstance(phi, FeatureMap) else np.zeros(len(s.K))
 
 
 def _to_halve(

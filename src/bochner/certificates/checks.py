@@ -16,7 +16,6 @@ from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
 
-ROWS = 200  # Rows that are examined: eigenvalues of their matrix take milliseconds
 #: Share of the largest value up to which a difference is rounding, in float64 and in float32.
 #: Nyström maps add a jitter of 1e-6 to K in float32, which shows near the landmarks.
 ROUNDING = {"float64": 1e-10, "float32": 1e-3}
@@ -143,7 +142,7 @@ def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[
     if X.shape[0] < least:
         rows = "one row" if least == 1 else f"{least} rows"
         raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
-    chosen = np.sort(rng.permutation(X.shape[0])[:ROWS])
+    chosen = np.sort(rng.permutation(X.shape[0])[:200])
     return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
 

@@ -45,9 +45,6 @@ from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine
 
-#: Methods of other methods, of finite kernels and of functions of a box: they are not compared.
-PARTIAL = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -198,8 +195,10 @@ def compare(
 def all_methods(d: int) -> tuple[Method, ...]:
     """Return the contenders and the methods of the literature they are compared with."""
     best = contenders(d)
-    kinds = dict.fromkeys(rule.method for rule in RULES)
-    others = [kind() for kind in kinds if kind not in PARTIAL]
+    # Not those of other methods, of finite kernels, and of functions of a box.
+    left_out = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
+    kinds = dict.fromkeys(rule.method for rule in RULES if rule.method not in left_out)
+    others = [kind() for kind in kinds]
     published = (Fourier(IID()), *others, Nystrom(Uniform()))
     return (*best, *(method for method in published if method not in best))
 
@@ -224,8 +223,6 @@ def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) ->
 
 
 # --- Bounds: their promises, their requirements and the measured errors ---------------------------
-
-Measure = Callable[[Float[np.ndarray, "n n"]], float]  # the size of Z Zᵀ − K
 
 
 @dataclass(frozen=True)
@@ -382,7 +379,7 @@ def compare_bounds(
 
 def _entries(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, D: int, confidence: float
-) -> Iterator[tuple[str, Bound, Method, Measure]]:
+) -> Iterator[tuple[str, Bound, Method, Callable[[Array], float]]]:
     """Yield the bounds that hold for a kernel: name, bound, method and measure of its error."""
     values, vectors = eigen(kernel, rows, "compare_bounds")
     norm, W = float(values[-1]), vectors / np.sqrt(values + alpha)

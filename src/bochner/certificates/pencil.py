@@ -331,7 +331,6 @@ def row_sums(A: Float[Array, "m m"], n: int) -> Float[Array, " m"]:
 
 # --- Ridge leverage of rows, and the effective dimension ------------------------------------------
 
-DENSE = 10_000  # Rows whose kernel matrix is decomposed densely: 800 MB, minutes
 BLOCK = 4096  # Rows whose features are computed together
 
 
@@ -435,9 +434,9 @@ def eigen(
 
 def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
     X = as_matrix(X, who)
-    if not 1 <= X.shape[0] <= DENSE:
+    if not 1 <= X.shape[0] <= 10_000:  # 800 MB, minutes
         raise InvalidInput(
-            f"{who}: X must have 1 to {DENSE:,} rows for the exact kernel; got {X.shape[0]:,}. "
+            f"{who}: X must have 1 to 10,000 rows for the exact kernel; got {X.shape[0]:,}. "
             "Pass a feature map in place of the kernel, or a sample of rows."
         )
     K = finite_matrix(to_numpy(kernel(X)), X.shape[0], "kernel(X)", who)

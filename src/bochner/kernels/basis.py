@@ -164,11 +164,6 @@ class Polynomials(Basis):
 #
 # −Δu = λu with u = 0 at the boundary (Dirichlet), no slope across it (Neumann), or whole periods.
 
-CONDITIONS = ("dirichlet", "neumann", "periodic")
-
-#: Columns of a box whose eigenfunctions are enumerated here.
-MOST_COLUMNS = 3
-
 
 def best_products(
     logs: Sequence[Float[Array, " m_j"]], width: int
@@ -338,17 +333,16 @@ class GreenFunction(Kernel):
     """
 
     box: Annotated[tuple[tuple[float, float], ...], checked_box]
-    conditions: Annotated[str, word(*CONDITIONS)] = "dirichlet"
+    conditions: Annotated[str, word("dirichlet", "neumann", "periodic")] = "dirichlet"
     kappa: Annotated[float, nonnegative] = 0.0
     power: MaybePositive = None
     terms: Counted = 1024
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.box) > MOST_COLUMNS:
+        if len(self.box) > 3:
             raise InvalidInput(
-                f"GreenFunction: box must be one to {MOST_COLUMNS} pairs (lower, upper); got "
-                f"{len(self.box)}."
+                f"GreenFunction: box must be one to 3 pairs (lower, upper); got {len(self.box)}."
             )
         if self.kappa == 0 and self.conditions != "dirichlet":
             raise InvalidInput(

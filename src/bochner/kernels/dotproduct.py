@@ -17,9 +17,6 @@ from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel, TunedNonnegative, TunedPositive, require_finite
 
-TERMS = 4096  # Terms after which a power series counts as divergent
-
-
 #: Coefficients of 1, t, t², …, or a function from integers n to log κ⁽ⁿ⁾(0).
 Terms = tuple[float, ...] | Callable[[np.ndarray], np.ndarray]
 
@@ -165,13 +162,13 @@ def multiplied(left: Series, right: Series) -> Series:
 
 def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[np.ndarray, " n"]:
     """Return the logarithms ``logs(n)`` of the terms that matter in float64."""
-    count = 32
-    while count <= TERMS:
+    count, most = 32, 4096
+    while count <= most:
         terms = logs(np.arange(count))
         if terms[-count // 4 :].max() < terms.max() - 40.0 or not np.isfinite(terms.max()):
             return terms
         count *= 2
-    raise InvalidInput(f"{required} it has not after {TERMS} terms. Rescale X.")
+    raise InvalidInput(f"{required} it has not after {most} terms. Rescale X.")
 
 
 def horner(values: tuple[float, ...], t: Array) -> Array:

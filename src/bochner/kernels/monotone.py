@@ -57,7 +57,10 @@ class Monotone(Transformed):
             curves = tuple(tuple(map(float, curve)) for curve in getattr(self, name))
             object.__setattr__(self, name, curves)
         fits = len(self.points) == len(self.values) == len(self.columns)
-        if not fits or not all(map(_is_rising, self.points, self.values)):
+        for p, v in zip(self.points, self.values, strict=fits):
+            fits &= len(p) == len(v) >= 2 and bool(np.isfinite((*p, *v)).all())
+            fits &= bool((np.diff(p) > 0).all() and (np.diff(v) >= 0).all())
+        if not fits:
             raise InvalidInput(
                 "Monotone: points and values must be two or more finite numbers for each of the "
                 f"{len(self.columns)} columns, points rising and values rising or equal; got "
@@ -81,12 +84,6 @@ class Monotone(Transformed):
         for j, *curve in zip(self.columns, self.points, self.values, strict=True):
             columns[j] = G[:, j] * _through(X[:, j] + 0.0, *curve)[1]
         return array_namespace(X).stack(columns, axis=1)
-
-
-def _is_rising(points: tuple[float, ...], values: tuple[float, ...]) -> bool:
-    finite = np.isfinite(points).all() and np.isfinite(values).all()
-    same = len(points) == len(values) >= 2
-    return bool(same and finite and (np.diff(points) > 0).all() and (np.diff(values) >= 0).all())
 
 
 def _through(

@@ -177,8 +177,6 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 
 # --- Radial kernels of |x − y|, by integrals over the angle --------------------------------------
 
-PAIRS = 4096  # Pairs of radii at a time, where each needs an integral over angles
-
 
 def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
     """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
@@ -191,10 +189,12 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
         theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
         p = np.stack(orthonormals(degree, d, np.cos(theta))) * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
-        i, j = _pairs(r, s)
+        i, j = np.indices((len(r), len(s))).reshape(2, -1)
+        if len(r) == len(s) and bool((r == s).all()):  # each unordered pair once
+            i, j = np.triu_indices(len(r))
         values = np.empty((len(p), len(i)))
-        for start in range(0, len(i), PAIRS):
-            part = slice(start, start + PAIRS)
+        for start in range(0, len(i), 4096):
+            part = slice(start, start + 4096)
             a, b = r[i[part], None], s[j[part], None]
             k = kernel.profile(((a - b) ** 2 + a * b * chord) / scale**2)
             values[:, part] = p @ k.T
@@ -202,30 +202,15 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
         R[:, i, j] = values
         if len(i) < R[0].size:
             R[:, j, i] = values
-        return _signal(R, d, r, s)
+        # A mean of k p_l, |k| ≤ 1, is right to about eps; functions below ten eps everywhere are
+        # noise, which √α_l would enlarge without bound.
+        large = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
+        roots = np.exp([0.5 * log_alpha(l, d) for l in range(len(R))])
+        R *= np.where(large, roots, 0.0)[:, None, None]
+        R[1:] *= (r > 0)[:, None] & (s > 0)[None, :]
+        return R
 
     return RadialKernels(d, matrices)
-
-
-def _pairs(r: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of all pairs of radii; of equal lists, each unordered pair once."""
-    if len(r) == len(s) and bool((r == s).all()):
-        return np.triu_indices(len(r))
-    i, j = np.indices((len(r), len(s)))
-    return i.reshape(-1), j.reshape(-1)
-
-
-def _signal(R: np.ndarray, d: int, r: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Return √α_l times the means R; zero where they are rounding, and R_l(0, ·) for l ≥ 1.
-
-    A mean of k p_l, |k| ≤ 1, is right to about eps; functions below ten eps everywhere are noise,
-    which √α_l would enlarge without bound.
-    """
-    heard = np.abs(R).max(axis=(1, 2), initial=0.0) > 10.0 * np.finfo(float).eps
-    roots = np.exp([0.5 * log_alpha(l, d) for l in range(len(R))])
-    R *= np.where(heard, roots, 0.0)[:, None, None]
-    R[1:] *= (r > 0)[:, None] & (s > 0)[None, :]
-    return R
 
 
 # --- From a kernel to its radial kernels ---------------------------------------------------------

@@ -32,9 +32,6 @@ FAMILIES: dict[str, Kernel] = {
     "rational_quadratic": RationalQuadratic(),
 }
 
-#: Degree variances below zero by this share of k(x, x) are rounding.
-ROUNDING = 1e-12
-
 
 @dataclass(frozen=True)
 class OnSphere(Transformed):
@@ -124,11 +121,23 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by quadrature: errors about 1e-15 k(x, x). O(L²) operations.
     Negative a_l raise an error.
     """
-    _require_isotropic(kernel)
+    if not is_on_sphere(kernel):
+        raise UnsupportedKernel(
+            "SphericalHarmonics requires a kernel of places on the globe: OnSphere(...), sums and "
+            f"products of such; got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, "
+            "longitude) in degrees."
+        )
+    some = np.array([1.0, 30.0, 120.0])  # in degrees; values in two directions must agree
+    value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(some), some], axis=1))[0]
+    if not np.allclose(value, _at(kernel, some), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
+        raise UnsupportedKernel(
+            "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
+            f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
+        )
     theta, weights = angles(3, n_nodes(3, degree), towards_zero=True)
     values = _at(kernel, np.rad2deg(theta)) * weights
     variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
-    if variances.min() < -ROUNDING * float(np.abs(values).sum()):
+    if variances.min() < -1e-12 * float(np.abs(values).sum()):
         raise NotPositive(
             f"SphericalHarmonics: degree variances must be zero or above; got "
             f"{variances.min():.3g} at degree {int(np.argmin(variances))} of {kernel!r}, "
@@ -141,23 +150,6 @@ def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
     """Return k of the north pole and places at these angles from it, in degrees."""
     places = np.stack([90.0 - angles, np.zeros_like(angles)], axis=1)
     return kernel(np.array([[90.0, 0.0]]), places)[0]
-
-
-def _require_isotropic(kernel: Kernel) -> None:
-    if not is_on_sphere(kernel):
-        raise UnsupportedKernel(
-            "SphericalHarmonics requires a kernel of places on the globe: OnSphere(...), sums and "
-            f"products of such; got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, "
-            "longitude) in degrees."
-        )
-    angles = np.array([1.0, 30.0, 120.0])  # in degrees; values in two directions must agree
-    along = np.stack([np.zeros_like(angles), angles], axis=1)
-    value = kernel(np.zeros((1, 2)), along)[0]
-    if not np.allclose(value, _at(kernel, angles), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
-        raise UnsupportedKernel(
-            "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
-            f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
-        )
 
 
 def with_lengthscale(kernel: Any, within: Any) -> OnSphere:

@@ -289,7 +289,11 @@ def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> A
     Sequences are an array of three dimensions, or a list of arrays that have two.
     """
     windows = sequences_of(kernel)
-    if not _are_sequences(X, windows):
+    several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
+    first = getattr(X[0], "ndim", 0) if several and len(X) else 0
+    # Arrays of one dimension are sequences only where lengths may differ.
+    ragged = first == 1 and windows is not None and windows.lengths
+    if getattr(X, "ndim", 0) != 3 and first != 2 and not ragged:
         return X
     if windows is None:
         raise InvalidInput(
@@ -299,15 +303,6 @@ def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> A
         )
     known = n_columns is not None and windows.lengths
     return windows.rows(X, (n_columns - 1) // windows.channels if known else None)  # type: ignore[operator]
-
-
-def _are_sequences(X: Any, windows: Windows | None) -> bool:
-    """Return whether X holds sequences; 1-D arrays are sequences only where lengths may differ."""
-    if getattr(X, "ndim", 0) == 3:
-        return True
-    several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
-    first = getattr(X[0], "ndim", 0) if several and len(X) else 0
-    return first == 2 or (first == 1 and windows is not None and windows.lengths)
 
 
 def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "length letters"]]:

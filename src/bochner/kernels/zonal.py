@@ -87,7 +87,13 @@ def angles(
     """
     if d == 1:
         return np.array([0.0, math.pi]), np.array([0.5, 0.5])
-    u, w = _clenshaw_curtis(n + n % 2)
+    n += n % 2  # Clenshaw-Curtis in [0, 1], n even [Trefethen (2008), section 2]
+    j, k = np.arange(n + 1), np.arange(n // 2 + 1)
+    terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
+    terms[0] = -1.0
+    ends = np.where((j == 0) | (j == n), 0.5, 1.0)
+    u, w = np.sin(0.5 * math.pi / n * j) ** 2, np.resize(np.fft.fft(terms, n).real, n + 1)
+    w = -ends * w / n
     theta = math.pi * u * u if towards_zero else math.pi * u
     w = w * u if towards_zero else w
     w = w * np.sin(theta) ** (d - 2)
@@ -97,17 +103,6 @@ def angles(
 def n_nodes(d: int, l: int) -> int:
     """Return how many nodes an integral of degree l takes: in many dimensions θ gathers at 90°."""
     return max(400, int(11.0 * math.sqrt(d))) + 2 * l
-
-
-def _clenshaw_curtis(n: int) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return n + 1 nodes in [0, 1] and weights, n even [Trefethen (2008), section 2]."""
-    j, k = np.arange(n + 1), np.arange(n // 2 + 1)
-    terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
-    terms[0] = -1.0
-    ends = np.where((j == 0) | (j == n), 0.5, 1.0)
-    return np.sin(0.5 * math.pi / n * j) ** 2, -ends * np.resize(
-        np.fft.fft(terms, n).real, n + 1
-    ) / n
 
 
 def coefficients(

@@ -220,7 +220,7 @@ class LaplacianEigenfunctions(Method):
 
     boundary: MaybePositive = None
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.checked_box)] = None
-    conditions: Annotated[str, word(*basis.CONDITIONS)] = "dirichlet"
+    conditions: Annotated[str, word("dirichlet", "neumann", "periodic")] = "dirichlet"
 
     def __post_init__(self) -> None:
         super().__post_init__()
