@@ -218,7 +218,13 @@ class Windows(Kernel):
             longer than ``steps``.
         """
         if getattr(sequences, "ndim", 0) == 3 and not self.lengths:
-            return self._joined(sequences)
+            n, steps, channels = sequences.shape
+            if channels != self.channels:
+                raise InvalidInput(
+                    f"Windows.rows: a step must have {self.channels} channels; got an array of "
+                    f"shape {tuple(sequences.shape)}. Pass Windows(..., channels={channels})."
+                )
+            return array_namespace(sequences).reshape(sequences, (n, steps * channels))
         parts = [self._steps(part, i) for i, part in enumerate(sequences)]
         if not parts:
             raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
@@ -240,15 +246,6 @@ class Windows(Kernel):
         if self.lengths:
             out[:, 0] = lengths
         return out
-
-    def _joined(self, X: Array) -> Float[Array, "n d"]:
-        """Return an array of three dimensions as rows, in its own library."""
-        if X.shape[2] != self.channels:
-            raise InvalidInput(
-                f"Windows.rows: a step must have {self.channels} channels; got an array of shape "
-                f"{tuple(X.shape)}. Pass Windows(..., channels={X.shape[2]})."
-            )
-        return array_namespace(X).reshape(X, (X.shape[0], X.shape[1] * X.shape[2]))
 
     def _steps(self, part: Any, i: int) -> Float[np.ndarray, "steps channels"]:
         """Return one sequence as an array of its steps."""

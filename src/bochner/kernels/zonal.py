@@ -341,16 +341,21 @@ def directions(X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[Array
 
     Rows are divided by their largest entry first, so that squares neither vanish nor overflow.
     """
+
+    def over(A: Array, v: Array) -> Array:
+        """Return A with row i divided by v_i; rows with v_i = 0 do not change."""
+        xp = array_namespace(v)
+        v = xp.where(v == 0, xp.ones_like(v), v)[:, None]
+        return A.multiply(1.0 / v).tocsr().astype(A.dtype) if is_sparse(A) else A / v
+
+    xp = array_namespace(X)
     if is_sparse(X):
         largest = abs(X).max(axis=1).toarray().reshape(-1).astype(X.dtype)
-        scaled = _over_rows(X, largest)
-        norms = np.sqrt(distances.square_norms(scaled))
-        return _over_rows(scaled, norms), norms * largest
-    xp = array_namespace(X)
-    largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
-    scaled = X / _one_for_zero(largest)[:, None]
+    else:
+        largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
+    scaled = over(X, largest)
     norms = xp.sqrt(distances.square_norms(scaled))
-    return scaled / _one_for_zero(norms)[:, None], norms * largest
+    return over(scaled, norms), norms * largest
 
 
 def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
@@ -359,16 +364,6 @@ def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
         for r in norms if kernel.degree else ():
             K *= r**kernel.degree
     return require_finite(K, type(kernel).__name__, "k(x, y)", TOO_LONG)
-
-
-def _one_for_zero(v: Array) -> Array:
-    xp = array_namespace(v)
-    return xp.where(v == 0, xp.ones_like(v), v)
-
-
-def _over_rows(X: Any, v: np.ndarray) -> Any:
-    """Return sparse X with row i divided by v_i; rows with v_i = 0 do not change."""
-    return X.multiply((1.0 / _one_for_zero(v))[:, None]).tocsr().astype(X.dtype)
 
 
 # --- the functions of one layer -------------------------------------------------------------------
