@@ -476,7 +476,7 @@ CASES = [
     (lambda: certify(WAVES, X, alpha=1.0, confidence=1), InvalidInput, "above 0 and below 1; got"),
     (lambda: certify(WAVES, X, alpha=1.0, n_sample=10), InvalidInput, "an integer, 64 or above"),
     (lambda: certify(WAVES, X, alpha=1.0, n_rows=10), InvalidInput, "an integer, 60 or above; got"),
-    (lambda: certify(WAVES, X[:1], alpha=1.0), InvalidInput, "at least 2 rows to compare; got 1"),
+    (lambda: certify(WAVES, X[:1], alpha=1.0), InvalidInput, "at least 2 rows; got 1"),
     (lambda: certify(WAVES, X, alpha=1.0, n_rows=99), InvalidInput, "64 rows to represent"),
     (lambda: certify(WAVES, X, alpha=1.0, kernel=ENDLESS), InvalidInput, "must be finite"),
     (lambda: certify(WAVES, X, alpha=1.0, kernel=np.ravel), InvalidInput, r"kernel\(X\) must be a"),

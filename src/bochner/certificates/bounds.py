@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from bochner._core.arrays import as_matrix, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float
-from bochner.certificates.pencil import values_of
+from bochner.certificates.pencil import some_rows, values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
@@ -343,10 +343,7 @@ def _second_moment(kernel: Kernel, d: int) -> float:
 
 def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
     """Return two or more rows, checked, as a float64 NumPy array."""
-    X = as_matrix(X, who)
-    if X.shape[0] < 2:
-        raise InvalidInput(f"{who}: X must have at least 2 rows; got {X.shape[0]}. Pass more.")
-    return np.asarray(to_numpy(X), dtype=np.float64)
+    return np.asarray(to_numpy(some_rows(who, X)), dtype=np.float64)
 
 
 # --- The whole matrix: matrix Bernstein with the intrinsic dimension -----------------------------

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import as_matrix, taken, to_numpy
+from bochner._core.arrays import taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
+from bochner.certificates.pencil import some_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
@@ -136,12 +137,8 @@ def _checked(subject: Subject, laws: Laws) -> Iterator[CheckedLaw]:
         yield law
 
 
-def _some_rows(who: str, X: Any, least: int, rng: np.random.Generator) -> Float[Array, "n d"]:
+def _few(X: Float[Array, "n d"], rng: np.random.Generator) -> Float[Array, "m d"]:
     """Return at most 200 random rows in float64."""
-    X = as_matrix(X, who)
-    if X.shape[0] < least:
-        rows = "one row" if least == 1 else f"{least} rows"
-        raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
     chosen = np.sort(rng.permutation(X.shape[0])[:200])
     return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
 
@@ -287,7 +284,7 @@ def check_kernel(
             "Custom(function)."
         )
     rng = stream(seed_of(random_state), "check_kernel")
-    rows = _default_rows(kernel, rng) if X is None else _some_rows("check_kernel", X, 1, rng)
+    rows = _default_rows(kernel, rng) if X is None else _few(some_rows("check_kernel", X, 1), rng)
     laws = _checked(Subject(None, kernel, rows), KERNEL_LAWS)
     return Check(kernel, tuple(laws), *rows.shape)
 
@@ -400,7 +397,7 @@ def check_features(
         )
     rng = stream(seed_of(random_state), "check_features")
     if X is not None:
-        rows = _some_rows("check_features", X, 2, rng)
+        rows = _few(some_rows("check_features", X), rng)
     elif (d := getattr(phi, "n_inputs", None)) is not None:
         rows = rng.standard_normal((60, d))
     else:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import as_matrix, is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
 from bochner._core.html import TableResult
@@ -26,7 +26,7 @@ from bochner.certificates.bounds import (
     fourier_bound,
     zonal_bound,
 )
-from bochner.certificates.pencil import eigen
+from bochner.certificates.pencil import eigen, some_rows
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
@@ -173,10 +173,8 @@ def compare(
     if not isinstance(kernel, Kernel):
         raise InvalidType(f"compare: kernel must be a Kernel, e.g. Gaussian(0.5); got {kernel!r}.")
     width = integer(n_features, "compare", "n_features", 1)
-    X = as_matrix(X, "compare")
+    X = some_rows("compare", X, 8)
     X = X if is_sparse(X) else to_numpy(X)
-    if X.shape[0] < 8:
-        raise InvalidInput(f"compare: X must have at least 8 rows; got {X.shape[0]}.")
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "compare", "n_sample", 2)
     order = stream(seed, "compare").permutation(X.shape[0])

@@ -253,13 +253,19 @@ class MeasuredRows(NamedTuple):
     n_features: int
 
 
+def some_rows(who: str, X: Any, least: int = 2) -> Float[Array, "n d"]:
+    """Return X, checked, or refuse fewer rows."""
+    X = as_matrix(X, who)
+    if X.shape[0] < least:
+        rows = "one row" if least == 1 else f"{least} rows"
+        raise InvalidInput(f"{who}: X must have at least {rows}; got {X.shape[0]}. Pass more.")
+    return X
+
+
 def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
-    X = as_matrix(X, "certify")
-    n = X.shape[0]
-    if n < 2:
-        raise InvalidInput(f"certify: X must have at least 2 rows to compare; got {n}. Pass more.")
-    chosen = stream(seed_of(random_state), "certificate").permutation(n)[:n_sample]
+    X = some_rows("certify", X)
+    chosen = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
     return taken(X, chosen, axis=0)
 
 
@@ -447,9 +453,7 @@ def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray,
     """Yield the features of a block of rows at a time, in float64."""
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
-    X = as_matrix(X, who)
-    if X.shape[0] < 1:
-        raise InvalidInput(f"{who}: X must have at least one row; got none. Pass your rows.")
+    X = some_rows(who, X, 1)
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 
