@@ -106,10 +106,6 @@ class Custom(Kernel):
         Takes X and returns the n values k(x, x); by default these are picked from the matrices of
         64 rows at a time.
 
-    See Also
-    --------
-    bochner.check_kernel : Says what is wrong with a function.
-
     Notes
     -----
     Two such kernels are equal if their functions are the same objects. A model file cannot hold a

@@ -57,10 +57,6 @@ class Additive(Kernel):
 class AdditiveChi2(Additive):
     """k(x, y) = Σ_j 2 x_j y_j/(x_j + y_j): the additive χ² kernel of histograms.
 
-    See Also
-    --------
-    Intersection, JensenShannon : Other kernels of histograms.
-
     Examples
     --------
     >>> from bochner.kernels import AdditiveChi2
@@ -82,10 +78,6 @@ class AdditiveChi2(Additive):
 @dataclass(frozen=True)
 class Intersection(Additive):
     """k(x, y) = Σ_j min(x_j, y_j): the share that two histograms have in common.
-
-    See Also
-    --------
-    AdditiveChi2, JensenShannon : Other kernels of histograms.
 
     Examples
     --------
@@ -109,10 +101,6 @@ class JensenShannon(Additive):
     """k(x, y) = ½ Σ_j [x_j log₂(1 + y_j/x_j) + y_j log₂(1 + x_j/y_j)].
 
     One less the Jensen-Shannon divergence in bits, for rows that sum to one.
-
-    See Also
-    --------
-    AdditiveChi2, Intersection : Other kernels of histograms.
 
     Examples
     --------

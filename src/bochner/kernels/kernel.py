@@ -298,10 +298,6 @@ class Constant(Kernel):
     value : float, default 1.0
         c ≥ 0.
 
-    See Also
-    --------
-    Scaled : A constant times a kernel.
-
     Examples
     --------
     >>> from bochner.kernels import Constant, Linear
@@ -356,10 +352,6 @@ class Sum(Combined):
     ----------
     left, right : Kernel
 
-    See Also
-    --------
-    Product : The other way to join two kernels.
-
     Examples
     --------
     >>> from bochner.kernels import Gaussian, Linear
@@ -390,10 +382,6 @@ class Product(Combined):
     Parameters
     ----------
     left, right : Kernel
-
-    See Also
-    --------
-    Sum : The other way to join two kernels.
 
     Examples
     --------
@@ -429,10 +417,6 @@ class Scaled(Combined):
         Positive and finite; the variance k(x, x) of a stationary kernel.
     kernel : Kernel
 
-    See Also
-    --------
-    Product : Of two kernels.
-
     Examples
     --------
     >>> from bochner.kernels import Gaussian
@@ -467,10 +451,6 @@ class Power(Combined):
     kernel : Kernel
     exponent : int
         p ≥ 1.
-
-    See Also
-    --------
-    Polynomial : Powers of the inner product.
 
     Examples
     --------

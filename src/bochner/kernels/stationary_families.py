@@ -37,11 +37,6 @@ class Matern(stationary.Radial):
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
-    See Also
-    --------
-    Exponential : Smoothness ½.
-    Gaussian : The limit of a large smoothness.
-
     Examples
     --------
     >>> from bochner.kernels import Matern
@@ -180,10 +175,6 @@ class ExponentialPower(stationary.Radial):
         γ in (0, 2]: above 2 it is not positive.
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
-
-    See Also
-    --------
-    Exponential, Gaussian : Powers 1 and 2.
 
     Examples
     --------

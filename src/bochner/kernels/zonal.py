@@ -204,10 +204,6 @@ class Angular(Homogeneous):
     Equal rows have 1, rows at a right angle 0, opposite rows −1. It is not the arc-cosine kernel of
     order 0, which is 1 − θ/π = (1 + k)/2.
 
-    See Also
-    --------
-    ArcCosine : Order 0 is half of one plus this kernel.
-
     Examples
     --------
     >>> from bochner.kernels import Angular
@@ -498,10 +494,6 @@ class Monomials(NamedArguments):
         n_i, one for each coefficient; zero or above.
     decay : float, default 0.0
         Zero or above; 1 for the Gaussian kernel.
-
-    See Also
-    --------
-    GeneralizedZonal : The kernel that takes them.
 
     Examples
     --------
