@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse
+from bochner._core.arrays import array_namespace, dense, device, is_sparse
 from bochner._core.shapes import Array, Float
 
 BLOCK_BYTES = 8 * 2**20
@@ -85,8 +85,14 @@ def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m
     size = square_norms(X)[:, None] + square_norms(Y)[None, :]
     distances = size - 2.0 * inner(X, Y)
     # Written so that NaN, from infinity less infinity, counts as near.
-    near = ~(distances > NEAR * size)
-    _from_differences(distances, near, X, Y)
+    rows, columns = xp.nonzero(~(distances > NEAR * size))
+    # Near pairs, a bounded number at a time: of sparse rows the numbers that a row has on average.
+    widths = (1 + A.nnz // max(1, A.shape[0]) if is_sparse(A) else A.shape[1] for A in (X, Y))
+    step, mixed = max(1, BLOCK_BYTES // (8 * max(widths))), is_sparse(X) != is_sparse(Y)
+    for start in range(0, rows.shape[0], step):
+        i, j = rows[start : start + step], columns[start : start + step]
+        U, V = X[i, :], Y[j, :]
+        distances[i, j] = square_norms(dense(U) - dense(V) if mixed else U - V)
     return distances
 
 
@@ -110,23 +116,3 @@ def square_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
     xp = array_namespace(X)
     return xp.sum(X * X, axis=1)
-
-
-def _from_differences(distances: Array, near: Array, X: Array, Y: Array) -> None:
-    """Overwrite the near entries of ``distances``, a bounded number at a time."""
-    xp = array_namespace(distances)
-    rows, columns = xp.nonzero(near)
-    step = max(1, BLOCK_BYTES // (8 * max(_width(X), _width(Y))))
-    for start in range(0, rows.shape[0], step):
-        i, j = rows[start : start + step], columns[start : start + step]
-        distances[i, j] = square_norms(_dense_if_mixed(X[i, :], Y) - _dense_if_mixed(Y[j, :], X))
-
-
-def _width(X: Array) -> int:
-    """Return how many numbers a row holds, on average."""
-    return 1 + X.nnz // max(1, X.shape[0]) if is_sparse(X) else X.shape[1]
-
-
-def _dense_if_mixed(rows: Array, other: Array) -> Array:
-    """Return the rows, made dense if the others are: their difference is dense anyway."""
-    return rows.toarray() if is_sparse(rows) and is_numpy(other) else rows

@@ -140,11 +140,6 @@ class Angle(NamedTuple):
     cos: Array
 
     @classmethod
-    def between(cls, U: Float[Array, "n d"], V: Float[Array, "m d"]) -> "Angle":
-        """Return the angles between unit rows or rows of zeros, all pairs."""
-        return cls.of_chords(distances.squared(U, V), distances.squared(U, -V))
-
-    @classmethod
     def of_chords(cls, minus: Array, plus: Array) -> "Angle":
         """Return the angles of squared chords |u − v|² and |u + v|²; of zero and zero, 90°."""
         xp = array_namespace(minus)
@@ -155,12 +150,6 @@ class Angle(NamedTuple):
         large, acute = math.pi - small, a < b
         theta, phi = xp.where(acute, small, large), xp.where(acute, large, small)
         return cls(theta, phi, minus * scale, 2.0 * a * b * scale, (plus - minus) * scale)
-
-    @classmethod
-    def of(cls, theta: Array) -> "Angle":
-        """Return the angles θ, from 0 to π."""
-        xp = array_namespace(theta)
-        return cls.of_chords(xp.sin(0.5 * theta) ** 2, xp.cos(0.5 * theta) ** 2)
 
 
 class Homogeneous(Kernel):
@@ -182,12 +171,15 @@ class Homogeneous(Kernel):
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
         """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `gegenbauer`."""
-        return coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
+        at = lambda theta: Angle.of_chords(np.sin(0.5 * theta) ** 2, np.cos(0.5 * theta) ** 2)
+        return coefficients(lambda theta: self.profile(at(theta)), d, l)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
-        K = distances.by_blocks(lambda A, B: self.profile(Angle.between(A, B)), U, V, 8)
+        squared = distances.squared
+        block = lambda A, B: self.profile(Angle.of_chords(squared(A, B), squared(A, -B)))
+        K = distances.by_blocks(block, U, V, 8)
         return lengthened(self, K, r[:, None], s[None, :])
 
     def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
