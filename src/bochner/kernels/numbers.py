@@ -33,9 +33,6 @@ from bochner.kernels.kernel import (
 from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
 from bochner.kernels.stationary_families import Periodic
 
-#: Step of log θ in differences of kernel values.
-STEP = 1e-4
-
 
 @dataclass(frozen=True)
 class Place:
@@ -145,7 +142,6 @@ def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
 
 # --- Values, and derivatives in the rows or in all numbers ---------------------------------------
 
-Slopes = dict[Place, float]
 Back = Callable[[Array], Any]
 Wanted = Callable[[Place], bool]
 
@@ -195,7 +191,9 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
     elif isinstance(kernel, CoordinateWise | Periodic):
         K, back = _traced_columns(kernel, X)
     else:
-        K, back = _traced_by_differences(kernel, X, wanted)
+        K, places = kernel.evaluate(X, X), list(filter(wanted, places_of(kernel)))
+        slope = lambda at: _difference(kernel, at, lambda moved: moved.evaluate(X, X))
+        back = lambda C: {at: float(np.vdot(C, slope(at))) for at in places}
     return lambda: K, back
 
 
@@ -204,11 +202,10 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
     s = distances.squared(U, U)
     K, slope = kernel.with_slope(s)
 
-    def through(C: Array) -> Slopes:
+    def through(C: Array) -> dict[Place, float]:
         R = C * slope
-        shapes = [Place(name) for name in kernel.tunable if name != "lengthscale"]
-        shapes = list(filter(wanted, shapes))
-        slopes = {at: float(np.vdot(C, _in_shape(kernel, at.name, s))) for at in shapes}
+        shapes = [at for at in places_of(kernel) if at.name != "lengthscale" and wanted(at)]
+        slopes = {at: float(np.vdot(C, _in_shape(kernel, at, s))) for at in shapes}
         if not isinstance(kernel.lengthscale, tuple):
             return slopes | {Place("lengthscale"): -2 * float(np.vdot(R, s))}
         turned = R @ U
@@ -218,20 +215,18 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
     return K, through
 
 
-def _in_shape(kernel: Any, name: str, s: Array) -> Array:
+def _in_shape(kernel: Radial, at: Place, s: Array) -> Array:
     """Return the derivative of a profile in the log of its shape."""
     if isinstance(kernel, RationalQuadratic):
         a, part = kernel.shape, s / (2 * kernel.shape)
         return a * (part / (1 + part) - np.log1p(part)) * kernel.profile(s)
-    value = getattr(kernel, name)
-    up, down = (kernel.replace(**{name: value * math.exp(h)}).profile(s) for h in (STEP, -STEP))
-    return (up - down) / (2 * STEP)
+    return _difference(kernel, at, lambda moved: moved.profile(s))
 
 
 def _traced_columns(kernel: CoordinateWise | Periodic, X: Array) -> tuple[Array, Back]:
     K, d = kernel.evaluate(X, X), X.shape[1]
 
-    def through(C: Array) -> Slopes:
+    def through(C: Array) -> dict[Place, float]:
         slopes, R = dict.fromkeys(places_of(kernel), 0.0), C * K
         for j in range(d):
             for name, slope in kernel.log_slopes(X[:, j, None] - X[None, :, j], j, d).items():
@@ -242,14 +237,9 @@ def _traced_columns(kernel: CoordinateWise | Periodic, X: Array) -> tuple[Array,
     return K, through
 
 
-def _traced_by_differences(kernel: Kernel, X: Array, wanted: Wanted) -> tuple[Array, Back]:
-    places = list(filter(wanted, places_of(kernel)))
-
-    def slope(place: Place) -> Array:
-        value = place.of(kernel)
-        steps = (with_numbers(kernel, {place: value * math.exp(h)}) for h in (STEP, -STEP))
-        up, down = (moved.evaluate(X, X) for moved in steps)
-        return (up - down) / (2 * STEP)
-
-    backward = lambda C: {place: float(np.vdot(C, slope(place))) for place in places}
-    return kernel.evaluate(X, X), backward
+def _difference(kernel: Kernel, at: Place, values: Callable[[Any], Array]) -> Array:
+    """Return the derivative of values of a kernel in the log of a number, by differences."""
+    step = 1e-4
+    ends = (with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}) for h in (step, -step))
+    up, down = map(values, ends)
+    return (up - down) / (2 * step)
