@@ -174,10 +174,8 @@ def _density(
         )
     axes = [h * np.arange(-m, m + 1) for h, m in zip(spacing, extent, strict=True)]
     places = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    W, measure = (
-        places.reshape(-1, len(axes)) @ np.linalg.inv(root),
-        kernel.spectral_measure(len(axes)),
-    )
+    W, measure = places.reshape(-1, len(root)), kernel.spectral_measure(len(root))
+    W = W @ np.linalg.inv(root)
     density = np.empty(len(W))
     for start in range(0, len(W), TOGETHER):
         rows = slice(start, start + TOGETHER)

@@ -82,7 +82,7 @@ class Compilable(Stationary):
 
     def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
-        _lengthscales(self, X.shape[1])
+        per_column(self.lengthscale, X.shape[1], type(self).__name__, "lengthscale")
         U, V = distances.centred(X, Y)
         X = _divide(self, U)
         return X, X if V is U else _divide(self, V)
@@ -140,7 +140,7 @@ class CoordinateWise(Compilable):
 
     def log_slopes(self, gap: Float[Array, "n m"], j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
-        delta = gap / _lengthscales(self, d)[j]
+        delta = gap / per_column(self.lengthscale, d, type(self).__name__, "lengthscale")[j]
         return {"lengthscale": -delta * self.rate(delta)}
 
     @property
@@ -361,10 +361,8 @@ def by_columns(
     ``rates`` are the logarithmic derivatives of the one-column kernels.
     """
     xp = array_namespace(M)
-    gaps = (X[:, k][:, None] - Y[:, k][None, :] for k in range(X.shape[1]))
-    return xp.stack(
-        [xp.sum(M * f(gap), axis=1) for f, gap in zip(rates, gaps, strict=True)], axis=1
-    )
+    gap = lambda k: X[:, k][:, None] - Y[:, k][None, :]
+    return xp.stack([xp.sum(M * rate(gap(k)), axis=1) for k, rate in enumerate(rates)], axis=1)
 
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
@@ -379,14 +377,10 @@ def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, 
     return value
 
 
-def _lengthscales(kernel: Stationary, d: int) -> tuple[float, ...]:
-    return per_column(kernel.lengthscale, d, type(kernel).__name__, "lengthscale")
-
-
 def _scales(kernel: Stationary, d: int) -> Float[np.ndarray, " d"]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    return 1.0 / np.array(_lengthscales(kernel, d))
+    return 1.0 / np.array(per_column(kernel.lengthscale, d, type(kernel).__name__, "lengthscale"))
 
 
 def _divide(kernel: Stationary, X: Array) -> Array:
@@ -399,10 +393,8 @@ def _divide(kernel: Stationary, X: Array) -> Array:
             scaled = X / scale.astype(X.dtype)
         else:
             scaled = X / array_namespace(X).asarray(scale, dtype=X.dtype, device=device(X))
-    cause = (
-        f" with lengthscale {kernel.lengthscale!r}. Rescale the columns of X, or choose a "
-        "lengthscale near the distances between rows."
-    )
+    remedy = "Rescale the columns of X, or choose a lengthscale near the distances between rows."
+    cause = f" with lengthscale {kernel.lengthscale!r}. {remedy}"
     return require_finite(scaled, type(kernel).__name__, "X divided by lengthscale", cause)
 
 
