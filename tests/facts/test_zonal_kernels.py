@@ -77,7 +77,7 @@ def test_values_have_all_digits_at_every_angle(kernel):
     """At φ = π − θ kernels fall like φ, φ³ or φ⁵: relative digits, from half-chords of φ."""
     ends = np.array(EDGES)
     expected = [float(exact(kernel, mpmath.mpf(t))) for t in EDGES]
-    values = kernel.profile(Angle.of_chords(np.sin(ends / 2) ** 2, np.cos(ends / 2) ** 2))
+    values = kernel.profile(Angle.of(ends))
     np.testing.assert_allclose(values, expected, rtol=of(np.float64), atol=0)
     assert values[0] == expected[0]
     angle = Angle.of_chords(np.cos(ends / 2) ** 2, np.sin(ends / 2) ** 2)

@@ -151,6 +151,12 @@ class Angle(NamedTuple):
         theta, phi = xp.where(acute, small, large), xp.where(acute, large, small)
         return cls(theta, phi, minus * scale, 2.0 * a * b * scale, (plus - minus) * scale)
 
+    @classmethod
+    def of(cls, theta: Array) -> "Angle":
+        """Return the angles θ, from 0 to π."""
+        xp = array_namespace(theta)
+        return cls.of_chords(xp.sin(0.5 * theta) ** 2, xp.cos(0.5 * theta) ** 2)
+
 
 class Homogeneous(Kernel):
     """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y.
@@ -171,8 +177,7 @@ class Homogeneous(Kernel):
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
         """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `gegenbauer`."""
-        at = lambda theta: Angle.of_chords(np.sin(0.5 * theta) ** 2, np.cos(0.5 * theta) ** 2)
-        return coefficients(lambda theta: self.profile(at(theta)), d, l)
+        return coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
 
     def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
         U, r = directions(X)
