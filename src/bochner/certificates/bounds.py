@@ -19,7 +19,7 @@ from scipy.special import gammaln, logsumexp
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of, positive, share
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Rows
 from bochner.certificates.pencil import some_rows, values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
@@ -182,7 +182,7 @@ def chance_of(confidence: float) -> float:
 
 def fourier_bound(
     kernel: Kernel,
-    X: Float[Array, "n d"],
+    X: Rows,
     theorem: str,
     form: str = "pair",
     *,
@@ -341,7 +341,7 @@ def _second_moment(kernel: Kernel, d: int) -> float:
     return both[1]
 
 
-def dense_rows(X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n d"]:
+def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
     """Return two or more rows, checked, as a float64 NumPy array."""
     return np.asarray(to_numpy(some_rows(who, X)), dtype=np.float64)
 
@@ -360,7 +360,7 @@ def _norm_tail(values: Float[np.ndarray, " n"], size: float, per_draw: int, exac
 
 
 def features_bound(
-    kernel: Kernel, X: Float[Array, "n d"], method: Sign | ReLU | Maclaurin | TensorSketch
+    kernel: Kernel, X: Rows, method: Sign | ReLU | Maclaurin | TensorSketch
 ) -> Bound:
     """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features that are not Fourier's; O(n³).
 
@@ -512,7 +512,7 @@ def effective(
 # no direction has a large leverage.
 
 
-def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts:
+def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
     """Return the bound of the spectral distance of random Gegenbauer features; O(n³).
 
     Parameters
@@ -562,7 +562,7 @@ def zonal_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts
     return Cuts("spectral distance", tuple(cuts))
 
 
-def ball_bound(kernel: Kernel, X: Float[Array, "n d"], *, alpha: float) -> Cuts:
+def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
     """Return the bound of the spectral distance for any n rows of the ball of these rows; O(n³).
 
     Parameters

@@ -11,7 +11,7 @@ from bochner._core.arrays import taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Rows
 from bochner.certificates.pencil import some_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
@@ -137,7 +137,7 @@ def _checked(subject: Subject, laws: Laws) -> Iterator[CheckedLaw]:
         yield law
 
 
-def _few(X: Float[Array, "n d"], rng: np.random.Generator) -> Float[Array, "m d"]:
+def _few(X: Rows, rng: np.random.Generator) -> Others:
     """Return at most 200 random rows in float64."""
     chosen = np.sort(rng.permutation(X.shape[0])[:200])
     return to_numpy(taken(X, chosen, axis=0)).astype(np.float64)
@@ -237,9 +237,7 @@ OF_BOTH: Laws = {
 # --- Kernels -------------------------------------------------------------------------------------
 
 
-def check_kernel(
-    kernel: Kernel, X: Float[Array, "n d"] | None = None, *, random_state: Seed = 0
-) -> Check:
+def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 0) -> Check:
     """Check whether a kernel of your own obeys the laws of a kernel.
 
     Parameters
@@ -344,7 +342,7 @@ KERNEL_LAWS: Laws = OF_BOTH | {
 
 def check_features(
     phi: Any,
-    X: Float[Array, "n d"] | None = None,
+    X: Rows | None = None,
     *,
     kernel: Kernel | None = None,
     random_state: Seed = 0,

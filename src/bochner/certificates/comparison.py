@@ -14,7 +14,7 @@ from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
 from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Rows
 from bochner._core.text import axes_for
 from bochner._core.threads import one_thread
 from bochner.certificates.bounds import (
@@ -127,7 +127,7 @@ class Comparison(TableResult):
 @one_thread()
 def compare(
     kernel: Kernel,
-    X: Float[Array, "n d"],
+    X: Rows,
     *,
     n_features: int = 1024,
     methods: Sequence[Method | str] | None = None,
@@ -285,7 +285,7 @@ class BoundComparison(TableResult):
 
 def compare_bounds(
     kernel: Kernel,
-    X: Float[Array, "n d"],
+    X: Rows,
     *,
     alpha: float,
     n_features: int = 1024,

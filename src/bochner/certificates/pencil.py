@@ -17,7 +17,7 @@ from bochner._core.arrays import as_matrix, in_float64, taken, to_numpy
 from bochner._core.blas import cho_factor, eigh, eigvalsh
 from bochner._core.checks import positive
 from bochner._core.random import Seed, seed_of, stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel
@@ -253,7 +253,7 @@ class MeasuredRows(NamedTuple):
     n_features: int
 
 
-def some_rows(who: str, X: Any, least: int = 2) -> Float[Array, "n d"]:
+def some_rows(who: str, X: Any, least: int = 2) -> Rows:
     """Return X, checked, or refuse fewer rows."""
     X = as_matrix(X, who)
     if X.shape[0] < least:
@@ -262,14 +262,14 @@ def some_rows(who: str, X: Any, least: int = 2) -> Float[Array, "n d"]:
     return X
 
 
-def rows_of(X: Any, n_sample: int, random_state: Seed) -> Float[Array, "m d"]:
+def rows_of(X: Any, n_sample: int, random_state: Seed) -> Others:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
     X = some_rows("certify", X)
     chosen = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
     return taken(X, chosen, axis=0)
 
 
-def sample(phi: Any, X: Float[Array, "m d"], kernel: Any) -> MeasuredRows:
+def sample(phi: Any, X: Others, kernel: Any) -> MeasuredRows:
     """Return K and E of the rows X."""
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
     if kernel is None:
@@ -341,7 +341,7 @@ BLOCK = 4096  # Rows whose features are computed together
 
 
 def leverage_scores(
-    source: Kernel | FeatureMap, X: Float[Array, "n d"], *, alpha: float
+    source: Kernel | FeatureMap, X: Rows, *, alpha: float
 ) -> Float[np.ndarray, " n"]:
     """Return the ridge leverage τ_i = (K(K + alpha I)⁻¹)_ii of each row.
 
@@ -396,9 +396,7 @@ def leverage_scores(
     return np.clip(np.concatenate(parts), 0.0, 1.0)
 
 
-def effective_dimension(
-    source: Kernel | FeatureMap, X: Float[Array, "n d"], *, alpha: float
-) -> float:
+def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -> float:
     """Return d_λ = Tr K(K + alpha I)⁻¹ of these rows, λ = alpha.
 
     It is the sum of :func:`leverage_scores`, with the same parameters and cost.
@@ -431,14 +429,14 @@ def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarr
 
 
 def eigen(
-    kernel: Kernel, X: Float[Array, "n d"], who: str
+    kernel: Kernel, X: Rows, who: str
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n n"]]:
     """Return the nonnegative eigenvalues of K, increasing, and the eigenvectors as columns."""
     values, vectors = eigh(_matrix(kernel, X, who), check_finite=False)
     return nonnegative(values, who), vectors
 
 
-def _matrix(kernel: Kernel, X: Float[Array, "n d"], who: str) -> Float[np.ndarray, "n n"]:
+def _matrix(kernel: Kernel, X: Rows, who: str) -> Float[np.ndarray, "n n"]:
     X = as_matrix(X, who)
     if not 1 <= X.shape[0] <= 10_000:  # 800 MB, minutes
         raise InvalidInput(

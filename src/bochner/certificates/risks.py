@@ -22,7 +22,7 @@ from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import integer, nonnegative, positive
 from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of, stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Rows
 from bochner.certificates.pencil import EPS, distance, rows_of, sample, spectrum
 from bochner.errors import InvalidInput
 
@@ -99,7 +99,7 @@ class Risk(HtmlResult):
 
 def risk(
     phi: Any,
-    X: Float[Array, "n d"],
+    X: Rows,
     y: Array,
     *,
     alpha: float,
@@ -303,7 +303,7 @@ class CostCertificate(HtmlResult):
 
 def certify_costs(
     phi: Any,
-    X: Float[Array, "n d"],
+    X: Rows,
     *,
     rank: int,
     kernel: Any = None,

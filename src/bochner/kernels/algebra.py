@@ -24,7 +24,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.blas import mirror
 from bochner._core.checks import integers, optional, unpacked
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
@@ -128,10 +128,10 @@ class Custom(Kernel):
         diagonal = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
         return f"Custom(function={name_of(self.function)}{diagonal})"
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
         n, parts = X.shape[0], []
@@ -153,21 +153,21 @@ class Transformed(Kernel):
     kernel: Kernel
 
     @abc.abstractmethod
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    def inputs(self, X: Rows) -> Float[Array, "n e"]:
         """Return the rows that the kernel within sees."""
 
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         """Return gradients in the rows, given those in the rows that the kernel within sees."""
         raise UnsupportedKernel(
             f"Gradients in rows require the derivative of the rows' transformation; {self!r} has a "
             "function of your own. Transform the rows first, and take gradients in those."
         )
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U = self.inputs(X)
         return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.inputs(X))
 
 
@@ -206,7 +206,7 @@ class Columns(Transformed):
     kernel: Part
     columns: Annotated[tuple[int, ...], integers]
 
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n c"]:
+    def inputs(self, X: Rows) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
         require_columns("Columns", self.columns, X)
         if is_sparse(X):
@@ -214,7 +214,7 @@ class Columns(Transformed):
         xp = array_namespace(X)
         return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
 
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)
 
 
@@ -283,7 +283,7 @@ class Mahalanobis(Transformed):
         """L, the symmetric root of A: rows x become rows x L. Not to be written into."""
         return symmetric_root(self.matrix)
 
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def inputs(self, X: Rows) -> Rows:
         """Return X L, dense."""
         if X.shape[1] != len(self.root):
             raise InvalidInput(
@@ -292,10 +292,10 @@ class Mahalanobis(Transformed):
             )
         return (np.ascontiguousarray(X) if is_numpy(X) else X) @ moved(self.root, like=X)
 
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n e"]) -> Float[Array, "n d"]:
+    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         return G @ moved(self.root.T, like=G)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         if isinstance(self.kernel, Stationary):
             X, Y = centred(X, Y)
         return super().evaluate(X, Y)
@@ -332,7 +332,7 @@ class Warped(Transformed):
     def __repr__(self) -> str:
         return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
 
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n e"]:
+    def inputs(self, X: Rows) -> Float[Array, "n e"]:
         """Return f(X), in the precision of X."""
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
@@ -404,14 +404,14 @@ class Modulated(Kernel):
     def __repr__(self) -> str:
         return f"Modulated(function={name_of(self.function)}, kernel={self.kernel!r})"
 
-    def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return f(x) of each row, the factor of the features of ``kernel``."""
         return answer(self.function(X), (X.shape[0],), X, "Modulated")
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return _between(self.factor, self.kernel.evaluate(X, Y), X, Y)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         f = self.factor(X)
         return f * self.kernel.diagonal(X) * f
 
@@ -450,11 +450,11 @@ class Normalised(Kernel):
 
     kernel: Part
 
-    def rows(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def rows(self, X: Rows) -> Rows:
         """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
         return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
-    def factor(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
         size = self._size(in_float64(X))
         xp = array_namespace(size)
@@ -464,7 +464,7 @@ class Normalised(Kernel):
         )
         return xp.astype(factor, X.dtype, copy=False)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         if precision(X) == np.float64:
             return self._cosines(X, Y)
 
@@ -475,17 +475,17 @@ class Normalised(Kernel):
 
         return distances.by_blocks(block, X, Y, 3)
 
-    def _cosines(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def _cosines(self, X: Rows, Y: Others) -> Pairs:
         U = self.rows(X)
         V = U if Y is X else self.rows(Y)
         with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
             return _between(self.factor, self.kernel.evaluate(U, V), U, V)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         size = self._size(self.rows(in_float64(X)))
         return array_namespace(size).astype(size > 0, X.dtype)
 
-    def _size(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def _size(self, X: Rows) -> Float[Array, " n"]:
         """Return kernel(x, x); raise an error on overflow."""
         with np.errstate(over="ignore", invalid="ignore"):
             size = self.kernel.diagonal(X)

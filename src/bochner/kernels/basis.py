@@ -26,7 +26,7 @@ from bochner._core.checks import (
     unpacked,
     word,
 )
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel
@@ -55,17 +55,17 @@ class Basis(Kernel):
         """Mean square of each 1-D function over its natural range."""
 
     @abc.abstractmethod
-    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+    def functions(self, X: Rows) -> tuple[Rows, ...]:
         """Return the 1-D functions, in the order of ``sizes``, of all columns of dense rows."""
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
         left = xp.stack(self.functions(dense(X)), axis=0)
         right = left if Y is X else xp.stack(self.functions(dense(Y)), axis=0)
         columns = ((left[:, :, j], right[:, :, j]) for j in range(X.shape[1]))
         return reduce(operator.mul, (xp.permute_dims(u, (1, 0)) @ v for u, v in columns))
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         values = array_namespace(X).stack(self.functions(dense(X)), axis=0)
         return array_namespace(X).prod(array_namespace(X).sum(values * values, axis=0), axis=1)
 
@@ -102,7 +102,7 @@ class FourierSeries(Basis):
         waves = (0.5 * w for w in self.weights[1:] for _ in range(2))
         return self.weights[0], *waves
 
-    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+    def functions(self, X: Rows) -> tuple[Rows, ...]:
         xp = array_namespace(X)
         turns = X / self.period
         angle = 2 * math.pi * (turns - xp.round(turns))
@@ -154,7 +154,7 @@ class Polynomials(Basis):
     def sizes(self) -> tuple[float, ...]:
         return self.weights
 
-    def functions(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], ...]:
+    def functions(self, X: Rows) -> tuple[Rows, ...]:
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
         legendre = zip(self.weights, gegenbauers(len(self.weights) - 1, 3, t), strict=True)
         return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
@@ -283,12 +283,12 @@ class Brownian(Kernel):
         least = array_namespace(x, y).minimum(x, y)
         return least - x * y / self.length if self.bridge else least
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
         X, Y = (xp.clip(dense(A), 0.0, self.length) for A in (X, Y))
         return distances.over_columns(self._term, operator.mul, X, Y)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         xp = array_namespace(X)
         t = xp.clip(dense(X), 0.0, self.length)
         return xp.prod(self._term(t, t), axis=1)
@@ -379,14 +379,14 @@ class GreenFunction(Kernel):
         """Whether the infinite sum is known in closed form."""
         return len(self.box) == self.exponent == 1
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         left, right = map(self._rows, (X, Y))
         if self.closed:
             return moved(self._term(left, right.T), like=X)
         Z = self.features(left, self.terms)
         return moved(Z @ (Z if Y is X else self.features(right, self.terms)).T, like=X)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         rows = self._rows(X)
         if self.closed:
             return moved(self._term(rows, rows)[:, 0], like=X)
@@ -408,7 +408,7 @@ class GreenFunction(Kernel):
         near = (1 + sign * np.exp(-2 * kappa * a)) * (1 + sign * np.exp(-2 * kappa * b))
         return np.exp(-kappa * np.abs(x - y)) * near / (-2 * kappa * np.expm1(-2 * kappa * length))
 
-    def _rows(self, X: Float[Array, "n d"]) -> Float[np.ndarray, "n d"]:
+    def _rows(self, X: Rows) -> Float[np.ndarray, "n d"]:
         rows = to_numpy(dense(X)).astype(np.float64)
         if rows.shape[1] != len(self.box):
             raise InvalidInput(

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, is_sparse
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 
 BLOCK_BYTES = 8 * 2**20
 """Bytes of one block of the kernel matrix; a handful of temporaries have this size."""
@@ -31,8 +31,8 @@ Block = Callable[[Array, Array], Array]
 
 def by_blocks(
     block: Block,
-    X: Float[Array, "n d"],
-    Y: Float[Array, "m d"],
+    X: Rows,
+    Y: Others,
     temporaries: int = 1,
     dtype: Any = None,
 ) -> Array:
@@ -52,13 +52,13 @@ def by_blocks(
     return K
 
 
-def overflow(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> bool:
+def overflow(X: Rows, Y: Others) -> bool:
     """Whether squared distances, in NumPy arrays, may pass the largest number of the dtype."""
     largest = max(np.abs(X).max(initial=0.0), np.abs(Y).max(initial=0.0))
     return float(largest) > float(np.sqrt(np.finfo(X.dtype).max / (64.0 * X.shape[1])))
 
 
-def centred(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
+def centred(X: Rows, Y: Others) -> tuple[Array, Array]:
     """Return X and Y less the mean row of Y (sparse matrices unchanged: they stay sparse)."""
     if is_sparse(X) or is_sparse(Y) or Y.shape[0] == 0:
         return X, Y
@@ -69,12 +69,12 @@ def centred(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Arra
     return (moved if Y is X else X - mean), moved
 
 
-def inner(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+def inner(X: Rows, Y: Others) -> Pairs:
     """Return the inner products ⟨x, y⟩, dense, of dense or sparse rows."""
     return dense(X @ Y.T)
 
 
-def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+def squared(X: Rows, Y: Others) -> Pairs:
     """Return |x − y|² of all pairs of rows; exactly zero for equal rows."""
     xp = array_namespace(X, Y)
     # Differences of few columns are cheaper than a matrix product and repairs.
@@ -96,21 +96,19 @@ def squared(X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m
     return distances
 
 
-def coordinatewise(
-    X: Float[Array, "n d"], Y: Float[Array, "m d"], term: Callable[[Array], Array]
-) -> Float[Array, "n m"]:
+def coordinatewise(X: Rows, Y: Others, term: Callable[[Array], Array]) -> Pairs:
     """Return Σ_j term(x_j − y_j) of all pairs of rows, one column at a time."""
     return over_columns(lambda x, y: term(x - y), operator.iadd, X, Y)
 
 
 def over_columns(
     term: Callable[[Array, Array], Array], join: Callable[[Array, Array], Array], X: Array, Y: Array
-) -> Float[Array, "n m"]:
+) -> Pairs:
     """Return ``term(x_j, y_j)`` of all pairs of rows, joined over the columns j, one at a time."""
     return reduce(join, (term(X[:, j][:, None], Y[:, j][None, :]) for j in range(X.shape[1])))
 
 
-def square_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
+def square_norms(X: Rows) -> Float[Array, " n"]:
     """Return |x|² of each row, dense or sparse."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)

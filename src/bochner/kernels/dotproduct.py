@@ -205,10 +205,10 @@ class DotProductKernel(Kernel):
         series: Any = self.power_series
         return series.slope(t)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return _in_range(self, distances.square_norms(X))
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:

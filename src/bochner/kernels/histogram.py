@@ -42,13 +42,13 @@ class Additive(Kernel):
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
         """Return the density of 𝒦: 𝒦(t) = ∫ cos(ωt) spectrum(ω) dω."""
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         require_above(self, 0.0, X, Y)
         return distances.by_blocks(
             lambda A, B: distances.over_columns(self.term, operator.add, A, B), X, Y
         )
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         require_above(self, 0.0, X)
         return array_namespace(X).sum(X, axis=1)
 
@@ -149,22 +149,22 @@ class SkewedChi2(Kernel):
         """Return the law of the frequencies of log(x + c)."""
         return Independent(SECH, np.ones(d))
 
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def inputs(self, X: Rows) -> Rows:
         """Return log(x + c), the coordinates in which the kernel is stationary."""
         require_above(self, -self.skew, X, strictly=True)
         return array_namespace(X).log(X + self.skew)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         require_above(self, -self.skew, X, Y, strictly=True)
         xp = array_namespace(X, Y)
         term = lambda a, b: xp.log1p((a - b) ** 2 / (2.0 * a * b))
         block = lambda A, B: xp.exp(-distances.over_columns(term, operator.add, A, B))
         return distances.by_blocks(block, xp.sqrt(X + self.skew), xp.sqrt(Y + self.skew))
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def back(self, X: Rows, G: Rows) -> Rows:
         """Return gradients in x, given gradients in log(x + c)."""
         return G / (X + self.skew)
 

@@ -188,7 +188,7 @@ class Kernel(NamedArguments, abc.ABC):
         )
         cls.tunable = tuned or cls.tunable
 
-    def __call__(self, X: Tabular, Y: Tabular | None = None) -> Float[Array, "n m"]:
+    def __call__(self, X: Tabular, Y: Tabular | None = None) -> Pairs:
         """Return the kernel matrix K with K[i, j] = k(X[i], Y[j]).
 
         Parameters
@@ -218,17 +218,17 @@ class Kernel(NamedArguments, abc.ABC):
             X, Y = in_float64(X), in_float64(Y)
         return self.evaluate(X, Y)
 
-    def diag(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diag(self, X: Rows) -> Float[Array, " n"]:
         """Return k(x, x) for each row of X (n, d), dense or sparse, in O(n d) time."""
         require_numbers(self)
         return self.diagonal(as_matrix(X, type(self).__name__))
 
     @abc.abstractmethod
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         """Return all pairs of checked rows; ``Y is X`` when the matrix is symmetric."""
 
     @abc.abstractmethod
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         """Return k(x, x) of checked rows."""
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -307,10 +307,10 @@ class Constant(Kernel):
 
     value: TunedNonnegative = 1.0
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return self._fill((X.shape[0], Y.shape[0]), X)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self._fill((X.shape[0],), X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -332,10 +332,10 @@ class Combined(Kernel):
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
         """Return ∂E/∂ each part, given C = ∂E/∂k; ``K()`` and ``part()`` are the values."""
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return self.joined(*(part.evaluate(X, Y) for part in parts_of(self).values()))
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self.joined(*(part.diagonal(X) for part in parts_of(self).values()))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, device, is_sparse
 from bochner._core.checks import integers
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels.algebra import Transformed, require_columns
 from bochner.kernels.kernel import Part
@@ -68,7 +68,7 @@ class Monotone(Transformed):
                 "values. Sort and pair them."
             )
 
-    def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def inputs(self, X: Rows) -> Rows:
         """Return the transformed rows, in their own format."""
         X = X if hasattr(X, "shape") else np.asarray(X, np.float64)
         require_columns("Monotone", self.columns, X)
@@ -79,7 +79,7 @@ class Monotone(Transformed):
             columns[j] = _through(X[:, j] + 0.0, *curve)[0]
         return array_namespace(X).stack(columns, axis=1)
 
-    def back(self, X: Float[Array, "n d"], G: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def back(self, X: Rows, G: Rows) -> Rows:
         columns = [G[:, j] for j in range(X.shape[1])]
         for j, *curve in zip(self.columns, self.points, self.values, strict=True):
             columns[j] = G[:, j] * _through(X[:, j] + 0.0, *curve)[1]

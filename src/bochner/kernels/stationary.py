@@ -42,7 +42,7 @@ class Stationary(Kernel):
     def spectral_measure(self, d: int) -> spectral.Measure:
         """Return the law of the frequencies ω in R^d, for d columns."""
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         self.spectral_measure(X.shape[1])  # refuses another number of columns
         return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
 
@@ -57,14 +57,14 @@ class Compilable(Stationary):
     compiled: ClassVar[Any] = None
 
     @abc.abstractmethod
-    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def block(self, X: Rows, Y: Others) -> Pairs:
         """Return all pairs of rows, which are in units of the lengthscale already."""
 
     @abc.abstractmethod
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return gradients as `pullback`, of rows in units of the lengthscale and in these."""
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         X, Y = self.in_units(X, Y)
         loop, here = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
         if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
@@ -80,7 +80,7 @@ class Compilable(Stationary):
             )
         return _divide(self, self.unit_pullback(*self.in_units(X, Y), C))
 
-    def in_units(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> tuple[Array, Array]:
+    def in_units(self, X: Rows, Y: Others) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
         per_column(self.lengthscale, X.shape[1], type(self).__name__, "lengthscale")
         U, V = distances.centred(X, Y)
@@ -118,7 +118,7 @@ class Radial(Compilable):
     def spectral_measure(self, d: int) -> spectral.Measure:
         return spectral.GaussianMixture(self.mixing, _scales(self, d))
 
-    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared(X, Y))
 
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -135,10 +135,10 @@ class CoordinateWise(Compilable):
     """
 
     @abc.abstractmethod
-    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    def rate(self, delta: Pairs) -> Pairs:
         """Return ∂ log k/∂δ of one column, for differences δ in units of its lengthscale."""
 
-    def log_slopes(self, gap: Float[Array, "n m"], j: int, d: int) -> dict[str, Array]:
+    def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
         delta = gap / per_column(self.lengthscale, d, type(self).__name__, "lengthscale")[j]
         return {"lengthscale": -delta * self.rate(delta)}
@@ -151,7 +151,7 @@ class CoordinateWise(Compilable):
     def spectral_measure(self, d: int) -> spectral.Measure:
         return spectral.Independent(self.law, _scales(self, d))
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         refuse_sparse(self, X, Y)
         return super().evaluate(X, Y)
 
@@ -306,11 +306,11 @@ class Laplace(CoordinateWise):
 
     lengthscale: TunedNumbers = 1.0
 
-    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def block(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, xp.abs))
 
-    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    def rate(self, delta: Pairs) -> Pairs:
         return -array_namespace(delta).sign(delta)
 
     law = spectral.CAUCHY
@@ -341,11 +341,11 @@ class Cauchy(CoordinateWise):
 
     lengthscale: TunedNumbers = 1.0
 
-    def block(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def block(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)
         return xp.exp(-distances.coordinatewise(X, Y, lambda delta: xp.log1p(delta * delta)))
 
-    def rate(self, delta: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    def rate(self, delta: Pairs) -> Pairs:
         return -2.0 * delta / (1.0 + delta * delta)
 
     smooth = True
@@ -353,9 +353,7 @@ class Cauchy(CoordinateWise):
     compiled = "cauchy", 1.0
 
 
-def by_columns(
-    M: Float[Array, "n m"], rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array
-) -> Float[Array, "n d"]:
+def by_columns(M: Pairs, rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array) -> Rows:
     """Return Σ_j M_ij rate_k(x_ik − y_jk) of each row i and column k, for products over columns.
 
     ``rates`` are the logarithmic derivatives of the one-column kernels.

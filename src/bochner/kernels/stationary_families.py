@@ -331,7 +331,7 @@ class Periodic(stationary.Stationary):
         pairs = (("period", self.period), ("lengthscale", self.lengthscale))
         return [stationary.per_column(value, d, "Periodic", name) for name, value in pairs]
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
         periods, lengths = self.per_axis(X.shape[1])
         xp = array_namespace(X, Y)
@@ -356,7 +356,7 @@ class Periodic(stationary.Stationary):
         ]
         return stationary.by_columns(C * self.evaluate(X, Y), rates, X, Y)
 
-    def log_slopes(self, gap: Float[Array, "n m"], j: int, d: int) -> dict[str, Array]:
+    def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log of both numbers of column j of d, for differences of its numbers."""
         period, length = (values[j] for values in self.per_axis(d))
         angle = math.pi * np.remainder(gap / period, 1.0)
@@ -426,7 +426,7 @@ class SpectralMixture(stationary.Stationary):
             stationary.per_column(s, d, "SpectralMixture", "scales") for s in self.scales
         )
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
         parts = tuple(zip(self.weights, *self._parts(X.shape[1]), strict=True))
 
@@ -447,7 +447,7 @@ class SpectralMixture(stationary.Stationary):
         return sum(parts[1:], parts[0])
 
 
-def _within(X: Float[Array, "n d"], periods: tuple[float, ...]) -> Float[Array, "n d"]:
+def _within(X: Rows, periods: tuple[float, ...]) -> Rows:
     """Return the rest of X after whole periods in float64, exactly: small rows stay as they are."""
     X = in_float64(X)
     xp = array_namespace(X)
@@ -473,7 +473,7 @@ def _component(
 
 def _component_pullback(
     X: Array, Y: Array, C: Array, mean: tuple[float, ...], scale: tuple[float, ...]
-) -> Float[Array, "n d"]:
+) -> Rows:
     """Return Σ_j C_ij times the gradient of exp(−½|σ ∘ (x − y)|²) cos(μ·(x − y))."""
     xp = array_namespace(X)
     m, s = (xp.asarray(v, dtype=X.dtype, device=device(X)) for v in (mean, scale))

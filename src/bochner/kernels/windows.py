@@ -94,7 +94,7 @@ class Windows(Kernel):
         """Return the first column of the window at position i."""
         return self.lengths + i * self.channels
 
-    def positions(self, X: Float[Array, "n d"]) -> Iterator[tuple[Any, Array, Array]]:
+    def positions(self, X: Rows) -> Iterator[tuple[Any, Array, Array]]:
         """Yield the rows with a window, these windows and 1/s(x), position by position.
 
         In libraries other than NumPy all rows: one without a window has zeros.
@@ -113,9 +113,7 @@ class Windows(Kernel):
                 windows = U if is_sparse(U) else _where(has[:, None], U)
                 yield slice(None), windows, _where(has, shares)
 
-    def summed(
-        self, X: Float[Array, "n d"], of_windows: Callable[[Array], Array]
-    ) -> Float[Array, "n D"]:
+    def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
         """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
         if not is_numpy(X):
             return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
@@ -123,7 +121,7 @@ class Windows(Kernel):
         sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
 
-    def _shares(self, X: Float[Array, "n d"]) -> tuple[Array, Array | None]:
+    def _shares(self, X: Rows) -> tuple[Array, Array | None]:
         """Return 1/s(x) and the number of windows of each row (None if rows do not differ)."""
         most, power = self.count(X.shape[1]), {"mean": 1.0, "root": 0.5, "sum": 0.0}[self.average]
         first = dense(X[:, :1])[:, 0]
@@ -159,7 +157,7 @@ class Windows(Kernel):
         U = windows[shares > 0]
         return U[:: max(1, -(-len(U) // most))]
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         same = Y is X and is_numpy(X)
         if same and len(self._pieces(X)) > 1:
             K = np.empty((len(X), len(X)), X.dtype)
@@ -172,7 +170,7 @@ class Windows(Kernel):
         of_pair = lambda U, V: self.kernel.evaluate(U, U if same else V)
         return self.summed(X, lambda U: self.summed(Y, lambda V: of_pair(U, V).T).T)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if X.shape[0] == 0:
             return 0.0 * dense(X[:, :1])[:, 0]
         rows = (X[i : i + 1, :] for i in range(X.shape[0]))
@@ -186,9 +184,7 @@ class Windows(Kernel):
 
         return self.back(X, of_windows)
 
-    def back(
-        self, X: Float[Array, "n d"], of_windows: Callable[[Any, Array, Array], Array]
-    ) -> Float[Array, "n d"]:
+    def back(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
         """Return gradients in rows, given those in the windows at each position."""
         total = array_namespace(X).zeros_like(X)
         for i, (rows, U, share) in enumerate(self.positions(X)):

@@ -18,7 +18,7 @@ import numpy as np
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
 from bochner._core.checks import Counted, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import no_negative
@@ -179,7 +179,7 @@ class Homogeneous(Kernel):
         """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `gegenbauer`."""
         return coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
         squared = distances.squared
@@ -187,7 +187,7 @@ class Homogeneous(Kernel):
         K = distances.by_blocks(block, U, V, 8)
         return lengthened(self, K, r[:, None], s[None, :])
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         U, r = directions(X)
         squares = distances.square_norms(U)
         values = self.profile(Angle.of_chords(0.0 * squares, squares))
@@ -329,7 +329,7 @@ class NeuralTangent(Homogeneous):
         return tangent
 
 
-def directions(X: Float[Array, "n d"]) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
     """Return X's rows divided by their norms, rows of zeros as they are, and the norms.
 
     Rows are divided by their largest entry first, so that squares neither vanish nor overflow.
@@ -455,7 +455,7 @@ class Zonal(Kernel):
         c[: len(given)] = given
         return c
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
         V, s = (U, r) if Y is X else directions(Y)
         c, d = self.coefficients[: 2 if X.shape[1] == 1 else None], X.shape[1]
@@ -470,7 +470,7 @@ class Zonal(Kernel):
         xp = array_namespace(K)
         return xp.where((r[:, None] == 0) | (s[None, :] == 0), self.coefficients[0], K)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         norms = directions(X)[1]
         total = math.fsum(self.gegenbauer_coefficients(X.shape[1], len(self.coefficients)))
         if self.power:
@@ -569,7 +569,7 @@ class GeneralizedZonal(Kernel):
         h = h[:, None] if h.ndim == 1 else h
         return h * (t > 0)[:, None] if degree else h
 
-    def evaluate(self, X: Float[Array, "n d"], Y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
         def block(X: Array, Y: Array) -> Array:
             (U, r), (V, s) = directions(X), directions(Y)
             H, G = self._factors(r, like=X), self._factors(s, like=Y)
@@ -578,7 +578,7 @@ class GeneralizedZonal(Kernel):
 
         return distances.by_blocks(block, X, Y, 8)
 
-    def diagonal(self, X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
         norms = directions(X)[1]
         H = self._factors(norms, like=X)[: 2 if X.shape[1] == 1 else None]
         xp = array_namespace(norms)
@@ -590,6 +590,6 @@ class GeneralizedZonal(Kernel):
         return [moved(self.radial(l, t), like=like) for l in range(len(self.radial_functions))]
 
 
-def _cosines(U: Float[Array, "n d"], V: Float[Array, "m d"]) -> Float[Array, "n m"]:
+def _cosines(U: Rows, V: Others) -> Pairs:
     inner = distances.inner(U, V)
     return array_namespace(inner).clip(inner, min=-1.0, max=1.0)
