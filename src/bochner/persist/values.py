@@ -94,6 +94,8 @@ RENAMED: dict[str, str] = {
     "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
     "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
+    "features.sketch.powers:Exact": "features.sketch.polysketch:Exact",
+    "features.sketch.powers:SketchMap": "features.sketch.polysketch:SketchMap",
 }
 
 

@@ -153,7 +153,7 @@ class RadialBlock(NamedTuple):
 def spectrum(
     radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = 4096
 ) -> list[RadialBlock]:
-    """Return the blocks for ``width`` features, of ``most`` degree, greatest energy each first.
+    """Return the blocks for ``width`` features up to degree ``most``, by energy per feature.
 
     ``total`` is the mean of k(x, x) over the nodes.
     """
@@ -277,8 +277,7 @@ class RadialFunctions:
     def interpolated(self, limit: float, tolerance: float) -> Self:
         """Return these functions with an interpolant for radii up to ``limit``.
 
-        It has the fewest points that leave the products g_b(r) g_b(s) within ``tolerance``, or is
-        of degree 512.
+        Its degree is the least that leaves the products g_b(r) g_b(s) within ``tolerance``, or 512.
         """
         halves, values = 16, self.exactly(_lobatto(16, limit))
         while True:

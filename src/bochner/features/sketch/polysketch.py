@@ -1,8 +1,9 @@
 """Features of powers of inner products: random Maclaurin features, PolySketch and TensorSketch."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Annotated
 
@@ -11,10 +12,20 @@ import scipy.fft
 import scipy.sparse
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, device, moved, taken
+from bochner._core.arrays import (
+    array_namespace,
+    dense,
+    device,
+    is_numpy,
+    is_sparse,
+    moved,
+    taken,
+    to_numpy,
+)
 from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import side_by_side
 from bochner.features.map import FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.sketch import powers
@@ -170,7 +181,85 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
 
 
 @dataclass(frozen=True, eq=False)
-class Padded(powers.TreeStep):
+class Exact:
+    """Degree 0, one feature, or degree 1, all columns."""
+
+    degree: int
+    width: int
+
+    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
+        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
+
+
+@dataclass(frozen=True, eq=False)
+class SketchMap(FeatureMap):
+    """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
+
+    kernel: Kernel
+    inputs: powers.UnitRows  # Scales of the columns, and a constant
+    weights: powers.Weights  # Degree and weight of each block
+    #: The features, degree by degree: columns of Z, times a weight per row.
+    blocks: "tuple[Exact | Entries | Pairs | CountSketch, ...]"
+    steps: "tuple[Padded | Hashed | Pairs, ...]"  # What blocks read, children before parents
+    complete: bool  # Whether nothing is left to chance
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.inputs.scales)
+
+    @property
+    def n_features(self) -> int:
+        return sum(block.width for block in self.blocks)
+
+    @property
+    def below_kernel(self) -> bool:
+        return self.complete
+
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
+        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
+        # Rows whose transforms stay in the cache.
+        step = max(1, (1 << 19) // max(block.width for block in self.blocks))
+        parts = [slice(start, start + step) for start in range(0, len(Z), step)]
+        fill = lambda part: self._fill(Z[part], rows[part])
+        side_by_side([partial(fill, part) for part in parts], most=len(parts))
+        return moved(Z, like=X)
+
+    def _fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
+        U, lengths = self.inputs.split(X)
+        weights = self.weights.at(lengths, like=U)
+        earlier: list[Array] = []
+        for step in self.steps:
+            earlier.append(step.of(U, earlier))
+        start = 0
+        for i, block in enumerate(self.blocks):
+            out = Z[:, start : start + block.width]
+            block.fill(out, U, earlier, weights[:, i : i + 1])
+            start += block.width
+
+
+def sketch_map(
+    kernel: Kernel,
+    parts: powers.Powers,
+    exact: np.ndarray,
+    shared: powers.Shares,
+    sketches: "Iterable[Entries | Pairs | CountSketch]",
+    steps: "tuple[Padded | Hashed | Pairs, ...]" = (),
+    complete: bool = False,
+) -> SketchMap:
+    """Return the map of exact degrees and of a sketch for each of the other degrees."""
+    d = len(parts.scales)
+    degrees = np.array([*exact, *shared.degrees], dtype=np.int64)
+    logs = powers.log_coefficients(parts.series, degrees)
+    logs -= np.log([1.0] * len(exact) + list(shared.probabilities))
+    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
+    blocks = *(Exact(int(n), d if n else 1) for n in exact), *sketches
+    complete = complete or len(blocks) == len(exact)
+    return SketchMap(kernel, powers.UnitRows(parts.scales), weights, blocks, steps, complete)
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
     """H D x, not normalised: x with zeros after it."""
 
     signs: Array  # Diagonal of D; P is a power of two
@@ -180,7 +269,7 @@ class Padded(powers.TreeStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Hashed(powers.TreeStep):
+class Hashed:
     """H S x, S an OSNAP matrix with s entries ±s^{−1/2} for each column."""
 
     rows: Array  # Where each column goes
@@ -201,7 +290,7 @@ class Hashed(powers.TreeStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(powers.SketchBlock, powers.TreeStep):
+class Pairs:
     """Products of entries of two steps, times m^{−1/2}; as a step H D of them, D in their signs."""
 
     left: int  # Steps; the left one is the wider
@@ -211,7 +300,7 @@ class Pairs(powers.SketchBlock, powers.TreeStep):
     partners: Array  # Entries of the right one, and of its negative after them
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         """How many: m."""
         return len(self.partners)
 
@@ -232,14 +321,14 @@ class Pairs(powers.SketchBlock, powers.TreeStep):
 
 
 @dataclass(frozen=True, eq=False)
-class Entries(powers.SketchBlock):
+class Entries:
     """Some entries of a step, times m^{−1/2}: the sketch of degree one."""
 
     source: int
     chosen: Array
 
     @property
-    def width(self) -> int:  # type: ignore[override]
+    def width(self) -> int:
         """How many: m."""
         return len(self.chosen)
 
@@ -305,7 +394,7 @@ class Tree:
     def __init__(self, ask: Request, inner: int) -> None:
         self.ask, self.inner = ask, inner
         self.padded = min(inner, power_of_two(ask.n_inputs))
-        self.steps: list[powers.TreeStep] = []
+        self.steps: list[Padded | Hashed | Pairs] = []
         self.widths: list[int] = []
         self._places: dict[tuple[int, int, int], int] = {}
 
@@ -377,7 +466,7 @@ def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Ar
     return full, tail.astype(np.int32), partners.astype(np.int32)
 
 
-def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> powers.SketchMap:
+def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw the sketches of all powers from one tree."""
     parts = powers.powers(kernel, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
@@ -388,7 +477,7 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> powers.
     powers_of_rows = zip(shared.degrees, shared.widths, strict=True)
     sketches = [tree.power(n, width) for n, width in powers_of_rows]
     complete = all(p == 1 and w == columns**n for n, w, p in zip(*shared, strict=True))
-    return powers.sketch_map(kernel, parts, exact, shared, sketches, tuple(tree.steps), complete)
+    return sketch_map(kernel, parts, exact, shared, sketches, tuple(tree.steps), complete)
 
 
 # --- TensorSketch: the CountSketch of x^{⊗p}, without forming it, by FFT -------------------------
@@ -430,7 +519,7 @@ class TensorSketch(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class CountSketch(powers.SketchBlock):
+class CountSketch:
     """Hashes of the CountSketches of one power, one row for each."""
 
     buckets: Array  # h, below ``width``
@@ -459,13 +548,13 @@ class CountSketch(powers.SketchBlock):
         np.multiply(sketch, weight, out=Z)
 
 
-def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> powers.SketchMap:
+def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
         inputs = powers.UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
         sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
         weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
-        return powers.SketchMap(kernel, inputs, weights, (sketch,), (), False)
+        return SketchMap(kernel, inputs, weights, (sketch,), (), False)
     parts = powers.powers(kernel, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
     shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
@@ -473,7 +562,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> pow
         _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}"))
         for n, width in zip(shared.degrees, shared.widths, strict=True)
     )
-    return powers.sketch_map(kernel, parts, exact, shared, sketches)
+    return sketch_map(kernel, parts, exact, shared, sketches)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:

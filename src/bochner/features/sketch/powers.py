@@ -6,10 +6,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -17,11 +14,10 @@ import numpy as np
 import scipy.sparse
 from scipy.special import gammaln
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, to_numpy
+from bochner._core.arrays import array_namespace, dense, is_sparse, moved, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.threads import side_by_side
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_double
+from bochner.features.map import in_double
 from bochner.features.mercer.products import Products
 from bochner.features.method import Method, Request
 from bochner.kernels import dotproduct
@@ -211,81 +207,6 @@ def energies(
     return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
 
 
-class TreeStep(ABC):
-    """A value of its own of rows, not normalised, from the rows or from earlier steps."""
-
-    @abstractmethod
-    def of(self, U: Array, earlier: list[Array]) -> Array:
-        """Return the value for these rows, (n, P)."""
-
-
-class SketchBlock(ABC):
-    """Features of one degree: columns of Z, times a weight per row."""
-
-    width: int
-
-    @abstractmethod
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        """Write the features of the directions U times the weights into Z, (n, width)."""
-
-
-@dataclass(frozen=True, eq=False)
-class Exact(SketchBlock):
-    """Degree 0, one feature, or degree 1, all columns."""
-
-    degree: int
-    width: int
-
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
-
-
-@dataclass(frozen=True, eq=False)
-class SketchMap(FeatureMap):
-    """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
-
-    kernel: Kernel
-    inputs: UnitRows  # Scales of the columns, and a constant
-    weights: Weights  # Degree and weight of each block
-    blocks: tuple[SketchBlock, ...]  # The features, degree by degree
-    steps: tuple[TreeStep, ...]  # What blocks read, children before parents
-    complete: bool  # Whether nothing is left to chance
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.inputs.scales)
-
-    @property
-    def n_features(self) -> int:
-        return sum(block.width for block in self.blocks)
-
-    @property
-    def below_kernel(self) -> bool:
-        return self.complete
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
-        Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        # Rows whose transforms stay in the cache.
-        step = max(1, (1 << 19) // max(block.width for block in self.blocks))
-        parts = [slice(start, start + step) for start in range(0, len(Z), step)]
-        fill = lambda part: self._fill(Z[part], rows[part])
-        side_by_side([partial(fill, part) for part in parts], most=len(parts))
-        return moved(Z, like=X)
-
-    def _fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
-        U, lengths = self.inputs.split(X)
-        weights = self.weights.at(lengths, like=U)
-        earlier: list[Array] = []
-        for step in self.steps:
-            earlier.append(step.of(U, earlier))
-        start = 0
-        for i, block in enumerate(self.blocks):
-            out = Z[:, start : start + block.width]
-            block.fill(out, U, earlier, weights[:, i : i + 1])
-            start += block.width
-
-
 class Shares(NamedTuple):
     """Features of each degree and their probabilities; ``zip(*shares)`` iterates over degrees."""
 
@@ -326,26 +247,6 @@ def shares(
         draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
         kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
     return Shares(*zip(*sorted(kept), strict=True))
-
-
-def sketch_map(
-    kernel: Kernel,
-    parts: Powers,
-    exact: np.ndarray,
-    shared: Shares,
-    sketches: Iterable[SketchBlock],
-    steps: tuple[TreeStep, ...] = (),
-    complete: bool = False,
-) -> SketchMap:
-    """Return the map of exact degrees and of a sketch for each of the other degrees."""
-    d = len(parts.scales)
-    degrees = np.array([*exact, *shared.degrees], dtype=np.int64)
-    logs = log_coefficients(parts.series, degrees)
-    logs -= np.log([1.0] * len(exact) + list(shared.probabilities))
-    weights = Weights(degrees, 0.5 * logs, parts.gaussian)
-    blocks = *(Exact(int(n), d if n else 1) for n in exact), *sketches
-    complete = complete or len(blocks) == len(exact)
-    return SketchMap(kernel, UnitRows(parts.scales), weights, blocks, steps, complete)
 
 
 def _capped(
