@@ -203,7 +203,7 @@ def fits():
 
 
 def many_features():
-    with mock.patch("bochner.models.representations.wide.WIDE", 20):
+    with mock.patch("bochner.models.representations.features.WIDE", 20):
         return of_rows(RIDGE, ON["features"], "number", "targets")
 
 

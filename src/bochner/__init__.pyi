@@ -76,8 +76,8 @@ from bochner.models.kriging import normal_scores as normal_scores
 from bochner.models.kriging import predictive_scorer as predictive_scorer
 from bochner.models.kriging import universal_kriging as universal_kriging
 from bochner.models.merging import merge as merge
-from bochner.models.representations.methods import ExactKernel as ExactKernel
-from bochner.models.representations.methods import LocalKernel as LocalKernel
+from bochner.models.representations.representation import ExactKernel as ExactKernel
+from bochner.models.representations.representation import LocalKernel as LocalKernel
 from bochner.models.ridge.double_descent import DoubleDescent as DoubleDescent
 from bochner.models.ridge.double_descent import double_descent as double_descent
 from bochner.models.ridge.estimators import KernelRidge as KernelRidge

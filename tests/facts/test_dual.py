@@ -11,13 +11,10 @@ from tolerance import assert_close
 
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
-from bochner.solvers.ridge.criteria import kernel_leave_one_out
-from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import decompose
+from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
+from bochner.solvers.ridge.eigen import decompose, left_out_path
 from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
-from bochner.solvers.ridge.leave_one_out import left_out_path
-from bochner.solvers.ridge.path import path_of
-from bochner.solvers.ridge.solution import Outcome
+from bochner.solvers.ridge.solution import Outcome, path_of
 from bochner.sums.moments import Moments
 
 # ==== Ridge regression from the kernel matrix: every number against refits, a density or differences.

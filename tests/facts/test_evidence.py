@@ -9,11 +9,10 @@ from tolerance import assert_close
 
 from bochner import Moments
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge.criteria import kernel_evidence
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import KernelRows, kernel_evidence
 from bochner.solvers.ridge.eigen import decompose, floor
-from bochner.solvers.ridge.evidence import EvidenceOutcome, maximise_evidence
 from bochner.solvers.ridge.problem import evidence, evidence_slope
+from bochner.solvers.ridge.solution import EvidenceOutcome, maximise_evidence
 
 # ==== Marginal likelihood from moments: against dense normal densities, differences and brute force.
 

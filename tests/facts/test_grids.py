@@ -31,9 +31,8 @@ from bochner.kernels import (
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import waves
-from bochner.solvers.gram import conjugate_gradients
+from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, to_real
 from bochner.solvers.ridge.problem import evidence
-from bochner.solvers.toeplitz import ToeplitzGram, from_real, to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
 
@@ -382,7 +381,7 @@ def sums_waves(model):
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    for where in ("ridge.fit", "gaussian_process.regressor"):
+    for where in ("ridge.fit", "gaussian_process.fit"):
         monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
 

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 import bochner as bo
 from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
 from bochner.landmarks import Given
-from bochner.solvers.neighbours import condition
+from bochner.models.gaussian_process.neighbours import condition
 
 # ==== Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too.
 
@@ -143,7 +143,7 @@ KERNEL_ROUGH = Exponential(0.5)
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many, and 24 features are what a default makes."""
-    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.gaussian_process.fit.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.models.gaussian_process.fit.FEWEST_ROWS", 251)
     monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
 

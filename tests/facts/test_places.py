@@ -12,9 +12,8 @@ from bochner.data.sources import Block
 from bochner.kernels import Columns, Constant, Matern, OnSphere, Zonal
 from bochner.kernels.numbers import gradients
 from bochner.kernels.sphere import degree_variances, of_degrees
-from bochner.solvers.gram import conjugate_gradients, full_of
+from bochner.solvers.gram import conjugate_gradients, full_of, to_real
 from bochner.solvers.harmonics import from_waves, to_waves
-from bochner.solvers.toeplitz import to_real
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import GlobePlaces, WavesOf, as_complex
 

@@ -30,13 +30,12 @@ from bochner.solvers.ridge.eigen import (
     decompose,
     decompose_rows,
     floor,
+    left_out_path,
     penalties,
 )
-from bochner.solvers.ridge.leave_one_out import left_out_path
-from bochner.solvers.ridge.path import solve_ridge
 from bochner.solvers.ridge.problem import evidence as criterion_evidence
 from bochner.solvers.ridge.problem import gcv as criterion_gcv
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled, solve_ridge
 
 # ==== Ridge regression along a path: every number against a solve, a refit or a density.
 

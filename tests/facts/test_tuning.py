@@ -10,7 +10,7 @@ from bochner.kernels import Gaussian, Laplace, Matern
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
-from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.solvers.ridge.dual import CRITERIA
 from bochner.sums.rows import sampled
 
 

@@ -273,8 +273,8 @@ def test_rows_are_predicted_without_each(alpha, monkeypatch):
     y = y[:, 0]
     options = {"n_features": 128, "alpha": alpha}
     moments = learner(**options).fit(X, y)
-    monkeypatch.setattr("bochner.models.representations.wide.WIDE", 8)
-    monkeypatch.setattr("bochner.models.representations.wide.kept_rows", lambda _: 100)
+    monkeypatch.setattr("bochner.models.representations.features.WIDE", 8)
+    monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 100)
     model = learner(**options).fit(X, y)
     found = model.fit_.left_out()
     sample = model.fit_.representation.sample.lowest(len(found.w))

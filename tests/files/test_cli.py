@@ -34,7 +34,7 @@ from bochner.kernels import Gaussian, Linear, Matern
 from bochner.report.demo import Curve, DemoResult, MethodResult
 from bochner.report.render import number
 from bochner.selection.spec import NAMED
-from bochner.solvers.ridge.path import PENALTY_CRITERIA
+from bochner.solvers.ridge.solution import PENALTY_CRITERIA
 
 N = 300
 QUICK = "--features 16 --lengthscale 1 --method orthogonal"

@@ -298,7 +298,7 @@ class ByTriangle(FeatureSums):
     """Rows as sums of their features, solved by QR of the sample: no Gram matrix is decomposed."""
 
     def decomposed(self):
-        return triangle(self, None, LOCAL), None
+        return triangle(self, None, LOCAL), map(self.centred, self.pieces(self.sample))
 
 
 def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):

@@ -136,7 +136,7 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     for place in ("planner.plans", "planner.trials", "models.ridge.fit"):
         monkeypatch.setattr(f"bochner.{place}.DIRECT_ROWS", 600)
     for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
-        monkeypatch.setattr(f"bochner.models.representations.methods.{name}", 256)
+        monkeypatch.setattr(f"bochner.models.representations.representation.{name}", 256)
     X, y = rows(1000)
     plan = bo.plan(X, y, widths=[16], random_state=0)
     (local,) = (fit for fit in plan.fits if fit.solver == "local")

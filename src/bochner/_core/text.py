@@ -1,9 +1,9 @@
 """Results for people: columns of text, outcomes as sentences, and axes to draw on."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from bochner._core.optional import needed
 
@@ -76,3 +76,8 @@ class Sentence(Enum):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.value,)
+
+    @classmethod
+    def worst(cls, outcomes: Iterable[Self]) -> Self:
+        """Return the outcome of several parts together; members are defined from best to worst."""
+        return max(outcomes, key=list(cls).index)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click import Choice as ClickChoice
 
-#: Ways to choose a penalty, as ``bochner.solvers.ridge.path`` names them.
+#: Ways to choose a penalty, as ``bochner.solvers.ridge.solution`` names them.
 CRITERIA = ("loo", "gcv", "evidence")
 
 # fmt: off

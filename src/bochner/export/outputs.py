@@ -20,10 +20,9 @@ from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess, Predictive
 from bochner.models.gaussian_process.fit import ProcessFit
-from bochner.models.representations.features import FeatureSums
+from bochner.models.representations.features import FeatureSums, WideSums
 from bochner.models.representations.leaves import LeafRows
 from bochner.models.representations.matrix import MatrixRows
-from bochner.models.representations.wide import WideSums
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
 from bochner.models.unsupervised.base import FeaturesFit

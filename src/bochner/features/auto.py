@@ -19,8 +19,14 @@ from bochner.features.map import Draw, FeatureMap
 from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.ridge.eigen import TINY, Eigen, decompose, penalties
-from bochner.solvers.ridge.leave_one_out import equivalent_alpha, extrapolate, left_out_path
+from bochner.solvers.ridge.eigen import (
+    Eigen,
+    decompose,
+    equivalent_alpha,
+    extrapolate,
+    left_out_path,
+    penalties,
+)
 from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
@@ -110,7 +116,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
     result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
     errors, alphas = extrapolate(result.eigen, result.errors, result.alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)
-    top = max(float(result.eigen.values[-1]), TINY)
+    top = result.eigen.top
     variance = float(result.moments.power.max()) / result.moments.weight
     error = max(float(errors[best]), NO_ERROR * variance)
     return error, float(alphas[best] / (ratio * top))

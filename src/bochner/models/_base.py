@@ -74,15 +74,18 @@ from bochner.sums.rows import sampled
 _WRITTEN = "bochner version"
 
 
-def learned(path: str, doc: str, otherwise: str = "") -> Any:
-    """Return a property that reads a part of the fit; None raises AttributeError(otherwise)."""
+def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
+    """Return a property that reads a part of the fit; None raises AttributeError(otherwise).
+
+    ``by_target``: of a single target it is a number.
+    """
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
         result = read(model._fitted)
         if result is None and otherwise:
             raise AttributeError(otherwise)
-        return result
+        return model._by_target(result) if by_target else result
 
     return property(value, doc=doc)
 
@@ -228,6 +231,10 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
                 "appropriate arguments before using this estimator."
             )
         return self.fit_
+
+    def _by_target(self, values: Any) -> Any:
+        """Return values of all targets, or the values of a single target."""
+        return values
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in self.__dict__

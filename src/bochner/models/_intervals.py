@@ -45,7 +45,6 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         return f
 
     def _by_target(self, values: Any) -> Any:
-        """Return values of all targets, (t, ...), or the values of a single target."""
         if self.target_shape_:
             return values
         return float(values[0]) if np.ndim(values) == 1 else values[0]

@@ -34,9 +34,8 @@ from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._rows import row_marks
 from bochner.selection.chosen import FeatureSpec
-from bochner.solvers.ridge.eigen import decompose
-from bochner.solvers.ridge.leave_one_out import left_out_rows
-from bochner.solvers.ridge.path import solve_ridge
+from bochner.solvers.ridge.eigen import decompose, left_out_rows
+from bochner.solvers.ridge.solution import solve_ridge
 from bochner.sums.moments import Moments
 
 #: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie

@@ -17,7 +17,7 @@ from bochner.models._labels import LabelEstimator
 from bochner.selection.lengthscales import at_median, require_lengthscale, tune_lengthscales
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
-from bochner.solvers.ridge.criteria import CRITERIA
+from bochner.solvers.ridge.dual import CRITERIA
 from bochner.sums.rows import sampled
 
 

@@ -87,6 +87,9 @@ MOVED: dict[str, str] = {
     "features.sketch.maclaurin": "features.sketch.polysketch",
     "features.sketch.tensorsketch": "features.sketch.polysketch",
     "models.gaussian_process.posterior": "models.gaussian_process.features",
+    "models.representations.methods": "models.representations.representation",
+    "models.representations.wide": "models.representations.features",
+    "solvers.ridge.evidence": "solvers.ridge.solution",
 }
 RENAMED: dict[str, str] = {
     "features.fourier.fourier:FourierPhaseMap": "features.fourier.fourier:FourierMap",

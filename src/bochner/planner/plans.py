@@ -33,8 +33,7 @@ from bochner.models._tables import given_rows
 from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.leaves import chosen_by_leaves
 from bochner.models.representations.matrix import chosen_by_matrix
-from bochner.models.representations.methods import DIRECT_ROWS
-from bochner.models.representations.representation import gather
+from bochner.models.representations.representation import DIRECT_ROWS, gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, PlannedFit, Task, local_fit, planned_fits

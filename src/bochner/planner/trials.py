@@ -3,7 +3,7 @@
 Each fit is tried on a fifth of the rows. Its seconds are split into a part that does not depend on
 the rows, the eigendecomposition, and a part per row; each part is extrapolated by its order in n
 and D. Memory is measured by a second fit under tracemalloc. The leave-one-out error of a trial is
-extrapolated to all rows along the path of penalties (:mod:`bochner.solvers.ridge.leave_one_out`).
+extrapolated to all rows along the path of penalties (:mod:`bochner.solvers.ridge.eigen`).
 """
 
 import math
@@ -34,13 +34,13 @@ from bochner.features.method import Method, Request
 from bochner.features.nystrom.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
-from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
+from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel, LocalKernel
 from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
 from bochner.selection.waves import waves_for
+from bochner.solvers.ridge.eigen import of_more_rows
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
-from bochner.solvers.ridge.leave_one_out import of_more_rows
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
 from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf, Precision

@@ -1,7 +1,7 @@
 """Lengthscales by descents of leave-one-out errors or the evidence on kernel matrices.
 
 The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`,
-:mod:`bochner.solvers.ridge.evidence`) is turned into the gradient in log ℓ. With k = κ(s),
+:mod:`bochner.solvers.ridge.solution`) is turned into the gradient in log ℓ. With k = κ(s),
 s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ,
 
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
@@ -44,8 +44,7 @@ from bochner.selection.rows import (
     screened_lengthscales,
 )
 from bochner.selection.spec import NAMED
-from bochner.solvers.ridge.criteria import EVIDENCE, LOO, Criterion, KernelScore
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import EVIDENCE, LOO, Criterion, KernelRows, KernelScore
 from bochner.solvers.ridge.solution import SAME
 
 ROWS, FEW = 1024, 256  # Rows of the last descents, and of those before

@@ -51,8 +51,7 @@ from bochner.selection.lengthscales import (
 )
 from bochner.selection.record import Tuning
 from bochner.selection.rows import median_distance, significant
-from bochner.solvers.ridge.criteria import LOO, Criterion
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5

@@ -45,8 +45,7 @@ from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
 from bochner.selection.spec import EFFORTS, Effort
-from bochner.solvers.ridge.criteria import LOO, Criterion
-from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
 NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows

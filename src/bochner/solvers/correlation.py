@@ -6,12 +6,12 @@ One eigendecomposition of each side serves all penalties.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from bochner._core.blas import eigh, product
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.problem import SummedProducts
 
 TINY = 1e-13  # Squares of singular values below this share of the largest are rounding
 
@@ -47,8 +47,8 @@ class Sides:
     precision: str  # precision of the products
 
     @staticmethod
-    def of(sums: SummedProducts, width: int) -> "Sides":
-        """Decompose; the first ``width`` features are x's. O(D³)."""
+    def of(sums: Any, width: int) -> "Sides":
+        """Decompose :class:`bochner.Moments`; the first ``width`` features are x's. O(D³)."""
         G = _varying(sums)
         x, U = eigh(G[:width, :width], driver="evd", check_finite=False)
         y, V = eigh(G[width:, width:], driver="evd", check_finite=False)
@@ -86,7 +86,7 @@ class Sides:
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 
 
-def correlations(sums: SummedProducts, directions: Directions) -> Float[Array, " q"]:
+def correlations(sums: Any, directions: Directions) -> Float[Array, " q"]:
     """Return the correlation of each pair of scores on the rows of these moments."""
     width = len(directions.a)
     G = _varying(sums)
@@ -97,7 +97,7 @@ def correlations(sums: SummedProducts, directions: Directions) -> Float[Array, "
     return np.divide(xy, size, out=np.zeros_like(xy), where=size > 0)
 
 
-def _varying(sums: SummedProducts) -> Float[Array, "D D"]:
+def _varying(sums: Any) -> Float[Array, "D D"]:
     """Return the products, zero for features that are constant but for rounding of their mean."""
     rounding = ROUNDINGS * float(np.finfo(sums.precision).eps) * np.abs(sums.feature_mean)
     varies = np.diag(sums.gram) > sums.weight * rounding**2

@@ -17,8 +17,6 @@ from bochner._core.shapes import Array, Float, Int
 
 AT_ONCE = 2048  # Up to this size eigenvalues are found in the main thread, in one to two seconds
 SLAB = 1024  # Rows of a slab
-WAIT = 0.2  # Seconds between two looks at Ctrl-C
-LARGEST = float(np.finfo(float).max)  # Largest number of float64
 
 T = TypeVar("T")
 
@@ -64,7 +62,7 @@ def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, 
     return X
 
 
-def raised(act: Callable[[float], T], value: float, least: float, most: float = LARGEST) -> T:
+def raised(act: Callable[[float], T], value: float, least: float, most: float = 1e308) -> T:
     """Return ``act(value)``; without a factor at ten times the value, or at ``least``, and so on.
 
     LinAlgError: no number up to ``most`` is large enough, as where the matrix is not finite.
@@ -100,7 +98,7 @@ def interruptible(act: Callable[[], T]) -> T:
     Thread(target=run, daemon=True).start()
     while True:
         try:
-            result, error = ended.get(timeout=WAIT)
+            result, error = ended.get(timeout=0.2)  # seconds between two looks at Ctrl-C
         except Empty:
             continue
         if error is not None:
@@ -116,7 +114,6 @@ def interruptible(act: Callable[[], T]) -> T:
 # pivots at once and accepts each with probability (current d_i)/(d_i at the block's start): the
 # same law as one at a time, in matrix products, in a sixteenth of the time for 4,000 rows.
 
-MOST_DOUBLES = 1 << 23  # Entries of the factor up to which it is float64 (64 MB)
 TOLERANCE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}  # Rounding, in traces
 
 
@@ -140,7 +137,7 @@ def randomly_pivoted_cholesky(
     residual = np.maximum(np.array(diagonal, np.float64), 0.0)
     trace = float(residual.sum())
     n, rank = len(residual), min(rank, len(residual))
-    dtype = np.dtype(np.float64 if n * rank <= MOST_DOUBLES else np.float32)
+    dtype = np.dtype(np.float64 if n * rank <= 1 << 23 else np.float32)
     factor = np.empty((n, rank), dtype, order="F")
     pivots = np.empty(rank, np.intp)
     done, block = 0, max(16, min(256, rank // 8))

@@ -8,7 +8,7 @@ Wright 2016). With P_lm = Σ_k p_lm(k) e^{ikθ} the associated Legendre function
     F(k, m) = Σ_l √a_l p_lm(k) c_lm
 
 are its waves. So G = D Bᴴ T B D: D = diag(√a_l), B the sums over l, T the Toeplitz matrix of the
-sums of the rows (:mod:`~.toeplitz`). Rows are read once; a product takes two FFTs and O(L³) for the
+sums of the rows (:mod:`~.gram`). Rows are read once; a product takes two FFTs and O(L³) for the
 sums over l.
 
 P_lm are orthonormal for the uniform law of mean one, so that Σ_m |P_lm|² = 2l + 1 everywhere, by
@@ -32,13 +32,6 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.gram import WaveGram, WavePreconditioner, factored
 
 MOST_LOW = 31  # Degrees that are solved for densely, at most: 1,024 harmonics.
-WORTH = 0.2  # A degree is among them if the rows bring it this many penalties, and more
-
-#: Rows are spread evenly along parallels if no mode of longitude up to this order exceeds this
-#: share.
-LONG, ALIKE = 16, 0.1
-
-MOST_BY_ORDER = 400  # Degrees up to which there are blocks of orders: 170 MB.
 TOGETHER = 256  # Vectors whose products are formed together, for the dense block
 
 
@@ -186,9 +179,11 @@ class HarmonicGram(WaveGram):
     def preconditioner(self, alpha: float, full: bool = False) -> WavePreconditioner:
         """Return M with a block for each order, or one of the first degrees.
 
-        Blocks of orders take O(L⁴) operations and (L³)/3 numbers: half a second of degree 180.
+        Blocks of orders take O(L⁴) operations and (L³)/3 numbers: half a second of degree 180, and
+        170 MB of degree 400. The first degrees are those to which the rows bring a fifth of the
+        penalty.
         """
-        if not full and self.by_order and self.degree <= MOST_BY_ORDER:
+        if not full and self.by_order and self.degree <= 400:
             blocks = []
             for m in range(self.degree + 1):
                 l = np.arange(m, self.degree + 1)
@@ -196,7 +191,7 @@ class HarmonicGram(WaveGram):
                 blocks.append(np.stack([cosines, cosines + 1][: 1 + (m > 0)]))
             factors = [factored(G, alpha) for G in self.order_blocks]
             return WavePreconditioner(self, alpha, blocks, factors)
-        worth = np.flatnonzero(self.variances * self.weight >= WORTH * alpha)
+        worth = np.flatnonzero(self.variances * self.weight >= 0.2 * alpha)
         low = self.degree if full else int(min(worth.max(initial=0), MOST_LOW))
         return self.low_degrees(alpha, low)
 
@@ -207,10 +202,10 @@ class HarmonicGram(WaveGram):
 
     @cached_property
     def by_order(self) -> bool:
-        """Whether rows are spread nearly alike along every parallel."""
-        sums = np.abs(self._cut(min(2 * self.degree, LONG)))
+        """Whether rows are spread alike along parallels: modes of longitude are below a tenth."""
+        sums = np.abs(self._cut(min(2 * self.degree, 16)))
         sums[:, len(sums) // 2] = 0.0
-        return bool(sums.max() <= ALIKE * self.weight)
+        return bool(sums.max() <= 0.1 * self.weight)
 
     @cached_property
     def zonal(self) -> tuple[Float[Array, "k k"], Float[Array, "k k"]]:

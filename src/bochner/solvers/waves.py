@@ -1,7 +1,7 @@
 """Ridge regressions and Gaussian processes on waves: penalties by evidence, and deviations.
 
 Everything comes from solutions of (G + αI) c = b and of the same with random right sides Rz,
-M = R Rᵀ the preconditioner and z of norm √D in a random direction (:mod:`~.toeplitz`):
+M = R Rᵀ the preconditioner and z of norm √D in a random direction (:mod:`~.gram`):
 
     tr A⁻¹ = tr M⁻¹ + E (A⁻¹Rz − M⁻¹Rz)·M⁻¹Rz,     log det A = log det M + E zᵀ log(R⁻¹AR⁻ᵀ) z,
 
@@ -9,7 +9,7 @@ A = G + αI, and likewise every diagonal element of A⁻¹. The expectations are
 the same for every α, so that criteria are smooth. Only the remainder after
 preconditioning is random (Wenger, Pleiss, Hennig, Cunningham and Gardner 2022).
 
-With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`bochner.solvers.ridge.evidence` has
+With α = σ²/a², q = (P − b·c)/α and ν degrees of freedom, :mod:`~.ridge.solution` has
 log p and its slope in log α. With weights v of the waves, b = D b₀, that in a parameter θ of these
 follows from
 
@@ -35,26 +35,16 @@ from bochner.solvers.gram import (
     conjugate_gradients,
     full_of,
     pad,
+    spread,
     unpad,
 )
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
-from bochner.solvers.toeplitz import spread
+from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
 PROBES = 8  # Random right sides
 ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
-MOST_WHOLE = 2048  # Fewer waves are solved for by Cholesky, in a third of a second
 MOST_EXACT = 4096  # Waves up to which posteriors are exact, by a Cholesky factorisation
-HARD = 4.0  # Condition number above which up to MOST_EXACT modes are solved for densely
 LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
-SAME = 1e-9  # Lanczos stops if the next vector is below this share of the eigenvalue
-DRAWN_BYTES = 1 << 28  # Bytes that steps of draws are kept in
-
-#: First step from a penalty near the best one, and the longest of log α: the smaller a penalty, the
-#: longer its solution takes.
-NEAR, LARGEST_STEP = 1.15, math.log(6.0)
-
-WITHIN = 0.01  # Error of log α where it is found by the evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +93,8 @@ class WaveProblem:
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
         D = self.gram.dimension
-        low = self.gram.preconditioner(alpha, full=D < MOST_WHOLE)
-        if D <= MOST_EXACT and low.left > HARD:
+        low = self.gram.preconditioner(alpha, full=D < 2048)  # in a third of a second
+        if D <= MOST_EXACT and low.left > 4.0:
             low = self.gram.preconditioner(alpha, full=True)
         draws = low.root(self.probes) if len(self.probes) else self.probes
         krylov = conjugate_gradients(low, np.concatenate([self.b, draws]), error)
@@ -207,10 +197,7 @@ def maximise_wave_evidence(
     start: float | None = None,
     settled: bool = False,
 ) -> tuple[Evidence, list[WaveState]]:
-    """Return noise and amplitude of the largest evidence, each target its own, and its states.
-
-    ``start`` is a penalty near which the best one is; ``settled``: whether that is the best one.
-    """
+    """Return the largest evidence of each target, near ``start`` or there, and states."""
     parts = [problem.target(i) for i in range(len(problem.power))]
     if settled and start is not None and np.all(problem.power > 0):
         ends = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
@@ -242,7 +229,7 @@ def _best(
         state = states[log_alpha] = problem.at(math.exp(log_alpha))
         return float(state.slope(noise, amplitude)[0])
 
-    step = math.log(4.0 if start is None else NEAR)
+    step = math.log(4.0 if start is None else 1.15)
     at, edge = _root(slope, min(max(begin, low), high), low, high, step)
     return states[at], edge
 
@@ -260,14 +247,15 @@ def _root(
         next_value = slope(beyond)
         if (next_value > 0) != up:
             break
-        at, value, step = beyond, next_value, min(2 * step, LARGEST_STEP)
+        # The smaller a penalty, the longer its solution takes.
+        at, value, step = beyond, next_value, min(2 * step, math.log(6.0))
     known = {at: value, beyond: next_value}
 
     def remembered(x: float) -> float:
         known[x] = known[x] if x in known else slope(x)
         return known[x]
 
-    brentq(remembered, min(at, beyond), max(at, beyond), xtol=WITHIN, rtol=1e-3)
+    brentq(remembered, min(at, beyond), max(at, beyond), xtol=0.01, rtol=1e-3)
     return min(known, key=lambda x: abs(known[x])), EvidenceOutcome.SOLVED
 
 
@@ -306,9 +294,9 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
 def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
-    O(``steps`` D) memory for each, of as many together as fit in little.
+    O(``steps`` D) memory for each, of as many together as fit in 256 MB.
     """
-    together = max(1, DRAWN_BYTES // (8 * steps * z.shape[1]))
+    together = max(1, (1 << 28) // (8 * steps * z.shape[1]))
     if len(z) > together:
         return np.concatenate([draws(low, z[part], steps) for part in slices(len(z), together)])
     basis: list[Array] = []
@@ -324,7 +312,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
         r -= a[:, None] * q
         diagonal[step] = np.where(going, a, 1.0)
         b = np.sqrt(inner(r, r))
-        going &= b > SAME * np.abs(a)
+        going &= b > 1e-9 * np.abs(a)
         if not going.any():
             break
         b = np.where(going, b, 0.0)
@@ -345,7 +333,7 @@ def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
-    Var q, which is known (:func:`~.toeplitz.spread`), and what p² − q² is in the mean: a control
+    Var q, which is known (:func:`~.gram.spread`), and what p² − q² is in the mean: a control
     variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
     √((1 − ρ²)/s), relative, if their variances are equal; it is 1/√(2s) without M. ρ is near one if
     M holds most modes that the rows determine. ``low`` is M, and ``steps`` are Lanczos's.

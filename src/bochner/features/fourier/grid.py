@@ -28,7 +28,7 @@ from bochner.features.method import Method, Request
 from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.toeplitz import ToeplitzGram
+from bochner.solvers.gram import ToeplitzGram
 from bochner.sums.fourier import BoxPlaces, within
 
 

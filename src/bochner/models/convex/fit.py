@@ -23,7 +23,7 @@ from bochner.models._html import FitSummary
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._parameters import shared
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.methods import exact_choice
+from bochner.models.representations.representation import exact_choice
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
@@ -297,9 +297,6 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
     def X_fit_(self) -> Any:
         """Rows that ``dual_coef_`` belong to, (n, d)."""
         return self._of_rows("X_fit_").X
-
-    def _by_target(self, values: Any) -> Any:
-        return values
 
     solution_ = learned("solution", "Coefficients, objective, outcome and what every step did.")
     path_ = _path = learned("path", "Penalties that were compared, and the loss of rows left out.")

@@ -19,8 +19,7 @@ from bochner.models._parameters import estimator
 from bochner.models._rows import TARGETS, Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, warned
-from bochner.models.representations.methods import exact_choice
-from bochner.models.representations.representation import gather
+from bochner.models.representations.representation import exact_choice, gather
 from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.kernel import KernelMatrix

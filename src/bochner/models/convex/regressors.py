@@ -46,10 +46,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
         y, known = y[:, : prediction.shape[1]], known[:, : prediction.shape[1]]
         return replace(errors, predicted=prediction, errors=np.where(known, y - prediction, np.inf))
 
-    @property
-    def intercept_(self) -> Any:
-        """b, a number or (t,)."""
-        return self._by_target(self.solution_.intercept)
+    intercept_ = learned("solution.intercept", "b, a number or (t,).", by_target=True)
 
 
 @estimator

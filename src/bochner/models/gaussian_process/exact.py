@@ -33,14 +33,14 @@ from bochner.models.gaussian_process.law import (
     log_normal,
     search_of,
 )
-from bochner.models.representations.methods import exact_choice
+from bochner.models.representations.representation import exact_choice
 from bochner.selection.choose import choose_for_matrix, transformed
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
-from bochner.solvers.ridge.evidence import Evidence
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence
+from bochner.solvers.ridge.solution import Evidence
 from bochner.sums.executor import LOCAL, Executor, require_order
 
 MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
@@ -81,7 +81,7 @@ class KernelPosterior:
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f at all pairs of rows."""
         prior = np.asarray(to_numpy(self.kernel(numpy_rows(X))), np.float64)
-        return self._each(KernelFactor.covariance, self.values(X), prior)
+        return self.between((self.values(X),) * 2, (np.ones(len(prior)),) * 2, prior)
 
     def between(
         self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
@@ -125,13 +125,18 @@ class ExactProcess(ProcessLaw):
     def fit(
         cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "ExactProcess":
-        """Choose the kernel by the matrix of some rows, then noise and amplitude; solve with all.
-
-        Time O(n³/3) once, and O(m³) some times with m ≤ 2048; memory 2 n² numbers.
-        """
+        """Choose the kernel by the matrix of some rows, noise and amplitude; solve with all."""
         why = 'method="exact" compares each row with all others'
         require_order(spec.features.who, why, where, "Leave where out, or take features.")
-        rows = _kept(spec, blocks)
+        who, n = spec.features.who, count_rows(blocks)
+        if n > MOST_ROWS:
+            raise InvalidInput(
+                f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
+                f'{n:,}. Take features, method="auto", or NearestNeighbours().'
+            )
+        rows = KeptRows.of(who, blocks, spec.features.seed)
+        every = rows.every.take(rows.order)  # In random order
+        rows = replace(rows, X=every.X, y=every.y, w=every.w, priority=every.priority)
         chosen, start = _choose(spec, rows)
         return solved_exactly(spec, chosen, rows, start)
 
@@ -202,9 +207,8 @@ class ExactProcess(ProcessLaw):
         w, alpha = self.representation.w[-m:, None], self.evidence.alpha
         slack = np.stack([each.slack(m) for each in self.posterior.factors], axis=1)
         errors = alpha * self.coef[-m:] / w / slack
-        return ErrorLaw.of_process(
-            errors, np.sqrt(self.evidence.amplitude * alpha / slack), "leave one out"
-        )
+        deviation = np.sqrt(self.evidence.amplitude * alpha / slack)
+        return ErrorLaw.of_process(errors, deviation, "leave one out")
 
     def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
         return solved_exactly(spec, self.chosen, rows)
@@ -221,54 +225,34 @@ class ExactProcess(ProcessLaw):
 # --- fitting -------------------------------------------------------------------------------------
 
 
-def _kept(spec: GaussianProcessSpec, blocks: Blocks) -> KeptRows:
-    """Read all rows, and put them in random order."""
-    who, n = spec.features.who, count_rows(blocks)
-    if n > MOST_ROWS:
-        raise InvalidInput(
-            f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
-            f'{n:,}. Take features, method="auto", or NearestNeighbours().'
-        )
-    rows = KeptRows.of(who, blocks, spec.features.seed)
-    every = rows.every.take(rows.order)
-    return replace(rows, X=every.X, y=every.y, w=every.w, priority=every.priority)
-
-
 def solved_exactly(
     spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
 ) -> ExactProcess:
     """Return the law of a kernel given rows."""
     problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
-    alpha, outcome = choose_penalty(
+    alphas, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
-    posterior = KernelPosterior.of(chosen.kernel, rows.X, problem, alpha)
-    factors = posterior.factors
-    intercept = np.array([each.intercept[i] for i, each in enumerate(factors)])
-    solutions = [_scaled(spec, each, problem, i) for i, each in enumerate(factors)]
-    noise, amplitude, likelihood, density = np.array(solutions).T
-    evidence = Evidence(noise, amplitude, alpha, likelihood, outcome)
-    state = chosen, rows, evidence, posterior.coef, intercept, float(density.sum())
-    law = ExactProcess(spec, *state)
+    posterior = KernelPosterior.of(chosen.kernel, rows.X, problem, alphas)
+    n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
+    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
+    w = problem.w[-m:]
+    for i, factor in enumerate(posterior.factors):
+        if not problem.power[i] > 0:
+            numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
+            continue
+        alpha, slack = factor.alpha, factor.slack(m)
+        a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
+        residual = alpha * factor.coef[-m:, i] / w
+        density = w @ log_normal(residual / slack, alpha * a2 / slack) / w.sum()
+        numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
+    noise, amplitude, likelihood, densities = np.array(numbers).T
+    found = Evidence(noise, amplitude, alphas, likelihood, outcome)
+    intercept = np.array([each.intercept[i] for i, each in enumerate(posterior.factors)])
+    parts = found, posterior.coef, intercept, float(densities.sum())
+    law = ExactProcess(spec, chosen, rows, *parts)
     law.__dict__["posterior"] = posterior
     return law
-
-
-def _scaled(
-    spec: GaussianProcessSpec, posterior: KernelFactor, rows: KernelRows, i: int
-) -> tuple[float, float, float, float]:
-    """Return noise, amplitude, log evidence and mean leave-one-out log density of one target."""
-    n, alpha = len(rows.w), posterior.alpha
-    if not rows.power[i] > 0:
-        return spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan
-    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
-    w, slack = rows.w[-m:], posterior.slack(m)
-    residual = alpha * posterior.coef[-m:, i] / w
-    given = rows, posterior, spec.noise or None, spec.amplitude
-    a2, likelihood = float(amplitude_at(*given)[i]), float(evidence(*given)[i])
-    noise = alpha * a2 if spec.noise is None else spec.noise
-    density = log_normal(residual / slack, alpha * a2 / slack)
-    return noise, a2, likelihood, float(w @ density / w.sum())
 
 
 # --- the kernel ----------------------------------------------------------------------------------

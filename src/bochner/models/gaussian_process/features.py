@@ -7,7 +7,7 @@ With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
 """
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -43,8 +43,8 @@ from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import Search, choose
 from bochner.selection.chosen import Chosen
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.solvers.ridge.problem import slack_of_leverage
+from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 
@@ -72,7 +72,11 @@ class Posterior:
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
         """Return Var f(x)/(a²λ) of the features alone."""
-        A, outside = self._coordinates(Z)
+        centred, outside = Z - self.feature_mean, np.zeros(len(Z))
+        A = product(centred, np.ascontiguousarray(self.vectors))
+        if self.vectors.shape[0] != self.vectors.shape[1]:
+            square = np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", A, A)
+            outside = np.maximum(square, 0.0)
         inverse = 1 / (self.values[:, None] + self.evidence.alpha)
         return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
 
@@ -108,40 +112,6 @@ class Posterior:
         offset = self.intercept[:, None] + wander - np.tensordot(self.feature_mean, deviation, 1)
         return self.coef[:, :, None] + deviation, offset
 
-    def _coordinates(self, Z: Array) -> tuple[Float[Array, "b r"], Float[Array, " b"]]:
-        """Return A, and the squared length of what lies outside V."""
-        centred = Z - self.feature_mean
-        A = product(centred, np.ascontiguousarray(self.vectors))
-        if self.vectors.shape[0] == self.vectors.shape[1]:
-            return A, np.zeros(len(Z))
-        outside = np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", A, A)
-        return A, np.maximum(outside, 0.0)
-
-
-def errors_and_slacks(
-    posterior: Posterior,
-    Z: Float[Array, "b D"],
-    y: Float[Array, "b t"],
-    w: Float[Array, " b"],
-    precision: str,
-) -> Both:
-    """Return leave-one-out errors (y − f̂)/(1 − h) of some rows, and their slacks 1 − h: O(b D²).
-
-    Where rounding hides them, those of an isolated row: it has 1 − h = λ/(λ + k), the least for
-    rows with φ·φ = k, and is predicted by the mean without itself. Coordinates are off by ε√k,
-    which moves h by up to 2ε √(kD/λ); float32 products move it by their error of G over λ.
-    """
-    alpha, centred = posterior.evidence.alpha, Z - posterior.feature_mean
-    prior = np.einsum("ij,ij->i", centred, centred)[:, None]
-    top = posterior.values.max(initial=0.0) if precision == "float32" else 0.0
-    slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
-    rounding = 10 * EPS * np.sqrt(1 + prior * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-    least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * prior)
-    resolved = slack > rounding
-    centre = posterior.intercept + posterior.feature_mean @ posterior.coef
-    slack = np.where(resolved, slack, least)
-    return np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre), slack
-
 
 # --- What a Gaussian process on features predicts, with what the features leave out --------------
 #
@@ -165,16 +135,6 @@ class LeftOut:
     kernel: Kernel
     # What a map that is not below its kernel is compared with; None for one that is
     landmarks: NystromMap | None
-
-    @staticmethod
-    def of(phi: FeatureMap, X: Array, seed: int) -> "LeftOut":
-        """Choose landmarks among the rows X where the map needs them: O(n D²)."""
-        if phi.below_kernel:
-            return LeftOut(phi.kernel, None)
-        width = min(phi.n_features, 1024)
-        ask = Request(X.shape[1], width, seed, ("left out",), X)
-        inner = draw_map(Nystrom(), phi.kernel, ask)
-        return LeftOut(phi.kernel, inner if isinstance(inner, NystromMap) else None)
 
     def prior(self, X: Array) -> Float[Array, " b"]:
         """Return k(x, x)."""
@@ -278,8 +238,13 @@ def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
     X = summed.sample.lowest(256).X
     if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
         return None
-    ask = Request(X.shape[1], chosen.n_features, chosen.seed, ("functions",), summed.sample.X)
-    phi = draw_map(Nystrom(), chosen.kernel, ask)
+    rows = summed.sample.X
+    return _among(rows, chosen.kernel, chosen.n_features, chosen.seed, "functions")
+
+
+def _among(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> NystromMap | None:
+    """Return the Nyström map of landmarks among rows: O(n D²)."""
+    phi = draw_map(Nystrom(), kernel, Request(X.shape[1], width, seed, (name,), X))
     return phi if isinstance(phi, NystromMap) else None
 
 
@@ -296,11 +261,6 @@ def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None
 # In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
 # its noise is what remains, as leave-one-out errors tell. Rows that are landmarks are no judges:
 # leaving out the row does not take the landmark away.
-
-EXPONENTS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # Exponents p tried for what the features leave out
-
-#: Shares of the fit's noise that are tried as noise of new rows.
-SHARES = np.concatenate([np.logspace(0, -3, 31), [0.0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,48 +280,42 @@ class _Rows:
 
 
 def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
-    """Return errors of rows of the fit, and standard deviations of y, both by fits without each.
-
-    Lengthscales, noise, amplitude and exponents stay as the rows have chosen them.
-    """
+    """Return errors of rows of the fit, and standard deviations of y, both by fits without each."""
     rows = _looked_at(sums, law, sample)
     return rows.errors, np.sqrt(rows.variance(law) + law.noise)
 
 
 def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
-    """Return rows of the sample as the law sees them."""
+    """Return rows of the sample as the law sees them: O(b D²).
+
+    Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h = λ/(λ + k),
+    the least for rows with φ·φ = k, and is predicted by the mean without itself. Coordinates are
+    off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by their error of G
+    over λ.
+    """
     parts = []
     for rows in sums.pieces(sample):
         Z = sums.chosen.double(rows.X)
         left = law.left_out.variance(rows.X, Z)
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
-    judged = errors_and_slacks(law.posterior, Z, y, w, sums.moments.precision)
-    return _Rows(*judged, left, prior, w)
+    posterior, alpha = law.posterior, law.posterior.evidence.alpha
+    centred, single = Z - posterior.feature_mean, sums.moments.precision == "float32"
+    own = np.einsum("ij,ij->i", centred, centred)[:, None]
+    top = posterior.values.max(initial=0.0) if single else 0.0
+    slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
+    rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
+    least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * own)
+    resolved = slack > rounding
+    centre = posterior.intercept + posterior.feature_mean @ posterior.coef
+    slack = np.where(resolved, slack, least)
+    errors = np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre)
+    return _Rows(errors, slack, left, prior, w)
 
 
 def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> RowSample:
     """Return the rows that are no landmarks."""
     return sample.take(no_landmarks(law.left_out.landmarks or sums.chosen.map, sample.X))
-
-
-def _adapted(
-    first: Predictive, rows: _Rows, exponents: Iterable[float], shares: Iterable[float]
-) -> tuple[Predictive, Float[Array, " t"]]:
-    """Return the law with the exponent and the share of the fit's noise that errors ask for.
-
-    A row of weight w counts as w rows.
-    """
-    best = np.full(len(first.noise), -np.inf)
-    noise, power = first.noise.copy(), first.exponents.copy()
-    for p in exponents:
-        variance = rows.variance(replace(first, exponents=np.full_like(power, p)))
-        for share in shares:
-            score = rows.w @ log_normal(rows.errors, variance + share * first.noise) / rows.w.sum()
-            better = score > best
-            best[better] = score[better]
-            noise[better], power[better] = share * first.noise[better], p
-    return replace(first, noise=noise, exponents=power), best
 
 
 @dataclass(frozen=True, eq=False)
@@ -383,10 +337,7 @@ class FeatureProcess(ProcessLaw):
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "FeatureProcess":
-        """Choose what is open, sum up all rows, find the law; in float64 where that is needed.
-
-        ``precision`` is that of all sums, where rows cannot be read again.
-        """
+        """Choose what is open, sum up all rows, find the law."""
         chosen, _ = choose(spec.features, blocks, search=feature_search(spec), where=where)
         return chosen_features(spec, chosen, blocks, where, precision)
 
@@ -411,11 +362,7 @@ class FeatureProcess(ProcessLaw):
         return self.predictive.moments(X, self.chosen.double(X))
 
     def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions of the posterior.
-
-        They are drawn from the features only if the map is exact or the kernel has no Fourier
-        features.
-        """
+        """Draw n functions; of the features alone if they are exact or no prior can be drawn."""
         chosen, law = self.chosen, self.predictive
         coef, offset = law.posterior.draw(n, stream(seed, "functions"))
         landmarks = _landmarks(self.representation, law.left_out)
@@ -468,10 +415,10 @@ def chosen_features(
     spec: GaussianProcessSpec,
     chosen: Chosen,
     blocks: Blocks,
-    where: Executor = LOCAL,
+    where: Executor,
     precision: Precision | None = None,
 ) -> FeatureProcess:
-    """Sum the chosen features of all rows, and find the law."""
+    """Sum the chosen features of all rows, and find the law; again in float64 where needed."""
     asked = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
     law = solved(spec, summed_features(asked, chosen, blocks, where, precision, whitens_sums=False))
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
@@ -497,16 +444,31 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
         1 / eigen.count if eigen.centred else 0.0,
         evidence,
     )
-    without = LeftOut.of(chosen.map, sums.sample.X, chosen.seed)
+    phi, others = chosen.map, None
+    if not phi.below_kernel:
+        width = min(phi.n_features, 1024)
+        others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
+    without = LeftOut(phi.kernel, others)
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
     sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
     rows = _looked_at(sums, law, _judges(sums, law, sample))
     # Whether features leave something out of enough rows for their errors to tell
     tells = np.maximum(rows.w, 1.0)[rows.left > EXPLAINED * rows.prior].sum() >= 20
-    exponents = EXPONENTS if tells else EXPONENTS[:1]
-    shares = SHARES if tells and spec.noise is None else SHARES[:1]
-    law, densities = _adapted(law, rows, exponents, shares)
-    return FeatureProcess(spec, sums, law, float(densities.sum()))
+    exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
+    shares = [*np.logspace(0, -3, 31), 0.0] if tells and spec.noise is None else [1.0]
+    # The exponent and the share of the fit's noise that errors ask for; a row of weight w counts as
+    # w rows.
+    best = np.full(len(law.noise), -np.inf)
+    noise, power = law.noise.copy(), law.exponents.copy()
+    for p in exponents:
+        variance = rows.variance(replace(law, exponents=np.full_like(power, p)))
+        for share in shares:
+            score = rows.w @ log_normal(rows.errors, variance + share * law.noise) / rows.w.sum()
+            better = score > best
+            best[better] = score[better]
+            noise[better], power[better] = share * law.noise[better], p
+    law = replace(law, noise=noise, exponents=power)
+    return FeatureProcess(spec, sums, law, float(best.sum()))
 
 
 # --- Lengthscales --------------------------------------------------------------------------------

@@ -13,9 +13,12 @@ from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
+from bochner.features.method import Method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._html import FitSummary
 from bochner.models.error_law import ErrorLaw
+from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import (
     FeatureProcess,
     chosen_features,
@@ -32,10 +35,11 @@ from bochner.models.gaussian_process.neighbours import (
     near_rows,
     rows_of,
 )
+from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel
 from bochner.selection.choose import choose
 from bochner.selection.waves import FEWEST_ROWS
-from bochner.solvers.ridge.evidence import EvidenceOutcome
-from bochner.sums.executor import LOCAL, Executor
+from bochner.solvers.ridge.solution import EvidenceOutcome
+from bochner.sums.executor import Executor
 from bochner.sums.moments import Precision
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------
@@ -43,12 +47,7 @@ from bochner.sums.moments import Precision
 # Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin,
 # because they draw no functions and have no covariances of rows and no gradients.
 
-MOST_COLUMNS = 4  # Columns whose rows have neighbours that are near, at most
 LEFT_OUT = 2048  # Rows left out, at most, beyond those that noise and lengthscales are chosen by
-BETTER = 0.95  # Neighbours are taken if their error is below this share of the features' error
-
-#: Families that a kernel of "auto" is looked for in, beside the kernel that suits features.
-FAMILIES = ("matern32", "exponential")
 
 
 def by_features_or_neighbours(
@@ -58,13 +57,18 @@ def by_features_or_neighbours(
 
     Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each tried
     kernel takes about three seconds: the features' kernel, with new lengthscales if it was given by
-    name, and for "auto" two families of rough functions.
+    name, and for "auto" two families of rough functions. Errors must be 5 % smaller.
     """
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
     many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
-    kernels = _kernels(spec, law.chosen.kernel)
-    if not many or d > MOST_COLUMNS or features.learns_metric or not kernels:
+    name, near = features.kernel, is_near(law.chosen.kernel)
+    kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
+    if name == "auto" and features.effort != "low":
+        kernels += [(family, spec.lengthscale) for family in ("matern32", "exponential")]
+    elif isinstance(name, str) and name != "auto" and near:
+        kernels.append((name, spec.lengthscale))
+    if not many or d > 4 or features.learns_metric or not kernels:
         return law
     rows = rows_of(spec, blocks)
     judges = rows.order[JUDGED : JUDGED + LEFT_OUT]
@@ -83,7 +87,7 @@ def by_features_or_neighbours(
         tried.append(near_rows(replace(spec, features=asked, lengthscale=lengthscale), rows))
     sizes = [size(process.left_out(judges)[0]) for process in tried]
     error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
-    if not error < BETTER * before:
+    if not error < 0.95 * before:
         return law
     method: Any = best.chosen.choice.method
     reason = (
@@ -94,17 +98,6 @@ def by_features_or_neighbours(
     )
     choice = replace(best.chosen.choice, reason=reason)
     return replace(best, chosen=replace(best.chosen, choice=choice))
-
-
-def _kernels(spec: GaussianProcessSpec, candidate: Kernel) -> list[tuple[Kernel | str, str]]:
-    """Return what neighbours are tried with: the kernel of the features, and families by name."""
-    name, near = spec.features.kernel, is_near(candidate)
-    kernels: list[tuple[Kernel | str, str]] = [(candidate, "loo")] if near else []
-    if name == "auto" and spec.features.effort != "low":
-        kernels += [(family, spec.lengthscale) for family in FAMILIES]
-    elif isinstance(name, str) and name != "auto" and near:
-        kernels.append((name, spec.lengthscale))
-    return kernels
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,33 +146,38 @@ def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
     return ProcessFit(inputs, law)
 
 
-def process(
+def process(  # noqa: PLR0911  a case for each representation
     spec: GaussianProcessSpec,
+    method: Method | str | None,
     blocks: Blocks,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-    *,
-    any_features: bool = False,
-    any_method: bool = False,
+    where: Executor,
+    precision: Precision | None,
+    any_features: bool,
 ) -> ProcessLaw:
     """Choose the representation and what is open of kernel and features; find the law.
 
-    ``precision`` is that of all sums where rows cannot be read again: these have features.
-    ``any_features``, ``any_method``: width and precision of features, and the method, are left
-    open; "auto" may then sum waves of all rows.
+    ``method`` is the one asked for, None for any. ``precision`` is that of all sums where rows
+    cannot be read again: these have features. ``any_features``: width and precision are left open;
+    "auto" may then sum waves of all rows.
     """
-    method = spec.features.method
-    if isinstance(method, WaveMethod):
+    features, n, again = spec.features, blocks.n_rows, precision is None
+    if again and any_features and method is None and n is not None:
+        windows = n * windows_of(features.kernel, blocks.n_columns)
+        if windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3:
+            return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
+    if isinstance(method, ExactKernel):
+        return ExactProcess.fit(spec, blocks, where)
+    if isinstance(features.method, WaveMethod):
         return WaveProcess.fit(spec, blocks, where)
-    if isinstance(method, NearestNeighbours):
+    if isinstance(features.method, NearestNeighbours):
         return NeighbourProcess.fit(spec, blocks, where)
-    if precision is not None or not any_features:
+    if not (again and any_features):
         return FeatureProcess.fit(spec, blocks, where, precision)
-    features = replace(spec.features, waves=True)
-    chosen, sample = choose(features, blocks, search=feature_search(spec), where=where)
+    search = feature_search(spec)
+    chosen, sample = choose(replace(features, waves=True), blocks, search=search, where=where)
     if sample is not None and isinstance(chosen.choice.method, WaveMethod):
         return chosen_waves(spec, chosen, sample, blocks, where)
     law = chosen_features(spec, chosen, blocks, where)
-    if not any_method or not where.in_order:
+    if method is not None or not where.in_order:
         return law
     return by_features_or_neighbours(spec, law, blocks)

@@ -52,10 +52,15 @@ from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
-from bochner.solvers.gram import WavePreconditioner, conjugate_gradients
-from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.gram import (
+    MOST_BESIDE,
+    ToeplitzGram,
+    WavePreconditioner,
+    conjugate_gradients,
+    spread,
+)
 from bochner.solvers.ridge.kernel_path import choose_penalty
-from bochner.solvers.toeplitz import MOST_BESIDE, ToeplitzGram, spread
+from bochner.solvers.ridge.solution import Evidence
 from bochner.solvers.waves import (
     MOST_EXACT,
     draws,
@@ -70,8 +75,6 @@ from bochner.sums.executor import LOCAL, Executor
 #: Draws of the posterior that deviations are made of where they are not exact: their relative
 #: error is 1/√(2 PATHS), 6 %, at most.
 PATHS = 128
-
-PLACES = 1024  # Places whose kernel values are held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +93,7 @@ class WaveProcess(ProcessLaw):
     def fit(
         cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "WaveProcess":
-        """Survey the rows, choose what is open, sum up all rows as waves, find the law.
-
-        ``blocks`` are read twice, and once more for each round of lengthscales that all rows
-        choose.
-        """
+        """Survey the rows, choose what is open, sum up all rows as waves, find the law."""
         surveyed = survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         tuning = kernel_of_waves(surveyed, *asked)
@@ -114,9 +113,16 @@ class WaveProcess(ProcessLaw):
         return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
-        exact = self._by_rows(X)
-        variance = self._variance(X) + self.left_out_variance if exact is None else exact
-        return self.means()(X), variance
+        mean, rows, law = self.means()(X), as_rows(X), self.by_rows
+        if law is None or len(rows) * len(law.X) ** 2 > 1e11:  # then draws are faster
+            sums = self.representation
+            if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
+                variance = np.einsum("iit->it", self._covariance(X))
+            else:
+                variance = np.maximum(sums.of_waves(self._waves)(X), 0.0) + self._of_intercept
+            return mean, variance + self.left_out_variance
+        parts = [law.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
+        return mean, np.concatenate(parts) * self.evidence.amplitude
 
     @cached_property
     def by_rows(self) -> KernelPosterior | None:
@@ -127,14 +133,6 @@ class WaveProcess(ProcessLaw):
         sums, alphas = self.representation, np.maximum(self.noise / self.evidence.amplitude, 0.0)
         problem = kernel_rows(self.chosen.kernel, rows, sums.fit_intercept)
         return KernelPosterior.of(self.chosen.kernel, rows.X, problem, alphas)
-
-    def _by_rows(self, X: Array) -> Float[Array, "b t"] | None:
-        """Return the variance of f by the rows; None if draws are faster: n² b > 1e11."""
-        law, X = self.by_rows, as_rows(X)
-        if law is None or len(X) * len(law.X) ** 2 > 1e11:
-            return None
-        parts = [law.variance(X[i : i + PLACES]) for i in range(0, max(len(X), 1), PLACES)]
-        return np.concatenate(parts) * self.evidence.amplitude
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -149,13 +147,6 @@ class WaveProcess(ProcessLaw):
     def noise(self) -> Float[Array, " t"]:
         given = self.spec.noise is not None
         return self.evidence.noise - (0.0 if given else self.left_out_variance)
-
-    def _variance(self, X: Array) -> Float[Array, "b t"]:
-        """Return the variance of what waves draw of f: by solutions for few rows, else by waves."""
-        if len(X) <= 64 and self.representation.map.n_features > MOST_EXACT:
-            return np.einsum("iit->it", self._covariance(X))
-        variances = self.representation.of_waves(self._waves)(X)
-        return np.maximum(variances, 0.0) + self._of_intercept
 
     @cached_property
     def _waves(self) -> Array:
@@ -198,16 +189,13 @@ class WaveProcess(ProcessLaw):
         return draws(low, z, _steps(low, z))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows: a solution for each row.
-
-        The part of f that the modes leave out is taken as independent between places.
-        """
+        """Return the covariance of f; what the modes leave out is independent between places."""
         if self.by_rows is not None:
             return self.by_rows.covariance(as_rows(X)) * self.evidence.amplitude
-        apart = np.eye(len(X))[:, :, None] * self.left_out_variance
-        return self._covariance(X) + apart
+        return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of what waves draw of f, by a solution for each row."""
         gram = self.representation.problem.gram
         phi = self.representation.coefficients_at(X)
         phi = phi - gram.sums / gram.weight if gram.centred else phi
@@ -271,11 +259,7 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 
 
 def chosen_waves(
-    spec: GaussianProcessSpec,
-    chosen: Chosen,
-    sample: RowSample,
-    blocks: Blocks,
-    where: Executor = LOCAL,
+    spec: GaussianProcessSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
 ) -> WaveProcess:
     """Sum up all rows as the waves that were chosen from a sample, and find the law."""
     sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, sample, blocks, where)
@@ -354,7 +338,7 @@ def refined(
     tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,
-    where: Executor = LOCAL,
+    where: Executor,
 ) -> tuple[Tuning, float | None]:
     """Return the kernel whose lengthscales all rows choose, and the penalty there.
 

@@ -22,7 +22,7 @@ from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.spec import UNASKED
-from bochner.solvers.ridge.evidence import Evidence
+from bochner.solvers.ridge.solution import Evidence
 
 #: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.
 ENOUGH = 1024

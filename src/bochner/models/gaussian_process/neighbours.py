@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -52,11 +52,54 @@ from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import scaled
-from bochner.solvers.neighbours import LocalLaw, condition
-from bochner.solvers.ridge.evidence import Evidence, EvidenceOutcome
+from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.executor import LOCAL, Executor, require_order
 
 JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at most
+
+# --- Predictions of rows, each given its nearest neighbours ---------------------------------------
+#
+# With K of the m neighbours of a row, k of these with the row, A = K + N, N diagonal,
+#
+#     f = b + kᵀA⁻¹(y − b1),    b = 1ᵀA⁻¹y/s,    s = 1ᵀA⁻¹1,
+#     Var f = k(x, x) − kᵀA⁻¹k + (1 − 1ᵀA⁻¹k)²/s,
+#
+# the last term for a mean b of flat prior (ordinary kriging); without it b = 0.
+
+
+class LocalLaw(NamedTuple):
+    """Mean of f at each row, (b, t), and its variance for an amplitude of one, (b,)."""
+
+    mean: Float[Array, "b t"]
+    variance: Float[Array, " b"]
+
+
+def condition(
+    K: Float[Array, "b m m"],
+    k: Float[Array, "b m"],
+    prior: Float[Array, " b"],
+    y: Float[Array, "b m t"],
+    noise: Float[Array, "b m"],
+    centred: bool,
+) -> LocalLaw:
+    """Return the law of f at rows, each given the targets of its neighbours.
+
+    K is the kernel of the neighbours of each row with one another, k theirs with the row, and
+    ``prior`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
+    zero; they are added to the diagonal of K in place. ``centred``: whether there is an unknown
+    mean. O(b m³) operations, one LU factorisation for each row.
+    """
+    m = k.shape[1]
+    K[:, np.arange(m), np.arange(m)] += noise
+    right = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
+    solved = np.linalg.solve(K, right)
+    mean = np.einsum("bm,bmt->bt", k, solved[:, :, 2:])
+    variance = prior - np.einsum("bm,bm->b", k, solved[:, :, 0])
+    if centred:
+        total, left = solved[:, :, 1].sum(axis=1), 1 - solved[:, :, 0].sum(axis=1)
+        mean += (left / total)[:, None] * solved[:, :, 2:].sum(axis=1)
+        variance += left**2 / total
+    return LocalLaw(mean, np.maximum(variance, 0.0))
 
 
 def is_near(kernel: Kernel) -> bool:
@@ -145,22 +188,19 @@ class Neighbourhoods:
 
     def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
         """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
-        size = max(1, (1 << 20) // (near.shape[1] ** 2 * (X.shape[1] + 4)))
-        parts = [slice(start, start + size) for start in range(0, len(X), size)]
-        at = self._places(X)
-        laws = [self._law(at[part], near[part], noise) for part in parts]
-        return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
-
-    def _law(self, X: Array, near: Array, noise: float) -> LocalLaw:
-        places = self._own_places[near]
         m = near.shape[1]
-        i, j = np.tril_indices(m)
-        between = self._values(places[:, i] - places[:, j])
-        K = np.empty((len(X), m, m))
-        K[:, i, j] = K[:, j, i] = between
-        k = self._values(places - X[:, None])
-        constant = np.broadcast_to(self.total, len(X))
-        return condition(K, k, constant, self.y[near], noise / self.w[near], self.centred)
+        size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
+        (i, j), at, laws = np.tril_indices(m), self._places(X), []
+        for start in range(0, len(X), size):
+            rows = near[start : start + size]
+            places = self._own_places[rows]
+            K = np.empty((len(rows), m, m))
+            K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
+            k = self._values(places - at[start : start + size, None])
+            prior = np.broadcast_to(self.total, len(rows))
+            given = self.y[rows], noise / self.w[rows], self.centred
+            laws.append(condition(K, k, prior, *given))
+        return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel values at these distances."""
@@ -171,10 +211,6 @@ class Neighbourhoods:
     def total(self) -> float:
         """k(x, x)."""
         return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
-
-
-LEAST = 1e-8  # Noise as a share of a² k(x, x), at least
-TINY = np.finfo(np.float64).tiny  # Variances of constant targets
 
 
 @dataclass(frozen=True)
@@ -348,7 +384,7 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
         )
-    search, evidence = Search.of(spec, start, rows).run()
+    search, evidence = _searched(spec, start, rows)
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
     return NeighbourProcess(spec, Chosen(spec.features.seed, search, choice), rows, evidence)
@@ -371,89 +407,64 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
     return tune_lengthscales(kernel, sample, centred=spec.fit_intercept)
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """The search for noise, amplitude and the factor of the lengthscales."""
+def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple[Tuning, Evidence]:
+    """Return the kernel, noise and amplitude of each target at the largest density of some rows.
 
-    spec: GaussianProcessSpec
-    start: Tuning  # The kernel whose lengthscales are multiplied
-    around: Neighbourhoods
-    judges: Array  # Rows that are judged
-    near: Array  # Their neighbours
-    scales: bool  # Whether lengthscales are open
+    It is sought from the best of several starts, over the log noise and, where lengthscales are
+    open, the log factor of these.
+    """
+    around, noise, amplitude = _around(spec, start.kernel, rows), spec.noise, spec.amplitude
+    # Each of many neighbours takes longer: fewer rows judge, 64 at least.
+    judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
+    near, w = around.near_without(judges), around.w[judges]
+    asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
+    scales = asked and "lengthscale" in start.kernel.get_params(deep=False)
+    least = 1e-8  # Noise as a share of a² k(x, x)
 
-    @staticmethod
-    def of(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> "Search":
-        """Find the neighbours of the rows that are judged."""
-        around = _around(spec, start.kernel, rows)
-        # Each of many neighbours takes longer: fewer rows judge, 64 at least.
-        order = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
-        asked = spec.lengthscale == "evidence"
-        named = isinstance(spec.features.kernel, str)
-        has = "lengthscale" in start.kernel.get_params(deep=False)
-        near = around.near_without(order)
-        return Search(spec, start, around, order, near, has and (asked or named))
+    def kernel_at(at: Float[Array, " p"]) -> Kernel:
+        return scaled(start.kernel, np.array([_digits(np.exp(at[1]))])) if scales else start.kernel
 
-    def run(self) -> tuple[Tuning, Evidence]:
-        """Return the kernel, and the noise and amplitude of each target."""
-        at = self._best()
-        kernel, share = self.kernel(at), self.share(at[0])
-        a2, density = self.amplitudes(at)
-        constant = ~np.any(self.around.y != self.around.y[:1], axis=0)
-        if self.spec.amplitude is None and self.spec.noise is None:
-            a2 = np.where(constant, 0.0, a2)
-        alpha = np.full(len(a2), share)
-        noise = np.full(len(a2), self.spec.noise) if self.spec.noise is not None else a2 * share
-        outcome = "CONSTANT_TARGET" if constant.any() else "SOLVED"
-        likelihood = density * len(self.around.w)
-        evidence = Evidence(noise, a2, alpha, likelihood, EvidenceOutcome[outcome])
-        return replace(self.start, kernel=kernel, criterion="loo"), evidence
-
-    def kernel(self, at: Float[Array, " p"]) -> Kernel:
-        """Return the kernel at a place: log noise, and log factor where lengthscales are open."""
-        if not self.scales:
-            return self.start.kernel
-        return scaled(self.start.kernel, np.array([_digits(np.exp(at[1]))]))
-
-    def share(self, log_share: float) -> float:
+    def share_at(log_share: float) -> float:
         """Return σ²/a² for a log share of k(x, x); as given, where both are."""
-        noise, amplitude = self.spec.noise, self.spec.amplitude
-        least = LEAST * self.around.total
         if noise == 0:
-            return least
+            return least * around.total
         if noise is not None and amplitude is not None:
-            return max(noise / amplitude, least)
-        return max(_digits(np.exp(log_share)) * self.around.total, least)
+            return max(noise / amplitude, least * around.total)
+        return max(_digits(np.exp(log_share)) * around.total, least * around.total)
 
-    def amplitudes(self, at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
+    def amplitudes(at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return a² of each target, as held or the best, and the mean log density of a row."""
-        around, share = self.around, self.share(at[0])
-        there = replace(around, kernel=self.kernel(at))
-        law = there.law(around.X[self.judges], self.near, share)
-        variance, w = law.variance + share, around.w[self.judges]
-        squares = (around.y[self.judges] - law.mean) ** 2 / variance[:, None]
-        a2 = np.maximum(np.average(squares, axis=0, weights=w), TINY)
-        if self.spec.amplitude is not None:
-            a2 = np.full_like(a2, self.spec.amplitude)
-        elif self.spec.noise:
-            a2 = np.full_like(a2, max(self.spec.noise / share, TINY))
+        share = share_at(at[0])
+        law = replace(around, kernel=kernel_at(at)).law(around.X[judges], near, share)
+        variance, tiny = law.variance + share, np.finfo(np.float64).tiny  # of constant targets
+        squares = (around.y[judges] - law.mean) ** 2 / variance[:, None]
+        a2 = np.maximum(np.average(squares, axis=0, weights=w), tiny)
+        if amplitude is not None:
+            a2 = np.full_like(a2, amplitude)
+        elif noise:
+            a2 = np.full_like(a2, max(noise / share, tiny))
         spread = np.average(np.log(variance), weights=w) + np.log(2 * np.pi * a2)
         return a2, -0.5 * (spread + np.average(squares, axis=0, weights=w) / a2)
 
-    def _best(self) -> Float[Array, " p"]:
-        """Return the maximum of the density, from the best of several starts."""
-        judged = lambda at: -float(self.amplitudes(at)[1].sum())
-        free = 1 + self.scales
-        noise, amplitude = self.spec.noise, self.spec.amplitude
-        both = noise == 0 or (noise is not None and amplitude is not None)
-        bounds = np.log([(LEAST, 1e3), (1 / 128, 128.0)])[:free]
-        noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
-        starts = product(noises[:1] if both else noises, factors[: 1 + 2 * self.scales])
-        begin = min((np.log(start)[:free] for start in starts), key=judged)
-        simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
-        options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
-        options["initial_simplex"] = np.clip(simplex, *bounds.T)
-        return minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
+    judged = lambda at: -float(amplitudes(at)[1].sum())
+    free, both = 1 + scales, noise == 0 or (noise is not None and amplitude is not None)
+    bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:free]
+    noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
+    starts = product(noises[:1] if both else noises, factors[: 1 + 2 * scales])
+    begin = min((np.log(each)[:free] for each in starts), key=judged)
+    simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
+    options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
+    options["initial_simplex"] = np.clip(simplex, *bounds.T)
+    at = minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
+    share, (a2, density) = share_at(at[0]), amplitudes(at)
+    constant = ~np.any(around.y != around.y[:1], axis=0)
+    if amplitude is None and noise is None:
+        a2 = np.where(constant, 0.0, a2)
+    variance = np.full(len(a2), noise) if noise is not None else a2 * share
+    outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
+    likelihood = density * len(around.w)
+    evidence = Evidence(variance, a2, np.full(len(a2), share), likelihood, outcome)
+    return replace(start, kernel=kernel_at(at), criterion="loo"), evidence
 
 
 def _digits(value: float) -> float:

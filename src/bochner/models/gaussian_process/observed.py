@@ -33,7 +33,6 @@ from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
-from bochner.selection.chosen import Chosen
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -349,10 +348,7 @@ class ObservedProcess(ProcessLaw):
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of the mean there.
-
-        The contribution of the observations is differentiated by finite differences.
-        """
+        """Yield gradients; the contribution of the observations by finite differences."""
         steps = 100 * self._steps
         for rows, G in self.base.gradients(blocks):
             X = as_rows(rows)
@@ -401,7 +397,14 @@ class ObservedProcess(ProcessLaw):
     def _functionals(self) -> Float[Array, "o n"]:
         if isinstance(self.base, ExactProcess):
             return self._of_kernel(as_rows(self.representation.X))
-        return np.concatenate([_of_features(each, self.chosen) for each in self.observations])
+        chosen, parts = self.chosen, []
+        for given in self.observations:
+            if isinstance(given, BlockAverages):
+                parts.append(given.averaged(chosen.double(given.places)))
+            else:
+                made = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(given.X))
+                parts += [G[:, given.column] for _, G in made]
+        return np.concatenate(parts)
 
     def _of_kernel(self, X: Float[Array, "b d"]) -> Float[Array, "o b"]:
         return np.concatenate([applied(each, self.chosen.kernel, X) for each in self.observations])
@@ -421,13 +424,6 @@ class ObservedProcess(ProcessLaw):
         if isinstance(self.base, ExactProcess):
             return self.base.posterior.between(*given, *prior) * self.evidence.amplitude
         return self.base.predictive.posterior.between(*given)
-
-
-def _of_features(given: Observation, chosen: Chosen) -> Float[Array, "m D"]:
-    if isinstance(given, BlockAverages):
-        return given.averaged(chosen.double(given.places))
-    gradients = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(given.X))
-    return np.concatenate([G[:, given.column] for _, G in gradients])
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:

@@ -19,33 +19,29 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.windows import windows_of
 from bochner.models._base import AddsRows, Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay, on_grid
 from bochner.models.error_law import ErrorLaw, fold_scores
-from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models.gaussian_process.exact import MOST_ROWS
 from bochner.models.gaussian_process.features import Predictive
 from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
 from bochner.models.gaussian_process.law import GaussianProcessSpec, Values, log_normal
 from bochner.models.gaussian_process.neighbours import NeighbourProcess
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
-from bochner.models.representations.methods import (
-    DIRECT_ROWS,
+from bochner.models.representations.representation import (
     ExactKernel,
     LocalKernel,
     as_features,
     named,
+    require_alike,
     takes_pieces,
 )
-from bochner.models.representations.representation import require_alike
-from bochner.solvers.ridge.evidence import as_variance
+from bochner.solvers.ridge.solution import as_variance
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-
-MOST_ROWS = 20_000  # Rows of a full covariance, at most: 8 bytes times their square
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,15 +184,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> ProcessFit:
-        spec, any_method = self._spec(), self.method is None
         any_features = self.n_features is None and self.precision == "auto"
-        few = any_features and any_method and precision is None and blocks.n_rows is not None
-        n = (blocks.n_rows or 0) * windows_of(self.kernel, blocks.n_columns)
-        few = few and n**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3
-        if few or isinstance(named(self.method), ExactKernel):  # few are sent to this process
-            return fitted(inputs, ExactProcess.fit(spec, blocks, LOCAL if few else where))
-        asked = {"any_features": any_features, "any_method": any_method}
-        return fitted(inputs, process(spec, blocks, where, precision, **asked))
+        asked = named(self.method), blocks, where, precision, any_features
+        return fitted(inputs, process(self._spec(), *asked))
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -313,7 +303,15 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         blocks, law, parts = self._rows_to_predict(X), self._law, []
         if return_cov:
             law.require("return_cov", type(self).__name__)
-            return self._covariance(blocks)
+            rows = join([Piece(block.X) for block in blocks]).X
+            m = rows.shape[0]
+            if m > MOST_ROWS:
+                raise InvalidInput(
+                    f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
+                    f"{m:,}. Ask for return_std=True, or for fewer rows."
+                )
+            cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
+            return self._shaped(law.means()(rows), rows), from_numpy(cov, like=rows)
         if not return_std:
             return joined(list(self.predict_blocks(blocks)))
         for block in blocks.with_rows(law.block_rows):
@@ -386,10 +384,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return mean, deviation
 
     def _interval(self, X: Array, coverage: float) -> tuple[Array, ...]:
-        """Return means of y, its bounds, and standard deviations of f, each (b, t).
-
-        Bounds are those of the normal law where scores are too few.
-        """
+        """Return means and bounds of y, normal where scores are too few; deviations of f."""
         mean, variance = self._law.moments(X)
         deviation, judged = np.sqrt(variance + self._law.noise), self.calibration_
         if judged.calibrates(coverage):
@@ -436,17 +431,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
         return self.sample_functions(n_samples, random_state)(X)
 
-    def _covariance(self, blocks: Blocks) -> tuple[Array, Array]:
-        X = join([Piece(block.X) for block in blocks]).X
-        if X.shape[0] > MOST_ROWS:
-            raise InvalidInput(
-                f"predict: a full covariance is given for {MOST_ROWS:,} rows at most; got "
-                f"{X.shape[0]:,}. Ask for return_std=True, or for fewer rows."
-            )
-        law, m = self._law, X.shape[0]
-        mean, cov = self._shaped(law.means()(X), X), law.covariance(X)
-        return mean, from_numpy(cov.reshape(m, m, *self.target_shape_), like=X)
-
     def _shaped(self, values: Float[Array, "b t"], X: Array) -> Array:
         return from_numpy(values.reshape(len(values), *self.target_shape_), like=X)
 
@@ -468,23 +452,14 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return self._law.require(name, who).representation
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
-        alpha = float(np.min(self.evidence_.alpha))
-        return self._law.representation.certificate(alpha, blocks if other else None)
+        rows = self._law.representation
+        return rows.certificate(self.evidence_.alpha, blocks if other else None)
 
-    @property
-    def noise_variance_(self) -> Any:
-        """σ², the variance of a new y about f(x)."""
-        return self._by_target(self._law.noise)
-
-    @property
-    def amplitude_(self) -> Any:
-        """a², what the kernel is multiplied by."""
-        return self._by_target(self.evidence_.amplitude)
-
-    @property
-    def alpha_(self) -> Any:
-        """σ²/a² of the fit: the penalty of the ridge regression with the same mean."""
-        return self._by_target(self.evidence_.alpha)
+    noise_variance_ = learned(
+        "law.noise", "σ², the variance of a new y about f(x).", by_target=True
+    )
+    amplitude_ = learned("law.evidence.amplitude", "a², the factor of the kernel.", by_target=True)
+    alpha_ = learned("law.evidence.alpha", "σ²/a², the ridge penalty.", by_target=True)
 
     @property
     def log_marginal_likelihood_value_(self) -> float:

@@ -1,6 +1,6 @@
-"""Rows as sums of their features: moments in one pass, in float32 or float64."""
+"""Rows as sums of their features: moments in one pass, or passes of an iteration if D is large."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -9,12 +9,15 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_power
-from bochner._core.sizes import FEW, sums_first
+from bochner._core.shapes import Array, Float
+from bochner._core.sizes import FEW, WIDE, kept_rows, sums_first
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
-from bochner.errors import InvalidInput
-from bochner.features.nystrom.nystrom import COARSE, Given, Nystrom, NystromMap
+from bochner.features.auto import Auto
+from bochner.features.fourier.grid import FourierGrid
+from bochner.features.nystrom.nystrom import COARSE, Given, Nystrom, NystromMap, Rounded
+from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
@@ -22,25 +25,39 @@ from bochner.models.representations.representation import (
     Representation,
     RidgeSpec,
     require_alike,
+    require_weight,
 )
+from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, feature_precision, summand_of
 from bochner.solvers.ridge.eigen import (
     Eigen,
+    Rows,
     Triangle,
     decompose,
     decompose_rows,
     floor,
+    left_out_rows,
 )
-from bochner.solvers.ridge.leave_one_out import Rows, left_out_rows
-from bochner.solvers.ridge.path import least_alpha, solve_ridge
-from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.solvers.ridge.iterative import (
+    PROBES,
+    JudgingRows,
+    WideProblem,
+    rows_to_factor,
+    solve_wide,
+)
+from bochner.solvers.ridge.solution import (
+    Outcome,
+    Solution,
+    as_given,
+    given_alpha,
+    least_alpha,
+    solve_ridge,
+)
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.rows import SampleOf
+from bochner.sums.products import first_sums, gram_products
+from bochner.sums.rows import SampleOf, sampled
 from bochner.sums.tree import SumOf
-
-#: Least sum of weights that float64 holds with digits to spare for errors far below it.
-LEAST_WEIGHT = 1e-90
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,39 +98,27 @@ class FeatureSums(Representation):
         for start in range(0, len(sample), size):
             yield sample.take(np.arange(start, min(start + size, len(sample))))
 
-    def centred(self, sample: RowSample) -> Iterator[Rows]:
-        """Yield centred features and targets of rows, block by block."""
-        moments = self.seen
-        for rows in self.pieces(sample):
-            yield self._about_means(rows, moments)
-
-    def _about_means(self, rows: RowSample, moments: Moments) -> Rows:
-        Z = self.chosen.features(rows.X)
+    def centred(self, rows: RowSample) -> Rows:
+        """Return centred features and targets of rows."""
+        Z, moments = self.chosen.features(rows.X), self.seen
         Z = Z - moments.feature_mean.astype(Z.dtype)
         if moments.precision == "float32":
             Z = Z.astype(np.float32, copy=False)
         return Z, rows.y - moments.target_mean, rows.w
 
-    def decomposed(self) -> tuple[Eigen, Rows | None]:
-        """Decompose the rows themselves while they are few and at hand, else their moments.
-
-        Also return those rows, about the means.
-        """
+    def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
+        """Decompose the rows, while few and at hand, else their moments; also return the sample."""
         few = self.moments.rows * len(self.moments.gram) ** 2 <= FEW
         if few and self.keeps_all and self.chosen.precision == "float64":
-            rows = self._about_means(self.sample, self.seen)
-            return decompose_rows(*rows, centred=self.fit_intercept), rows
-        return decompose(self.seen, self.fit_intercept), None
+            rows = self.centred(self.sample)
+            return decompose_rows(*rows, centred=self.fit_intercept), [rows]
+        sample = map(self.centred, self.pieces(self.sample))
+        return decompose(self.seen, self.fit_intercept), sample
 
     def checked(self) -> "FeatureSums":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""
-        weight, power = self.moments.weight, self.moments.power
-        if weight < LEAST_WEIGHT:
-            raise InvalidInput(
-                f"{self.who}: sample weights must have a sum above {LEAST_WEIGHT:g}; got "
-                f"{weight:.3g}. Multiply all weights by one number."
-            )
-        require_power(self.who, self.sample.y, power)
+        require_weight(self.who, self.moments.weight)
+        require_power(self.who, self.sample.y, self.moments.power)
         return self
 
     def solve(self, spec: RidgeSpec) -> tuple["FeatureSums", Solution]:
@@ -121,8 +126,7 @@ class FeatureSums(Representation):
         return sums, solve(spec, sums)
 
     def left_out(self, solution: Solution) -> LeftOutRows:
-        eigen, centred_rows = self.decomposed()
-        rows = list(self.centred(self.sample)) if centred_rows is None else [centred_rows]
+        eigen, rows = self.decomposed()
         alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), eigen.power.shape)
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
@@ -140,12 +144,11 @@ class FeatureSums(Representation):
             rows=self.rows + other.rows,
         )
 
-    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "FeatureSums":
+    def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
         require_alike(self.who, blocks, self.target_shape)
-        seed = self.chosen.seed
-        more = add_up(self.chosen, blocks, "float64", where, SampleOf(seed, self.rows))
-        parts = FeatureSums(self.who, self.chosen, self.fit_intercept, *more, self.target_shape)
-        return self.merge(parts).checked()
+        sample = SampleOf(self.chosen.seed, self.rows)
+        moments, kept, rows = add_up(self.chosen, blocks, "float64", LOCAL, sample)
+        return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).checked()
 
 
 def add_up(
@@ -211,12 +214,9 @@ def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
 def triangle(summed: FeatureSums, blocks: Blocks | None, where: Executor) -> Eigen:
     """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
     summand = SumOf(partial(_triangle_of, chosen=summed.chosen, centred=summed.fit_intercept))
-    if blocks is not None:
-        return where.sum(summand, blocks.with_rows(summed.chosen.block_rows)).eigen()
-    total: Any = None
-    for rows in summed.pieces(summed.sample):
-        total = summand.add(total, Block(rows.X, rows.y, rows.w, 0))
-    return total.eigen()
+    rows = summed.sample
+    every = Blocks.from_arrays(rows.X, rows.y, rows.w) if blocks is None else blocks
+    return where.sum(summand, every.with_rows(summed.chosen.block_rows)).eigen()
 
 
 def solve(
@@ -226,10 +226,10 @@ def solve(
     double = sums.chosen.precision == "float64"
     by_triangle = double and least_alpha(spec.alpha) == 0
     if by_triangle and (blocks is not None or sums.keeps_all):
-        eigen, state = triangle(sums, blocks, where), None
+        eigen = triangle(sums, blocks, where)
+        rows: Iterable[Rows] = map(sums.centred, sums.pieces(sums.sample))
     else:
-        eigen, state = sums.decomposed()
-    rows: Iterable[Rows] = sums.centred(sums.sample) if state is None else (state,)
+        eigen, rows = sums.decomposed()
     means = sums.seen.feature_mean, sums.seen.target_mean
     judged = rows if spec.alpha == "loo" else None
     solution = solve_ridge(eigen, means, spec.alpha, judged, per_target=spec.per_target)
@@ -245,13 +245,143 @@ def solved_features(
     where: Executor = LOCAL,
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
-    """Sum up all rows and solve; again in float64 where float32 limits the solution.
-
-    ``precision`` is the precision of all sums if rows cannot be read again.
-    """
+    """Sum up all rows and solve; again in float64 where float32 limits the solution."""
     sums = summed_features(spec, chosen, blocks, where, precision)
     solution = solve(spec, sums, blocks, where)
     if solution.outcome is Outcome.FLOAT32_LIMITED and spec.features.precision == "auto":
         sums = summed_again(sums, blocks, where)
         solution = solve(spec, sums, blocks, where)
     return sums, solution
+
+
+# --- Too many features for a Gram matrix: iterative, one pass per step ----------------------------
+
+NO_MOMENTS = f"a fit with more than {WIDE:,} features keeps no moments"  # Why there are no moments
+
+
+@dataclass(frozen=True, eq=False)
+class WideSums(Representation):
+    """Rows with too many features for a Gram matrix: results of single passes over them."""
+
+    chosen: Chosen
+    sample: RowSample  # For the preconditioner, leave-one-out errors and the certificate
+    # Rows that were read, and rows of positive weight
+    rows: int
+    n_positive: int
+    weight: float  # W
+    power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² where there is no intercept
+    target_shape: tuple[int, ...]
+
+    certified_rows = 2048  # Their features take 500 MB of 32,768
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
+        "dual_coef_": KERNEL_ONLY,
+        "X_fit_": KERNEL_ONLY,
+        "merge": f"{NO_MOMENTS} that add.",
+        **dict.fromkeys(
+            ("partial_fit", "solve_again"),
+            f"{NO_MOMENTS}, which rows are added to and penalties solved from. Call fit with all "
+            "rows, or fit the first rows with partial_fit.",
+        ),
+    }
+
+    @property
+    def count(self) -> int:
+        return self.n_positive
+
+    @property
+    def target_variance(self) -> float:
+        return float(np.mean(self.power)) / self.weight
+
+    def left_out(self, solution: Solution) -> LeftOutRows | None:
+        slack = solution.slack
+        if slack is None:
+            return None
+        rows = self.sample.lowest(len(slack))
+        predicted = [f for _, f in self.predictions(solution, Blocks.from_arrays(rows.X))]
+        errors = (rows.y - np.concatenate(predicted)) / slack
+        return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
+
+
+def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
+    """Whether a fit has too many features for their Gram matrix, and rows enough to need them.
+
+    Without penalty, and by evidence, the matrix is formed; landmarks need one of this size anyway.
+    """
+    features = spec.features
+    if features.width <= WIDE or least_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
+        return False
+    if isinstance(features.method, Nystrom | FourierGrid):
+        return False
+    return blocks.n_rows is None or blocks.n_rows > kept_rows(blocks.n_columns)
+
+
+def _of_rounded(X: Array, features: Callable[[Array], Array]) -> Array:
+    return features(X.astype(np.float32) if isinstance(X, np.ndarray) else X)
+
+
+def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
+    """Return φ for passes: of float32 rows, in a third of the time, where 64 rows agree."""
+    if phi.precision == "float64" or not isinstance(X, np.ndarray) or X.dtype != np.float64:
+        return phi.features
+    few = X[:: max(1, len(X) // 64)]
+    with np.errstate(over="ignore"):
+        rounded = few.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        return phi.features
+    right = phi.features(few)
+    if not isinstance(right, np.ndarray):
+        return phi.features
+    change = np.linalg.norm(phi.features(rounded) - right)
+    serves = change <= 4e-6 * np.linalg.norm(right)
+    return partial(_of_rounded, features=phi.features) if serves else phi.features
+
+
+def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSums, Solution]:
+    """Choose what is open, sum up what single passes make, then solve by twenty to sixty passes.
+
+    The lowest rows of the sample make the preconditioner.
+    """
+    alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
+    asked, method = spec.features, spec.features.method
+    if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a matrix as wide
+        kinds = tuple(m for m in contenders(blocks.n_columns) if not isinstance(m, Nystrom))
+        asked = replace(asked, method=replace(method, candidates=kinds))
+    chosen, sample = choose(asked, blocks, alpha=alpha, where=where)
+    double = asked.precision == "float64"
+    chosen = replace(chosen, precision="float64" if double else "float32")
+    sample = sampled(blocks, chosen.seed, where=where) if sample is None else sample
+    blocks = blocks.with_rows(chosen.block_rows)
+    shape = required_targets(asked.who, blocks.target_shape)
+    require_weight(asked.who, float(sample.w.sum()))
+    phi = chosen.rounded
+    D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
+    features = features_of_passes(phi, sample.X)
+    part = partial(first_sums, features, D, origin, chosen.seed, PROBES)
+    n_weighted, sums, squares, totals = where.sum(SumOf(part), blocks)
+    W, t = float(totals[0]), len(origin)
+    mean = sums[0] / W if centred else np.zeros(D)
+    target = totals[1 : 1 + t] / W + origin if centred else np.zeros(t)
+    moved = target - origin
+
+    def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
+        double = "float64" in (precision, phi.precision)
+        pass_of = partial(where.sum, blocks=blocks)
+        return gram_products(pass_of, features, V, mean, "float64" if double else "float32")
+
+    left = totals[1 : 1 + t] - W * moved
+    cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
+    power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
+    draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
+    rows = sample.lowest(rows_to_factor(n_weighted, D, len(sample)))
+    Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
+    for start in range(0, len(rows), 256):
+        index = np.arange(start, min(start + 256, len(rows)))
+        made = to_numpy(phi.features(rows.take(index).X))
+        Z[index] = made.astype(np.float64, copy=False) - mean
+    judges = JudgingRows(Z, rows.y - target, rows.w, W)
+    problem = WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
+    sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
+    given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, t)
+    return sums, solve_wide(problem, given, spec.per_target, (mean, target))

@@ -28,16 +28,15 @@ from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.methods import LocalKernel
 from bochner.models.representations.representation import (
-    Representation,
+    AllRows,
+    LocalKernel,
     RidgeSpec,
     gather,
     given_share,
     lacks_of_kernel,
     of_differences,
     require_kernel_fit,
-    variance_of,
 )
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
@@ -47,20 +46,16 @@ from bochner.selection.record import Tuning
 from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for
 from bochner.solvers.factorisations import raised
-from bochner.solvers.ridge.groups import Group, Reduced, across
+from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
 from bochner.solvers.ridge.problem import TINY
 from bochner.solvers.ridge.solution import Solution
-from bochner.sums.executor import LOCAL, Executor
-
-ROUNDED = {False: 1e-12, True: 1e-5}  # Relative error of sums of groups: of float64, and of float32
+from bochner.sums.executor import Executor
 
 #: Number of rows with leave-one-out errors: they take a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048
 
-
 #: The kernel found on a sample of rows, the curves of columns, and the sample.
 Candidate = tuple[Tuning, Any, RowSample]
-
 
 #: A kernel of differences or products, and rows as it sees them.
 SeenRows = tuple[Kernel, Float[Array, "n d"]]
@@ -73,7 +68,7 @@ def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LeafRows(Representation):
+class LeafRows(AllRows):
     """All rows, in leaves of a tree, and landmarks across them."""
 
     chosen: Chosen  # Its map is the Nyström map of the landmarks
@@ -90,14 +85,6 @@ class LeafRows(Representation):
     judged: LeftOutRows  # Some rows of every leaf, each predicted from all other rows
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("a local fit")
-
-    @property
-    def count(self) -> int:
-        return len(self.w)
-
-    @property
-    def target_variance(self) -> float:
-        return variance_of(self.y, self.w)
 
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         return self.judged
@@ -133,10 +120,7 @@ class LeafRows(Representation):
             yield int(number), np.flatnonzero(leaf == number)
 
     def machine(self, leaf: int, solution: Any, inner: bool = False) -> KernelSum:
-        """Return the kernel sum over the landmarks and the rows of a leaf.
-
-        ``inner``: of rows that are transformed already, where the kernel transforms rows.
-        """
+        """Return the kernel sum of landmarks and rows of a leaf; ``inner``: of transformed rows."""
         index, kernel = self._rows_of[leaf], self.chosen.kernel
         coef = np.concatenate([self.across[leaf], solution.coef[index]])
         X = np.concatenate([_landmarks(self.chosen.map), self.X[index]])
@@ -164,7 +148,7 @@ def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m
 
 
 def leaf_rows(
-    spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor = LOCAL
+    spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor
 ) -> tuple[LeafRows | GridSums, Solution]:
     """Choose the kernel on a sample, split all rows into leaves, choose the penalty, solve.
 
@@ -190,8 +174,8 @@ def leaf_rows(
     )
     choice = Choice(phi, method, (), reason + tuning.reason)
     chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
-    table = LocalRows(spec, rows, chosen, seen, rows_of_leaves(leaf, tree.n_leaves))
-    coef, across, intercept, judged = table.solved(np.atleast_1d(solution.alpha))
+    leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
+    coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
     residuals = np.asarray(solution.alpha) * coef / rows.w[:, None]
     solution = replace(
         solution,
@@ -200,15 +184,12 @@ def leaf_rows(
         residual_variance=rows.w @ residuals**2 / rows.w.sum(),
         slack=None,
     )
-    parts = rows.X, rows.y, rows.w, tree, leaf, across, judged
+    parts = rows.X, rows.y, rows.w, tree, leaf, by_leaf, judged
     return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
 
 
 def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple[Tuning, Solution]:
-    """Choose the kernel and its scale in neighbourhoods, which are as dense as the whole table.
-
-    Returns the search with these candidates, and the solution in a few neighbourhoods.
-    """
+    """Choose the kernel and its scale, and solve, in neighbourhoods as dense as the whole table."""
     seed, (tuning, curves, sample) = spec.features.seed, start
     if curves is not None:
         rows, sample = (replace(each, X=curves.inputs(each.X)) for each in (rows, sample))
@@ -237,106 +218,71 @@ def chosen_by_leaves(spec: RidgeSpec, rows: RowSample) -> Kernel:
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
-@dataclass(frozen=True, eq=False)
-class LocalRows:
-    """All rows of a fit in their leaves, and the kernel that was chosen for them."""
+def _solve_leaves(
+    spec: RidgeSpec,
+    rows: RowSample,
+    chosen: Chosen,
+    seen: SeenRows,
+    leaves: list[Int[Array, " m"]],
+    alphas: Float[Array, "*a"],
+) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
+    """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out.
 
-    spec: RidgeSpec
-    rows: RowSample
-    chosen: Chosen
-    seen: SeenRows  # The kernel without transformations of rows, and rows transformed
-    leaves: list[Int[Array, " m"]]  # Rows of each leaf
+    ``seen``: the kernel without transformations of rows, and rows transformed.
+    """
+    kernel, X = seen
+    # An equal share of the rows of each leaf has leave-one-out errors.
+    rng, step = stream(chosen.seed, "rows left out"), -(-len(rows) // LEFT_OUT_ROWS)
+    orders = (rng.permutation(len(here)) for here in leaves)
+    marked = [np.sort(order[: -(-len(order) // step)]) for order in orders]
+    mean = spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
+    # A power of two near the largest target about the mean, so that float32 holds all
+    unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
+    phi: Any = chosen.map
+    landmarks = _within(chosen.kernel, _landmarks(phi))[1]
+    L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are kernel values with landmarks times it
 
-    def solved(
-        self, alphas: Float[Array, "*a"]
-    ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-        """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out."""
-        t = self.rows.y.shape[1]
-        each, D = np.broadcast_to(alphas, t), self.chosen.n_features
-        coef, intercept = np.empty(self.rows.y.shape), np.zeros(t)
-        by_leaf = np.zeros((len(self.leaves), D, t))
-        pairs = zip(self.leaves, self._marked, strict=True)
-        marked = np.concatenate([here[mark] for here, mark in pairs])
-        errors = np.empty((len(marked), t))
-        for alpha in np.unique(each):
-            mark = np.flatnonzero(each == alpha)
-            solution = self._solved_at(float(alpha), mark)
-            coef[:, mark], by_leaf[:, :, mark], intercept[mark], errors[:, mark] = solution
-        rows = self.rows.take(marked)
-        left_out = LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
-        return coef, by_leaf, intercept, left_out
+    def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # twice, rather than kept
+        return to_numpy(kernel.evaluate(X[here], landmarks))
 
-    def _solved_at(
-        self, alpha: float, targets: Int[Array, " s"]
-    ) -> tuple[Float[Array, "n s"], Float[Array, "l D s"], Float[Array, " s"], Float[Array, "m s"]]:
+    def at(alpha: float, targets: Int[Array, " s"]) -> tuple[Array, Array, Array, Array]:
         reduced: list[Reduced] = []
-        for leaf in range(len(self.leaves)):  # the precision of a leaf is that of the leaf before
-            if len(self.leaves) > 1:
-                progress("Solving leaf", "", leaf + 1, len(self.leaves))
-            single = reduced[-1].single if reduced else self.spec.features.precision != "float64"
-            group = self._group(leaf, targets, single)
-            reduced.append(raised(group.reduced, alpha, TINY))
-        rounding = ROUNDED[reduced[-1].single]
+        for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
+            if len(leaves) > 1:
+                progress("Solving leaf", "", number, len(leaves))
+            # The precision of a leaf is that of the leaf before.
+            single = reduced[-1].single if reduced else spec.features.precision != "float64"
+            y = (rows.y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
+            group = partial(_matrix, kernel, X[here]), values(here) @ L, y, rows.w[here]
+            reduced.append(raised(partial(reduced_rows, *group, single, mark), alpha, TINY))
+        rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
         sums = reduce(add, (each.sums for each in reduced))
-        shared = across(sums, self.chosen.n_features, self.spec.fit_intercept, rounding)
-        coef = np.empty((len(self.rows), len(targets)))
+        shared = across(sums, chosen.n_features, spec.fit_intercept, rounding)
+        coef = np.empty((len(rows), len(targets)))
         by_leaf, errors = np.empty((len(reduced), *shared.v.shape)), []
-        for leaf, each in enumerate(reduced):
-            here = self.leaves[leaf]
-            root = np.sqrt(self.rows.w[here])
+        for leaf, (here, each) in enumerate(zip(leaves, reduced, strict=True)):
+            root = np.sqrt(rows.w[here])
             coef[here] = each.coefficients(shared, root)
-            by_leaf[leaf] = self._root @ (
-                shared.v - self._root.T @ (self._values(leaf).T @ coef[here])
-            )
+            by_leaf[leaf] = L @ (shared.v - L.T @ (values(here).T @ coef[here]))
             errors.append(each.left_out(shared, coef[here], root))
-        unit = self._unit[targets]
-        intercept = unit * shared.intercept + self._mean[targets]
-        return unit * coef, unit * by_leaf, intercept, unit * np.concatenate(errors)
+        u = unit[targets]
+        return (
+            u * coef,
+            u * by_leaf,
+            u * shared.intercept + mean[targets],
+            u * np.concatenate(errors),
+        )
 
-    def _group(self, leaf: int, targets: Int[Array, " s"], single: bool) -> Group:
-        here = self.leaves[leaf]
-        matrix = partial(_matrix, self.seen[0], self.seen[1][here])
-        y = (self.rows.y[np.ix_(here, targets)] - self._mean[targets]) / self._unit[targets]
-        w, marked = self.rows.w[here], self._marked[leaf]
-        return Group(matrix, self._values(leaf) @ self._root, y, w, single, marked)
-
-    def _values(self, leaf: int) -> Float[Array, "m D"]:
-        """Return k(x, s) of the rows of a leaf and landmarks.
-
-        They are computed twice, which costs less than to keep the values of all leaves.
-        """
-        kernel, X = self.seen
-        return to_numpy(kernel.evaluate(X[self.leaves[leaf]], self._landmarks))
-
-    @cached_property
-    def _marked(self) -> list[Int[Array, " p"]]:
-        """Return the rows of each leaf with leave-one-out errors, an equal share of each leaf."""
-        rng = stream(self.chosen.seed, "rows left out")
-        step = -(-len(self.rows) // LEFT_OUT_ROWS)
-        each = (rng.permutation(len(here)) for here in self.leaves)
-        return [np.sort(order[: -(-len(order) // step)]) for order in each]
-
-    @cached_property
-    def _mean(self) -> Float[Array, " t"]:
-        """Return what targets are fitted about."""
-        rows = self.rows
-        return self.spec.fit_intercept * (rows.w @ rows.y) / rows.w.sum()
-
-    @cached_property
-    def _unit(self) -> Float[Array, " t"]:
-        """Power of two near the largest target about the mean, so that float32 holds all."""
-        return np.array([unit_of(m) for m in np.abs(self.rows.y - self._mean).max(axis=0)])
-
-    @cached_property
-    def _landmarks(self) -> Float[Array, "D d"]:
-        """Return the landmarks as the kernel without transformations sees them."""
-        return _within(self.chosen.kernel, _landmarks(self.chosen.map))[1]
-
-    @cached_property
-    def _root(self) -> Float[Array, "D D"]:
-        """Return L⁻ᵀ: features are kernel values with landmarks times it."""
-        phi: Any = self.chosen.map
-        return phi.root(np.dtype(np.float64))
+    t = rows.y.shape[1]
+    each = np.broadcast_to(alphas, t)
+    judged = rows.take(np.concatenate([h[m] for h, m in zip(leaves, marked, strict=True)]))
+    coef, intercept = np.empty(rows.y.shape), np.zeros(t)
+    by_leaf, errors = np.zeros((len(leaves), chosen.n_features, t)), np.empty(judged.y.shape)
+    for alpha in np.unique(each):
+        i = np.flatnonzero(each == alpha)
+        coef[:, i], by_leaf[:, :, i], intercept[i], errors[:, i] = at(float(alpha), i)
+    left_out = LeftOutRows(judged.X, judged.y - errors, errors, judged.w, "leave one out")
+    return coef, by_leaf, intercept, left_out
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:

@@ -19,21 +19,22 @@ from bochner.features.auto import Choice
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.stationary import CoordinateWise, Radial, Stationary
+from bochner.kernels.stationary import Compilable
 from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._kernel_sum import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.leaves import among_near_rows
-from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, exact_choice
 from bochner.models.representations.representation import (
-    Representation,
+    DIRECT_ROWS,
+    AllRows,
+    ExactKernel,
     RidgeSpec,
+    exact_choice,
     gather,
     given_share,
     lacks_of_kernel,
     of_differences,
     require_kernel_fit,
-    variance_of,
 )
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
@@ -42,14 +43,9 @@ from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
-from bochner.solvers.ridge.krylov import (
-    ShiftedSystems,
-    low_rank_inverse,
-    solve_kernel_systems,
-)
-from bochner.solvers.ridge.path import given_alpha, solve_ridge
+from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, solve_ridge
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
 
@@ -61,8 +57,8 @@ from bochner.sums.moments import Accumulator, Moments, Precision
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixRows(Representation):
-    """All rows, for fits with the kernel itself."""
+class MatrixRows(AllRows):
+    """All rows, solved by their kernel matrix."""
 
     chosen: Chosen  # Its map is the preconditioner's; for few rows the Nyström map on all of them
     target_shape: tuple[int, ...]
@@ -74,14 +70,6 @@ class MatrixRows(Representation):
     w: Any = None
 
     lacks: ClassVar[Mapping[str, str]] = lacks_of_kernel("an exact fit")
-
-    @property
-    def count(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def target_variance(self) -> float:
-        return np.nan if self.y is None else variance_of(self.y, self.w)
 
     block_rows = TILE
 
@@ -125,15 +113,19 @@ class MatrixRows(Representation):
 def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
-    """Choose the open parameters with features, then solve with the exact kernel.
-
-    The method of ``spec.features`` draws the preconditioner.
-    """
+    """Choose what is open, then solve with the exact kernel; features precondition many rows."""
     shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows
     if method.preconditioner is None and n is not None and n <= DIRECT_ROWS:
         return _direct_rows(spec, method, blocks, shape)
-    chosen = _chosen(spec, method, blocks, where)
+    width = 1024 if isinstance(spec.features.width, float) else spec.features.width
+    asked, alpha = replace(spec.features, width=width), given_alpha(spec.alpha)
+    chosen, _ = choose(asked, blocks, alpha=alpha, by_targets=False, where=where)
+    reason = (
+        f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
+        f"features of {chosen.choice.method}."
+    )
+    chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
     rows = gather(blocks, chosen.seed)
     solution = _by_gradients(spec, method, chosen, rows)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
@@ -172,18 +164,6 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
     if searched and share is None and len(rows) > 4096:  # Then by the density of all rows
         tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
     return tuning, curves, sample
-
-
-def _chosen(spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor) -> Chosen:
-    """Choose the kernel, and draw the preconditioner's features."""
-    width = 1024 if isinstance(spec.features.width, float) else spec.features.width
-    asked = replace(spec.features, width=width)
-    chosen, _ = choose(asked, blocks, alpha=given_alpha(spec.alpha), by_targets=False, where=where)
-    reason = (
-        f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
-        f"features of {chosen.choice.method}."
-    )
-    return replace(chosen, choice=Choice(chosen.map, method, (), reason))
 
 
 def _summed(
@@ -285,17 +265,11 @@ def _serves(values: Array, alphas: Any) -> bool:
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
     """Return the operator; only the compiled loop if the kernel has one for these rows."""
-    loop = kernel.compiled if isinstance(kernel, Radial | CoordinateWise) else None
-    if (
-        loop is not None
-        and native.loops() is not None
-        and not is_sparse(X)
-        and isinstance(kernel, Stationary)
-    ):
+    fast = native.loops() is not None and not is_sparse(X)
+    if fast and isinstance(kernel, Compilable) and (loop := kernel.compiled) is not None:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             scaled = (X - X.mean(axis=0)) / np.asarray(kernel.lengthscale)
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
-            return KernelOperator(
-                lambda A, B: native.radial(A, B, *loop), scaled, moved=True, loop=loop
-            )
+            tiles = lambda A, B: native.radial(A, B, *loop)
+            return KernelOperator(tiles, scaled, moved=True, loop=loop)
     return KernelOperator(kernel.evaluate, X, moved=of_differences(kernel))

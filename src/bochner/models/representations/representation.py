@@ -1,4 +1,4 @@
-"""Base class of representations of the training rows, and the spec of a ridge regression."""
+"""Base class of representations of the training rows, and methods without features of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -7,7 +7,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner import features
+from bochner._core.arrays import dense, is_sparse, to_numpy
+from bochner._core.checks import integer, positive
 from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
@@ -15,15 +17,19 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
+from bochner.features.auto import Choice
+from bochner.features.method import Method
+from bochner.features.nystrom.nystrom import Nystrom, NystromMap
 from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
 from bochner.kernels.stationary import Stationary
+from bochner.models._base import KernelEstimator
 from bochner.models._calibration import Calibration
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.solvers.ridge.path import Alpha, least_alpha
-from bochner.solvers.ridge.solution import Solution
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.selection.record import Tuning
+from bochner.solvers.ridge.solution import Alpha, Solution, least_alpha
+from bochner.sums.executor import Executor, require_order
 from bochner.sums.rows import sampled
 
 #: Why fits through features have no coefficients of rows.
@@ -84,9 +90,13 @@ class Representation(Lacking, ABC):
         """Rows that are predicted together."""
         return self.chosen.block_rows
 
+    def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ φ(X) β, in NumPy."""
+        return self.chosen.linear(coef)
+
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
-        linear = self.chosen.linear(solution.coef)
+        linear = self.linear(solution.coef)
         return lambda X: linear(X) + solution.intercept
 
     def predictions(self, solution: Any, blocks: Blocks) -> Predictions:
@@ -113,14 +123,14 @@ class Representation(Lacking, ABC):
         """φ, as the certificate compares it with the kernel."""
         return self.chosen.rounded
 
-    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
-        """Return the certificate on a sample of the rows, or on others; alpha in proportion."""
+    def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
+        """Return the certificate on rows of the sample, or on others; alpha in proportion."""
         seed, n = self.chosen.seed, self.count if blocks is None else count_rows(blocks)
         rows: RowSample = self.sample if blocks is None else sampled(blocks, seed)
         return certify(
             self.certified_map,
             rows.lowest(self.certified_rows).X,
-            alpha=alpha * n / max(self.count, 1),
+            alpha=float(np.min(alpha)) * n / max(self.count, 1),
             kernel=self.chosen.kernel,
             n_rows=n,
             random_state=seed,
@@ -130,13 +140,32 @@ class Representation(Lacking, ABC):
         """Solve again, with the penalty and intercept of ``spec``."""
         raise NotImplementedError
 
-    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> Self:
+    def with_rows_of(self, blocks: Blocks) -> Self:
         """Return the rows before and these."""
         raise NotImplementedError
 
     def merge(self, other: Any) -> Self:
         """Return the rows of both."""
         raise NotImplementedError
+
+
+class AllRows(Representation):
+    """All rows (X, y, w), for fits with the kernel itself."""
+
+    X: Any
+    y: Any  # None where it was not kept
+    w: Any
+
+    @property
+    def count(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def target_variance(self) -> float:
+        if self.y is None:
+            return np.nan
+        squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
+        return float(np.average(squares.mean(axis=1), weights=self.w))
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:
@@ -174,9 +203,13 @@ def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
     return None if isinstance(alpha, str) else alpha / float(rows.w.sum())
 
 
-def variance_of(y: Float[Array, "n t"], w: Float[Array, " n"]) -> float:
-    """Return the weighted mean square of targets about their means, in the mean of targets."""
-    return float(np.average(((y - np.average(y, axis=0, weights=w)) ** 2).mean(axis=1), weights=w))
+def require_weight(who: str, weight: float) -> None:
+    """Refuse a sum of weights that float64 holds without digits to spare for errors far below."""
+    if not weight >= 1e-90:
+        raise InvalidInput(
+            f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
+            "weights by one number."
+        )
 
 
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
@@ -211,3 +244,149 @@ def of_differences(kernel: Kernel) -> bool:
     """Whether the kernel is one of x − y alone."""
     leaves = leaves_of(kernel, (*ALGEBRA, Mahalanobis, Columns))
     return all(isinstance(leaf, Stationary | Constant) for leaf in leaves)
+
+
+# --- Methods: the kernel itself, and the kernel within leaves of rows -----------------------------
+
+DIRECT_ROWS = 8192  # Up to this many rows the n × n matrix is factored for each penalty, in seconds
+
+#: Rows per leaf; number of rows above which leaves shrink like 1/√n; least rows per leaf.
+LEAF_ROWS, MANY_ROWS, FEWEST_LEAF_ROWS = 3072, 1 << 14, 2048
+
+#: Rows of a leaf for each landmark, and numbers that landmarks and rows make, at most.
+ROWS_A_LANDMARK, MOST_ACROSS = 8, 1 << 27
+
+
+@dataclass(frozen=True)
+class ExactKernel(Method):
+    """The kernel itself, with no features; the method of ``"exact"``.
+
+    Parameters
+    ----------
+    preconditioner : Method, str or None, default None
+        None: up to 8192 rows the n × n system is solved directly, by one Cholesky factor per
+        penalty (n³/3 operations, 3 n² numbers); more rows are solved as with "nystrom". A method:
+        conjugate gradients for any number of rows, preconditioned with ``n_features`` features:
+        Nyström with pivots, or a Mercer map if the kernel has one. Fourier features help little.
+    tol : float, default 1e-6
+        Of conjugate gradients: largest error of a prediction at any x with
+        k(x, x) ≤ max k(x_i, x_i), in standard deviations of the target. It is a proven bound; the
+        error is mostly ten to a hundred times smaller.
+    max_iter : int, default 1000
+        Of conjugate gradients.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (200, 1))
+    >>> model = bo.KernelRidge("gaussian", method=bo.ExactKernel(), random_state=0)
+    >>> model = model.fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 1e-3)
+    True
+    """
+
+    has_features: ClassVar[bool] = False
+    preconditioner: Method | str | None = None
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        if self.preconditioner is not None:
+            object.__setattr__(self, "preconditioner", features.as_method(self.preconditioner))
+        object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
+        least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
+        object.__setattr__(self, "max_iter", least)
+
+
+def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
+    """Return the choice of the kernel itself: Nyström features with each of these rows."""
+    reason = f"The exact kernel of {X.shape[0]:,} rows, by a Cholesky factor of their matrix."
+    phi = NystromMap(tuning.kernel, to_numpy(dense(X)))
+    return Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
+
+
+@dataclass(frozen=True)
+class LocalKernel(Method):
+    """The kernel itself within leaves of a tree of rows, and landmarks across; "local".
+
+    Parameters
+    ----------
+    leaf_rows : int, optional
+        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 3072 of
+        up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
+    landmarks : int, optional
+        Landmarks that couple rows of different leaves; time grows like
+        n leaf_rows landmarks, memory like n landmarks. Default: an eighth of ``leaf_rows``, and
+        2²⁷/n at most.
+
+    Notes
+    -----
+    The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
+    features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
+    Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
+    principal component of the kernel, at medians. At borders of leaves predictions jump by a
+    little: by what the landmarks do not explain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (400, 1))
+    >>> method = bo.LocalKernel(leaf_rows=100, landmarks=20)
+    >>> model = bo.KernelRidge("gaussian", method=method, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 0.01)
+    True
+    """
+
+    has_features: ClassVar[bool] = False
+    leaf_rows: int | None = None
+    landmarks: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the arguments."""
+        for name, least in (("leaf_rows", 2), ("landmarks", 1)):
+            if getattr(self, name) is not None:
+                value = integer(getattr(self, name), "LocalKernel", name, least=least)
+                object.__setattr__(self, name, value)
+
+    def most_in_leaf(self, n: int) -> int:
+        """Return how many of n rows a leaf has, at most."""
+        if self.leaf_rows is not None:
+            return self.leaf_rows
+        fewer = int(LEAF_ROWS * (MANY_ROWS / max(n, MANY_ROWS)) ** 0.5)
+        return max(FEWEST_LEAF_ROWS, fewer)
+
+    def landmarks_of(self, n: int) -> int:
+        """Return how many landmarks there are for n rows."""
+        if self.landmarks is not None:
+            return self.landmarks
+        return max(1, min(self.most_in_leaf(n) // ROWS_A_LANDMARK, MOST_ACROSS // n))
+
+
+def named(method: Any) -> Any:
+    """Return the method of the names "exact" and "local"; others as they are."""
+    if isinstance(method, str) and method in ("exact", "local"):
+        return ExactKernel() if method == "exact" else LocalKernel()
+    return method
+
+
+def as_features(method: Any) -> Method | str:
+    """Return the method by which features are drawn, with the kernel itself or leaves too."""
+    method = named(method)
+    if isinstance(method, LocalKernel | ExactKernel):
+        return getattr(method, "preconditioner", None) or Nystrom()
+    return "auto" if method is None else method
+
+
+def takes_pieces(model: KernelEstimator) -> bool:
+    """Whether rows can come in pieces; raise AttributeError, which says why, where they cannot."""
+    names: dict[type, str] = {ExactKernel: "exact", LocalKernel: "local"}
+    name = names.get(type(named(model.method)))
+    if name is not None:
+        raise AttributeError(
+            f'{type(model).__name__}.partial_fit: method="{name}" needs all rows at once; call '
+            "fit, or take features, whose moments add up."
+        )
+    return True

@@ -37,9 +37,8 @@ from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
-from bochner.solvers.ridge.path import least_alpha
 from bochner.solvers.ridge.problem import evidence, gcv
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, least_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
@@ -133,25 +132,17 @@ class GridSums(Representation):
         return self.target_mean - means @ coef
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ φ(X) β, in NumPy."""
-        gram = self.problem.gram
-        return self.of_waves(full_of(gram.spectrum(coef.T)))
+        return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
 
     def coefficients_at(self, X: Array) -> Array:
         """Return φ(x) of a few rows, in the layout of coefficients."""
-        angles, one = self.map.places.angles(as_rows(X)), np.ones((1, 1))
-        error = TRANSFORMED * self.tolerance
-        gram = self.problem.gram
-        rows = (
-            sums_of_waves(angles[i : i + 1], one, self.map.shape, error) for i in range(len(angles))
-        )
-        return np.concatenate([gram.right(waves) for waves in rows])
+        given = np.ones((1, 1)), self.map.shape, TRANSFORMED * self.tolerance
+        angles = self.map.places.angles(as_rows(X))
+        waves = (sums_of_waves(angle[None], *given) for angle in angles)
+        return np.concatenate([self.problem.gram.right(each) for each in waves])
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
-        """Return the real functions of waves, which may be more than those of the map.
-
-        Two functions share a transform, as its real and its imaginary part.
-        """
+        """Return the real functions of waves; two share a transform, as its two parts."""
         count = len(waves)
         pairs = waves[::2].copy()
         pairs[: count // 2] += 1j * waves[1::2]
@@ -180,15 +171,8 @@ class GridSums(Representation):
 
     block_rows = BLOCK_ROWS
 
-    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
-        linear = self.linear(solution.coef)
-        return lambda X: linear(X) + solution.intercept
-
     def left_out(self, solution: Solution) -> LeftOutRows | None:
-        """Return the sample with its leave-one-out predictions.
-
-        As in GCV, each row has the mean leverage of all; None where that was not estimated.
-        """
+        """Return leave-one-out predictions of the sample, by the mean leverage as in GCV."""
         path, alphas = solution.path, np.atleast_1d(solution.alpha)
         used = [path.effective_dimension[path.alphas == alpha] for alpha in alphas]
         if any(len(each) == 0 or np.isnan(each[0]) for each in used):
@@ -211,15 +195,12 @@ class GridSums(Representation):
         for block in blocks.with_rows(BLOCK_ROWS):
             yield block.X, np.stack([slope(block.X) for slope in slopes], axis=1)
 
-    def with_rows_of(self, blocks: Blocks, where: Executor = LOCAL) -> "GridSums":
+    def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)
         keeper = SampleOf(self.chosen.seed, self.rows)
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
-        sums, kept = where.sum(summands, blocks.with_rows(BLOCK_ROWS))
-        more = self.rows + count_rows(blocks)
-        return replace(
-            self, sums=self.sums + sums, sample=self.sample.merge(nonempty(kept)), rows=more
-        )
+        sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
+        return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
 
     def merge(self, other: "GridSums") -> "GridSums":
         return replace(
@@ -240,7 +221,7 @@ class GridSums(Representation):
 
         return root
 
-    def certificate(self, alpha: float, blocks: Blocks | None = None) -> Certificate:
+    def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
         certificate = super().certificate(alpha, blocks)
         return replace(certificate, n_features=self.map.n_features, features_to_halve=None)
 
@@ -276,9 +257,7 @@ class Surveyed:
         reason = f"{self.method}: as asked; {many}."
         return Chosen(self.features.seed, tuning, Choice(phi, self.method, (), reason))
 
-    def summed(
-        self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor = LOCAL
-    ) -> GridSums:
+    def summed(self, chosen: Chosen, centred: bool, blocks: Blocks, where: Executor) -> GridSums:
         """Sum the Fourier modes of the chosen map over all rows."""
         origin = np.average(self.sample.y, axis=0, weights=self.sample.w)
         sums = where.sum(summand_of(chosen, origin), blocks.with_rows(BLOCK_ROWS))
@@ -287,7 +266,7 @@ class Surveyed:
 
 
 def survey(
-    features: FeatureSpec, blocks: Blocks, where: Executor = LOCAL, sample: RowSample | None = None
+    features: FeatureSpec, blocks: Blocks, where: Executor, sample: RowSample | None = None
 ) -> Surveyed:
     """Look at all rows once: a sample, if none is given, and the box."""
     who, d, rows = features.who, blocks.n_columns, blocks.with_rows(BLOCK_ROWS)
@@ -323,13 +302,8 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
 # --- ridge regression on a grid ------------------------------------------------------------------
 
 
-def grid_sums(
-    spec: RidgeSpec, blocks: Blocks, where: Executor = LOCAL
-) -> tuple[GridSums, Solution]:
-    """Survey the rows, choose what is open, sum up all rows as waves, solve.
-
-    ``blocks`` are read twice: for the box of the rows, and for the sums.
-    """
+def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
+    """Survey the rows, choose what is open, sum up all rows as waves, solve."""
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
@@ -352,7 +326,7 @@ def chosen_grid_sums(
     chosen: Chosen,
     sample: RowSample,
     blocks: Blocks,
-    where: Executor = LOCAL,
+    where: Executor,
 ) -> GridSums:
     """Sum up all rows as the waves that a sample has chosen."""
     asked = replace(features, method=chosen.choice.method)
@@ -445,9 +419,12 @@ def _solution(
     )
     given = float(alpha) if np.ndim(alpha) == 0 else np.asarray(alpha, dtype=float)
     tried = path or states
-    criteria = np.full((3, len(tried)), np.nan)  # Of states with probes: those of the path
+    criteria = np.full((4, len(tried)), np.nan)  # Of states with probes: those of the path
     for i, state in enumerate(path):
-        values = _value(state, "gcv"), -_value(state, "evidence"), state.effective_dimension
-        criteria[:, i] = values
-    known = Path(np.array([state.alpha for state in tried]), np.full(len(tried), np.nan), *criteria)
+        criteria[1:, i] = (
+            _value(state, "gcv"),
+            -_value(state, "evidence"),
+            state.effective_dimension,
+        )
+    known = Path(np.array([state.alpha for state in tried]), *criteria)
     return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, residual, (done,))

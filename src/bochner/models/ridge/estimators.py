@@ -23,9 +23,13 @@ from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
-from bochner.models.representations.methods import as_features, named, takes_pieces
-from bochner.models.representations.representation import RidgeSpec
-from bochner.solvers.ridge.path import as_alpha
+from bochner.models.representations.representation import (
+    RidgeSpec,
+    as_features,
+    named,
+    takes_pieces,
+)
+from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
 from bochner.sums.rows import indicators
@@ -103,8 +107,8 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     def certify_blocks(self, blocks: Blocks) -> Certificate:
         """Return the certificate on other rows, given as blocks; see :meth:`certify`."""
-        self._rows_with("certify", type(self).__name__)
-        return self._fitted.certified(blocks)
+        rows = self._rows_with("certify", type(self).__name__)
+        return rows.certificate(self.solution_.alpha, blocks)
 
     def _certificate_on(self, blocks: Blocks, other: bool = False) -> Certificate:
         return self.certify_blocks(blocks) if other else self.certificate_
@@ -263,10 +267,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T
 
-    @property
-    def intercept_(self) -> Any:
-        """b, a number or (t,)."""
-        return self._by_target(self.solution_.intercept)
+    intercept_ = learned("solution.intercept", "b, a number or (t,).", by_target=True)
 
 
 # --- Kernel ridge classification: ridge regression of ±1, one target for each class --------------

@@ -20,22 +20,22 @@ from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.features import solved_features
+from bochner.models.representations.features import is_wide, solved_features, wide_sums
 from bochner.models.representations.leaves import LeafRows, leaf_rows
 from bochner.models.representations.matrix import MatrixRows, exact_rows
-from bochner.models.representations.methods import DIRECT_ROWS, ExactKernel, LocalKernel
-from bochner.models.representations.representation import Representation, RidgeSpec
+from bochner.models.representations.representation import (
+    DIRECT_ROWS,
+    ExactKernel,
+    LocalKernel,
+    Representation,
+    RidgeSpec,
+)
 from bochner.models.representations.waves import chosen_grid_sums, grid_sums
-from bochner.models.representations.wide import is_wide, wide_sums
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
-from bochner.solvers.ridge.path import given_alpha, least_alpha
-from bochner.solvers.ridge.solution import Outcome, Solution
+from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, least_alpha
 from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-
-#: Outcomes that a user is warned of.
-WARNED = (Outcome.FLOAT32_LIMITED, Outcome.SINGULAR, Outcome.NOT_CONVERGED, Outcome.PASSES_ENDED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +72,7 @@ class RidgeFit(FitSummary):
     @cached_property
     def certificate(self) -> Certificate:
         """How far features are from the kernel on the rows of the fit, by their sample."""
-        return self.certified()
-
-    def certified(self, blocks: Blocks | None = None) -> Certificate:
-        """Return the certificate on other rows."""
-        return self.representation.certificate(float(np.min(self.solution.alpha)), blocks)
+        return self.representation.certificate(self.solution.alpha)
 
     @property
     def error(self) -> tuple[float | None, float | None]:
@@ -125,18 +121,14 @@ class RidgeFit(FitSummary):
 
 WIDE_ROWS = 1 << 16  # Number of rows from which the default width is 2048
 
-#: With low effort: most rows that are fitted at once, and rows of a leaf beyond. Fits of leaves of
-#: 1024 rows to 8000 rows take an eighth of the time of one matrix.
-QUICK_ROWS, QUICK_LEAF = 2048, 1024
-
 
 def represent(  # noqa: PLR0911  a case for each representation
     spec: RidgeSpec,
     method: Method | str | None,
     blocks: Blocks,
-    where: Executor = LOCAL,
-    precision: Precision | None = None,
-    any_width: bool = False,
+    where: Executor,
+    precision: Precision | None,
+    any_width: bool,
 ) -> tuple[Representation, Solution]:
     """Choose the representation and what is open of kernel and features, and solve.
 
@@ -176,12 +168,12 @@ def represent(  # noqa: PLR0911  a case for each representation
 
 def most_at_once(spec: RidgeSpec) -> int:
     """Return the number of rows up to which the kernel itself is fitted, to all rows at once."""
-    return min(QUICK_ROWS, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
+    return min(2048, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
 
 
 def default_leaves(spec: RidgeSpec) -> LocalKernel:
-    """Return the leaves of rows where none were asked for."""
-    return LocalKernel(QUICK_LEAF if spec.features.is_quick else None)
+    """Return the leaves of rows where none were asked for; quick ones of 1024 rows."""
+    return LocalKernel(1024 if spec.features.is_quick else None)
 
 
 # --- Fitting -------------------------------------------------------------------------------------
@@ -196,11 +188,7 @@ def fit_features(
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
-    """Return the fit to the rows before and to these.
-
-    A fit with the kernel itself takes features of the same kernel first, in float64 because rows
-    cannot be read again.
-    """
+    """Return the fit to the rows before and to these; one with the kernel itself takes features."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
         y = rows.y.reshape(len(rows.y), *fit.target_shape)
@@ -214,6 +202,6 @@ def warned(
     inputs: Inputs, spec: RidgeSpec, representation: Representation, solution: Solution
 ) -> RidgeFit:
     """Return the fit; warn of an outcome that asks for attention: its text is the remedy."""
-    if solution.outcome in WARNED:
+    if solution.outcome is Outcome.worst([solution.outcome, Outcome.SINGULAR]):
         warn_user(str(solution.outcome))
     return RidgeFit(inputs, spec, representation, solution)

@@ -149,9 +149,6 @@ class SgdEstimator(SgdParameters, Differentiable):
         """Intercept of each output; of a single target a number."""
         return self._by_target(self._fitted.walk.result[1])
 
-    def _by_target(self, values: Any) -> Any:
-        return values
-
     strategy_ = learned("strategy", "The strategy taken.")
     loss_curve_ = learned(
         "losses", "Of each epoch of the last fit: mean loss of its rows before their steps."

@@ -35,7 +35,7 @@ from bochner.models._html import FitSummary
 from bochner.models._kernel_sum import KernelSum
 from bochner.models._rows import TARGETS
 from bochner.models.error_law import ErrorLaw
-from bochner.models.representations.methods import ExactKernel
+from bochner.models.representations.representation import ExactKernel
 from bochner.models.sgd.strategies import (
     CACHED,
     DUAL,

@@ -33,7 +33,7 @@ from bochner.models.unsupervised.base import (
     diagonal_of,
 )
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.solvers.ridge.path import as_alpha
+from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.rows import SampleOf

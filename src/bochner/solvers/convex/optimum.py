@@ -4,7 +4,6 @@ A loss whose slope jumps is smoothed about multipliers, which make it exact, by 
 (:mod:`bochner.solvers.convex.newton`).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -45,12 +44,6 @@ class Convergence(Sentence):
     def good(self) -> bool:
         """Whether nothing needs to be done."""
         return self in (Convergence.CONVERGED, Convergence.ROUNDED)
-
-    @staticmethod
-    def worst(outcomes: "Iterable[Convergence]") -> "Convergence":
-        """Return the outcome of several columns together."""
-        order = (Convergence.CONVERGED, Convergence.ROUNDED, Convergence.MOST_STEPS)
-        return max(outcomes, key=order.index)
 
 
 class Step(NamedTuple):

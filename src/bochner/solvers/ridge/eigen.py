@@ -12,22 +12,19 @@ as a difference:
 d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(D, n − 1).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from bochner._core.blas import eigh, qr, svd
-from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.problem import SummedProducts, freedom
+from bochner._core.blas import eigh, product, qr, svd
+from bochner._core.shapes import Array, Both, Float
+from bochner.solvers.ridge.problem import TINY, freedom, left_out_errors, slack_of_leverage
 
 LOWEST = 1e-11  # Smallest penalty of the path, as a share of ‖G‖
-FLOAT32_FLOOR = 1e-6  # Smallest penalty that float32 products resolve, as a share of ‖G‖
 FLOAT32_GRAM = 1e-8  # Relative error of G where its products are of float32
-CANCELS = 1e-6  # A difference below this share of its terms is not formed
-TINY = 1e-100  # Smallest ‖G‖ that is not zero: its penalties can be squared
-PER_DECADE = 4  # Penalties per factor of ten of the path
 EPS = float(np.finfo(np.float64).eps)  # Rounding of float64
 
 
@@ -57,6 +54,11 @@ class Eigen:
         return SpectralPath(self, np.asarray(alphas, np.float64))
 
     @property
+    def top(self) -> float:
+        """‖G‖, above zero so that its penalties can be squared."""
+        return max(float(self.values[-1]), 1e-100)
+
+    @property
     def rounding(self) -> float:
         """Relative error of G."""
         return FLOAT32_GRAM if self.precision == "float32" else EPS
@@ -71,16 +73,6 @@ class Eigen:
         kept = self.values[len(self.values) - r :, None]
         return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
 
-    @property
-    def rank(self) -> int:
-        """Number of directions whose eigenvalues are above rounding."""
-        return int(np.count_nonzero(self.values > self.noise))
-
-    @property
-    def full(self) -> bool:
-        """Whether the rank is as high as rows and features allow: alpha = 0 loses nothing."""
-        return self.rank >= min(self.rows - self.centred, len(self.vectors))
-
     def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return β(alpha), with one alpha or one per target.
 
@@ -88,11 +80,6 @@ class Eigen:
         least norm.
         """
         return self.vectors @ (self.projected * self._inverse(alpha))
-
-    def residual_power_at(self, alpha: float | Float[Array, " t"]) -> Float[Array, " t"]:
-        """Return RSS of each target, with one alpha or one per target."""
-        left = self.at(np.atleast_1d(alpha)).rss
-        return left[0] if len(left) == 1 else left.diagonal()
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
         """Return 1/(w + alpha), zero at rounding level; one column, or one per target."""
@@ -137,7 +124,7 @@ class SpectralPath:
         left = eigen.power - factor.T @ eigen.projected**2
         share, outside = eigen.shares
         summed = outside + ((alphas * inverse) ** power).T @ share
-        return np.where(left > CANCELS * eigen.power, left, summed)
+        return np.where(left > 1e-6 * eigen.power, left, summed)
 
     @cached_property
     def free(self) -> Float[Array, " p"]:
@@ -151,8 +138,8 @@ class SpectralPath:
         return np.log(values[:, None] + self.alpha).sum(axis=0) + rest * np.log(self.alpha)
 
 
-def decompose(sums: SummedProducts, centred: bool = True) -> Eigen:
-    """Return the eigendecomposition, by LAPACK's divide and conquer in float64: O(D³)."""
+def decompose(sums: Any, centred: bool = True) -> Eigen:
+    """Return the eigendecomposition of :class:`bochner.Moments`, in float64: O(D³)."""
     values, vectors = eigh(sums.gram, driver="evd", check_finite=False)
     return Eigen(
         np.maximum(values, 0.0),
@@ -198,21 +185,16 @@ def floor(eigen: Eigen) -> float:
     8192 rows: 1e-6 ‖G‖. Measured on 41,157 rows, D = 2048, they are off by 7e-9 ‖G‖ in norm, and
     predictions by 1e-4 of their spread at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
     """
-    top = max(float(eigen.values[-1]), TINY)
     if eigen.precision == "float32":
-        return FLOAT32_FLOOR * top
-    return 10 * len(eigen.values) * EPS * top
+        return 1e-6 * eigen.top
+    return 10 * len(eigen.values) * EPS * eigen.top
 
 
 def penalties(eigen: Eigen) -> Float[Array, " p"]:
-    """Return the default path: from 1e-11 ‖G‖, or the floor of the precision, to ten times ‖G‖.
-
-    Smaller penalties can be given by hand.
-    """
-    top = max(float(eigen.values[-1]), TINY)
-    low, high = np.log10(max(floor(eigen), LOWEST * top)), np.log10(10 * top)
+    """Return the default path, four a decade: from 1e-11 ‖G‖, or the floor, to ten times ‖G‖."""
+    low, high = np.log10(max(floor(eigen), LOWEST * eigen.top)), np.log10(10 * eigen.top)
     # Less a little: the quotient is whole for the usual path, and rounding must not add a penalty.
-    count = max(2, int(np.ceil((high - low) * PER_DECADE - 1e-6)) + 1)
+    count = max(2, int(np.ceil((high - low) * 4 - 1e-6)) + 1)
     return np.logspace(low, high, count)
 
 
@@ -264,3 +246,192 @@ class Triangle:
 def _triangular(rows: Float[Array, "m p"]) -> Float[Array, "_ p"]:
     (R,) = qr(rows, mode="r", check_finite=False)
     return np.asarray(R[: R.shape[1]])
+
+
+# --- Leave-one-out errors, in closed form: of all rows, or from a sample of them -----------------
+#
+# The leverage of a row z is h = (z − z̄)ᵀ(G + λI)⁻¹(z − z̄) + 1/W = Σ a²/(w + λ) + 1/W with its
+# coordinates a = Vᵀ(z − z̄), and its leave-one-out error is e = (y − ŷ)/s, s = 1 − min(w, 1) h the
+# slack. A row of weight w > 1 represents w equal rows, one of which is left out; a row of weight
+# below one is left out whole.
+#
+# Where the fit passes through the rows, h is near one. Rounding changes it by about
+# g ‖G‖ q + 2u √(‖G‖ q) + u, with q = Σ a²/(w + λ)², g the relative error of G and u of the
+# products. As q ≤ s/λ, that is little beside s down to λ = 1e-11 ‖G‖ in float64. Otherwise
+# the leave-one-out error is unknown: the slack is set to zero and the error to infinity.
+#
+# From the sample S of m rows, with L the mean of e² and R the mean of the squared residuals r²,
+# which the moments give for all rows:
+#
+#     L ≈ L_S R/R_S,
+#     variance ≈ (1 − f) Σ (e² − b r²)²/m² + f Σ (e² − L_S)²/m²   over the m rows of S, b = L_S/R_S,
+#
+# f the share of the rows that is in S. s is near one for most rows, so that the few rows of a
+# heavy-tailed target that make most of L_S make most of R_S too. The second term is what the mean
+# of all rows misses the expected error of a new row by. In means a row of weight w counts as w
+# rows; in variances as one where w is below one.
+
+#: Rows about the means of the moments: features, targets, weights.
+Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None]
+
+
+def _slacks(
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
+) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
+    """Give rows in the coordinates of eigenvectors, targets, weights and s = 1 − min(w, 1) h.
+
+    A slack is zero where rounding of the features' precision hides it: where it is below 50 times
+    (float32) or 500 times (float64) its first-order bound, which rounding was measured to exceed up
+    to five times. In float64 ten times the bound are taken off, so that errors are not
+    underestimated and the minimum on a plateau does not depend on rounding; in float32 the bound is
+    far above what rounding makes. q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the
+    smallest eigenvalue. Time O(b D (D + p)) a block.
+    """
+    inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
+    for Z, y, given in blocks:
+        A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
+        w = np.ones(len(y)) if given is None else given
+        leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
+        leverage += 1 / eigen.weight if eigen.centred else 0.0
+        slack = slack_of_leverage(leverage, w[:, None])
+        gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
+        q *= eigen.values[-1]
+        doubt = gram * q + 2 * unit * np.sqrt(q) + unit
+        resolved, withheld = (500.0, 10.0) if max(gram, unit) <= EPS else (50.0, 0.0)
+        yield A, y, w, np.where(slack > resolved * doubt, slack - withheld * doubt, 0.0)
+
+
+def left_out_rows(
+    eigen: Eigen, blocks: Iterable[Rows], alpha: Float[Array, " t"]
+) -> Iterator[Both]:
+    """Give residuals and leave-one-out errors of rows; infinite where rounding hides them."""
+    coef = eigen.projected / (eigen.values[:, None] + alpha)
+    for A, y, _, slack in _slacks(eigen, blocks, alpha):
+        residuals = y - product(A, coef.astype(A.dtype))
+        errors = left_out_errors(residuals, slack)
+        yield residuals, np.where(slack > 0, errors, np.copysign(np.inf, residuals))
+
+
+class LeftOutErrors(NamedTuple):
+    """Leave-one-out errors along a path of penalties."""
+
+    each: Float[Array, "p t"]  # mean squared errors of each target
+    #: Standard error of their pooled mean, for the expected squared error of a new row.
+    deviation: Float[Array, " p"]
+    rows: int  # rows that were left out
+
+
+def deviation_of(
+    squares: Float[Array, "m p"],
+    residual_squares: Float[Array, "m p"],
+    w: Float[Array, " m"],
+    share: float,
+) -> Float[Array, " p"]:
+    """Return the standard error of Σ w e²/Σ w, from e² and r² of this share of all rows."""
+    W, v = max(float(w.sum()), TINY), w * np.minimum(w, 1.0)
+    mean = w @ squares / W
+    b = mean / np.maximum(w @ residual_squares / W, TINY)
+    within = v @ (squares - b * residual_squares) ** 2
+    return np.sqrt((1 - share) * within + share * (v @ (squares - mean) ** 2)) / W
+
+
+def left_out_path(
+    eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"]
+) -> LeftOutErrors:
+    """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
+
+    ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
+    are exact. Directions whose eigenvalues sum to less than 1e-6 of the smallest penalty change no
+    slack by a larger share, and are left out.
+    """
+    power = eigen.power / eigen.weight
+    varies = power > 0
+    units = np.divide(1 / max(varies.sum(), 1), power, out=np.zeros_like(power), where=varies)
+    kept = np.cumsum(eigen.values) > 1e-6 * alphas[0]
+    inverse = 1 / (eigen.values[kept, None] + alphas)
+    coefs = [c[:, None] * inverse for c in eigen.projected[kept].T]
+    residuals, errors = np.zeros((2, len(alphas), len(power)))
+    W, rows, deviation = TINY, 0, np.zeros(len(alphas))
+
+    def squares_of(A: Array, y: Array, w: Array, slack: Array) -> tuple[Array, Array, Array]:
+        both = np.zeros((2, len(w), len(alphas)))
+        for target, coef in enumerate(coefs):
+            left = y[:, target, None] - product(A, coef.astype(A.dtype))
+            r, e = left**2, left_out_errors(left, slack) ** 2
+            residuals[:, target] += w @ r
+            errors[:, target] += w @ e
+            both += units[target] * np.stack([e, r])
+        return both[0], both[1], w
+
+    with np.errstate(invalid="ignore"):  # infinite errors have no deviation
+        parts = [squares_of(*each) for each in _slacks(eigen, blocks, alphas, kept)]
+        if parts:
+            squares, residual_squares, w = map(np.concatenate, zip(*parts, strict=True))
+            W, rows = max(float(w.sum()), TINY), len(w)
+            deviation = deviation_of(squares, residual_squares, w, min(1.0, W / eigen.weight))
+            deviation *= power[varies].mean() if np.any(varies) else 1.0
+    each = errors / W
+    if 0 < rows < eigen.rows:
+        # R/R_S; below the penalties at which RSS is above its rounding, the last ratio there.
+        rss, here = eigen.at(alphas).rss, residuals / W
+        clear = (1e3 * eigen.rounding * eigen.power < rss) & (here > 0)
+        ratio = np.divide(rss / eigen.weight, here, out=np.ones_like(here), where=clear)
+        first = np.maximum(clear.argmax(axis=0), np.arange(len(alphas))[:, None])
+        each *= np.take_along_axis(ratio, first, axis=0)
+    return LeftOutErrors(each, np.nan_to_num(deviation, nan=np.inf), rows)
+
+
+# --- A sample's error, extrapolated to a fit to more rows ----------------------------------------
+#
+# A ridge regression of m rows at the penalty λ acts as one of infinitely many rows does at
+#
+#     κ = λ/(m s),   s = tr (I − H)/m,
+#
+# H its hat matrix, because the eigenvalues of a sample are the population's, spread out
+# (Bach (2024), for random projections). At equal κ the fits to m and to n rows
+# have the same bias. Noise, and bias as noise, costs them
+#
+#     e_m = b(κ)/(1 − δ/m),   e_n = b(κ)/(1 − δ/n),   δ = Σ μ²/(μ + κ)² of the population's μ.
+#
+# The sample tells δ: as Σ μ/(μ + κ) = tr H, differentiating κ by λ gives 1 − δ/m = s²/v with
+# v = tr (I − H)²/m, so that
+#
+#     e_n(λ') ≈ e_m(λ) (s²/v)/(1 − (m/n)(1 − s²/v)),   λ' = κ (n − tr H) = λ (n − tr H)/(m − tr H).
+#
+# Least squares on D < m features has δ = D. The sum of squares tr H², which is δ where D is far
+# below m, is m itself where D ≥ m and λ = 0: all error would be taken for noise.
+
+
+def extrapolate(
+    eigen: Eigen, errors: Float[Array, " p"], alphas: Float[Array, " p"], ratio: float
+) -> tuple[Float[Array, " p"], Float[Array, " p"]]:
+    """Return the errors and penalties of fits to ``ratio`` ≥ 1 times as many rows."""
+    free = max(eigen.count - eigen.centred, 1.0)
+    left, squared = eigen.left_over(alphas), eigen.left_over(alphas, 2)
+    more = (ratio - 1) * free
+    return of_more_rows(errors, left, squared, free, ratio), alphas * (left + more) / left
+
+
+def of_more_rows(
+    errors: Float[Array, " p"],
+    left: Float[Array, " p"],
+    squared: Float[Array, " p"],
+    free: float,
+    ratio: float,
+) -> Float[Array, " p"]:
+    """Return the same errors from tr (I − H), tr (I − H)² and the rows less the intercept."""
+    slack = left**2 / (free * squared)
+    return errors * slack / (1 - (1 - slack) / ratio)
+
+
+def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
+    """Return the λ of equal κ of ``ratio`` times as many rows at this penalty per row."""
+    alphas = penalties(eigen)
+    _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
+    wanted = share * ratio * eigen.weight
+    if not wanted > 0:
+        return floor(eigen)
+    less = np.interp(np.log(wanted), np.log(others), np.log(others / alphas))
+    return max(wanted * float(np.exp(-less)), floor(eigen))

@@ -13,7 +13,7 @@ O(m²) a row.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,68 +22,47 @@ from scipy.linalg import solve_triangular
 from bochner._core.blas import add_gram, cho_factor, cholesky
 from bochner._core.shapes import Array, Float, Int
 
-ROUNDED = 0.01  # Share of the penalty that rounding of the largest eigenvalue may take, in float32
 
+def reduced_rows(
+    matrix: Callable[[Any], Float[Array, "m m"]],
+    Z: Float[Array, "m D"],
+    y: Float[Array, "m t"],
+    w: Float[Array, " m"],
+    single: bool,
+    marked: Int[Array, " p"],
+    alpha: float,
+) -> "Reduced":
+    """Return the factored rows of a group; LinAlgError: rounding leaves C not positive.
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Rows that the kernel itself joins."""
-
-    # ``matrix(dtype)`` gives K, (m, m), Fortran-contiguous, which is written into.
-    matrix: Callable[[Any], Float[Array, "m m"]]
-    Z: Float[Array, "m D"]  # features, with Z Zᵀ ⪯ K
-    y: Float[Array, "m t"]
-    w: Float[Array, " m"]  # positive
-    single: bool = True  # whether float32 may serve
-    # Rows whose errors without themselves are asked for.
-    marked: Int[Array, " p"] = field(default_factory=lambda: np.empty(0, np.intp))
-
-    def system(self, alpha: float) -> Float[Array, "m m"]:
-        """Return the upper triangle of C, in float32 where rounding is little beside the penalty.
-
-        Rounding of float32 entries moves an eigenvalue by at most the norm of all roundings.
-        """
-        root = np.sqrt(self.w)
-        for dtype in (np.float32, np.float64)[not self.single :]:
-            C = self.matrix(dtype)
-            add_gram(C, np.ascontiguousarray(self.Z.T, dtype), -1.0)
-            if not np.all(self.w == 1):
-                C *= (root[:, None] * root).astype(dtype)
-            C[np.diag_indices(len(C))] += dtype(alpha)
-            if dtype is np.float64 or np.finfo(dtype).eps * _norm(C) <= ROUNDED * alpha:
-                break
-        return C
-
-    def reduced(self, alpha: float) -> "Reduced":
-        """Return what other groups need of this one, and what its coefficients follow from.
-
-        LinAlgError: rounding leaves C not positive.
-        """
-        C, root, D = self.system(alpha), np.sqrt(self.w)[:, None], self.Z.shape[1]
-        right = np.hstack([root * self.Z, root * self.y, root]).astype(C.dtype, copy=False)
-        units = np.zeros((len(C), len(self.marked)), C.dtype)
-        units[self.marked, np.arange(len(self.marked))] = 1
-        U, _ = cho_factor(C, False, overwrite_a=True, check_finite=False)
-        half = solve_triangular(U, right, trans=1, check_finite=False)
-        half_solved = solve_triangular(U, half, overwrite_b=False, check_finite=False)
-        sums, power = np.empty((half.shape[1],) * 2), half[:, D:].astype(np.float64)
-        sums[:D] = half[:, :D].T @ half
-        sums[D:] = np.hstack([sums[:D, D:].T, power.T @ power])
-        units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
-        diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
-        return Reduced(
-            sums,
-            half_solved[:, :D],
-            half_solved[:, D:].astype(np.float64),
-            self.marked,
-            diagonal,
-        )
-
-
-def _norm(C: Float[Array, "m m"]) -> float:
-    """Return the Frobenius norm of a symmetric matrix, from its upper triangle."""
-    above = sum(float(np.vdot(C[:j, j], C[:j, j])) for j in range(len(C)))
-    return float(np.sqrt(2 * above + np.square(np.diag(C), dtype=np.float64).sum()))
+    ``matrix(dtype)`` gives K, Fortran-contiguous, which is written into; Z Zᵀ ⪯ K. With ``single``
+    C is of float32 where rounding is little beside the penalty: it moves an eigenvalue by at most
+    the norm of all roundings. ``marked`` rows are those whose leave-one-out errors are asked for.
+    """
+    root, D = np.sqrt(w)[:, None], Z.shape[1]
+    for dtype in (np.float32, np.float64)[not single :]:
+        C = matrix(dtype)
+        add_gram(C, np.ascontiguousarray(Z.T, dtype), -1.0)
+        if not np.all(w == 1):
+            C *= (root * root[:, 0]).astype(dtype)
+        C[np.diag_indices(len(C))] += dtype(alpha)
+        if dtype is np.float64:
+            break
+        above = sum(float(np.vdot(C[:j, j], C[:j, j])) for j in range(len(C)))
+        norm = float(np.sqrt(2 * above + np.square(np.diag(C), dtype=np.float64).sum()))
+        if np.finfo(dtype).eps * norm <= 0.01 * alpha:
+            break
+    right = np.hstack([root * Z, root * y, root]).astype(C.dtype, copy=False)
+    units = np.zeros((len(C), len(marked)), C.dtype)
+    units[marked, np.arange(len(marked))] = 1
+    U, _ = cho_factor(C, False, overwrite_a=True, check_finite=False)
+    half = solve_triangular(U, right, trans=1, check_finite=False)
+    solved = solve_triangular(U, half, overwrite_b=False, check_finite=False)
+    sums, power = np.empty((half.shape[1],) * 2), half[:, D:].astype(np.float64)
+    sums[:D] = half[:, :D].T @ half
+    sums[D:] = np.hstack([sums[:D, D:].T, power.T @ power])
+    units = solve_triangular(U, units, trans=1, overwrite_b=True, check_finite=False)
+    diagonal = np.einsum("ij,ij->j", units, units, dtype=np.float64)
+    return Reduced(sums, solved[:, :D], solved[:, D:].astype(np.float64), marked, diagonal)
 
 
 def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":

@@ -22,14 +22,14 @@ gᵀx + rᵀx, whose error is of second order.
 **Leave-one-out errors.** The leverages of the m rows, as if the sample were all, have odds
 o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c, one at first,
 makes their sum the d that was estimated. With their residuals e = r/(1 − h), and as in
-:mod:`~.leave_one_out` the mean of e² is multiplied by the mean r² of all rows over the mean r² of
+:mod:`~.eigen` the mean of e² is multiplied by the mean r² of all rows over the mean r² of
 these.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -37,14 +37,12 @@ from scipy.optimize import brentq
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.factorisations import slices
+from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
-from bochner.solvers.ridge.leave_one_out import deviation_of, of_more_rows
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
 
-MOST_ROWS, MOST_BYTES = 4096, 512 << 20  # Rows of the preconditioner, and bytes of their features
-CUBED = 45.0  # Rows of the preconditioner, cubed, per feature and row: ten passes take as long
-PROBES, PROBED = 4, 0.05  # Random vectors for traces, and the relative error of their solutions
+PROBES = 4  # Random vectors for traces
 
 #: The error of an iteration, as a share of the expected root mean squared error of the fit: it adds
 #: 0.04 % to the mean square. The factor by which it may be larger while a penalty is sought.
@@ -53,11 +51,7 @@ SHARE, ROUGHLY = 0.02, 3.0
 FINEST, COARSEST = 1e-6, 1e-3  # Range of tolerances, in standard deviations of the target
 MOST_STEPS = 300  # Steps of the iteration, each a pass
 
-#: Step of the path of penalties, how many above the guess it starts, and how often it may be
-#: prolonged. Large penalties take few passes, so that a guess that is too large costs little.
-STEP, ABOVE, ROUNDS = 10**0.5, 4, 14
-
-WORTH = 0.005  # Share of the error that a step of the path must save for the next one to be tried
+STEP = 10**0.5  # Factor from one penalty of the path to the next
 LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eigenvalue of G
 
 
@@ -95,9 +89,6 @@ class JudgingRows:
         """Largest eigenvalue of CᵀC."""
         return max(float(self.eigen[0][-1]), 1e-300)
 
-    def times(self, V: Float[Array, "D c"]) -> Float[Array, "m c"]:
-        return np.concatenate([self.Z[i].astype(np.float64) @ V for i in slices(len(self.w), 256)])
-
     def inverse(self, r: Float[Array, "D c"], alphas: Float[Array, " c"]) -> Float[Array, "D c"]:
         """Return P⁻¹r, a penalty for each column; to the precision of the rows' features."""
         values, vectors = self.eigen
@@ -127,26 +118,19 @@ class WideProblem:
 
 
 def rows_to_factor(n: int, D: int, n_sample: int) -> int:
-    """Return m: as many rows as are worth their decomposition."""
-    room = MOST_BYTES // (4 * D)
-    return max(1, min(n_sample, MOST_ROWS, room, int((CUBED * n * D) ** (1 / 3))))
+    """Return m: up to 4,096 rows with 512 MB of features, that take as long as ten passes."""
+    return max(1, min(n_sample, 4096, (512 << 20) // (4 * D), int((45.0 * n * D) ** (1 / 3))))
 
 
 # --- Penalties to begin with ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Guess:
-    """The best penalty as the sample shows it, its error and its effective dimension."""
+class Guess(NamedTuple):
+    """The best penalty as the sample shows it."""
 
     alpha: float
-    error: float  # mean squared, in units of the targets' variance
-    dimension: float
-
-    @property
-    def tolerance(self) -> float:
-        """Tolerance of the iteration, in units of the targets' spread."""
-        return float(np.clip(SHARE * np.sqrt(self.error), FINEST, COARSEST))
+    dimension: float  # its effective dimension
+    tolerance: float  # of the iteration, in units of the targets' spread
 
 
 def guessed(problem: WideProblem) -> Guess:
@@ -166,7 +150,8 @@ def guessed(problem: WideProblem) -> Guess:
     at = best_of(errors, "loo")
     alpha = alphas[at] * (one[at] + (ratio - 1) * free) / one[at]
     size = float(power[power > 0].mean())
-    return Guess(float(alpha), float(errors[at]) / size, float(m - one[at]) + 1.0)
+    tolerance = np.clip(SHARE * np.sqrt(float(errors[at]) / size), FINEST, COARSEST)
+    return Guess(float(alpha), float(m - one[at]) + 1.0, float(tolerance))
 
 
 # --- Solutions at several penalties --------------------------------------------------------------
@@ -180,7 +165,6 @@ class WideState:
     rss: Float[Array, " t"]  # Σ w (y − ŷ)²
     free: float  # tr (I − H)
     dimension: float  # d
-    deviation: float  # its standard error
     loo: Float[Array, " t"]  # mean squared leave-one-out errors
     loo_deviation: Float[Array, " t"]  # their standard errors
 
@@ -188,9 +172,9 @@ class WideState:
 def state_at(
     problem: WideProblem, space: GrowingSubspace, alpha: float, guess: Guess, tol: float
 ) -> WideState:
-    """Solve at a penalty, for targets and probes."""
+    """Solve at a penalty, for targets and probes, these to a relative error of 0.05."""
     t, s = len(problem.power), problem.draws.shape[1]
-    wide = np.sqrt(guess.dimension / problem.weight) * PROBED / tol
+    wide = np.sqrt(guess.dimension / problem.weight) * 0.05 / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.draws])
     systems = ShiftedSystems(right, np.full(t + s, alpha), scale)
@@ -199,11 +183,18 @@ def state_at(
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
-    left = residual_power(problem, u[:, :t], gram[:, :t])
-    loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
-    n = problem.count
-    free = max(n - problem.centred - d, 1e-12 * n)
-    return WideState(alpha, left, free, d, deviation, loo, error)
+    left, n = residual_power(problem, u[:, :t], gram[:, :t]), problem.count
+    # Leave-one-out errors of all rows, estimated from the sample, and standard errors
+    judges, w = problem.judges, problem.judges.w
+    parts = [judges.Z[i].astype(np.float64) @ u[:, :t] for i in slices(len(w), 256)]
+    residual = judges.y - np.concatenate(parts)
+    r2, e2 = residual**2, left_out_errors(residual, slacks(problem, alpha, d)[:, None]) ** 2
+    share = min(1.0, len(w) / problem.rows)
+    ratio = left / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
+    loo = w @ e2 / w.sum() * ratio
+    traced = 2 * loo * deviation / max(problem.rows - d, 1.0) if share < 1 else 0.0
+    error = np.sqrt(deviation_of(e2, r2, w, share) ** 2 + traced**2)
+    return WideState(alpha, left, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
 
 
 def residual_power(
@@ -214,33 +205,8 @@ def residual_power(
     return np.maximum(left, 1e-14 * problem.power)
 
 
-def left_out(
-    problem: WideProblem,
-    alpha: float,
-    coef: Float[Array, "D t"],
-    left: Float[Array, " t"],
-    dimension: float,
-    deviation: float,
-) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-    """Return leave-one-out errors of all rows, estimated from the sample, and standard errors."""
-    judges, w = problem.judges, problem.judges.w
-    residual = judges.y - judges.times(coef)
-    r2 = residual**2
-    e2 = left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
-    share = min(1.0, len(w) / problem.rows)
-    ratio = left / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
-    error = w @ e2 / w.sum() * ratio
-    rows = deviation_of(e2, r2, w, share) ** 2
-    free = max(problem.rows - dimension, 1.0)
-    traced = 2 * error * deviation / free if share < 1 else 0.0
-    return error, np.sqrt(rows + traced**2)
-
-
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
-    """Return residual over leave-one-out error of the sample's rows: 1 − leverage.
-
-    Leverages of all n rows sum to ``dimension``, if it is known.
-    """
+    """Return 1 − leverage of the sample's rows, where those of all sum to ``dimension``."""
     (values, vectors), rows, n = problem.judges.eigen, problem.judges, problem.rows
     h, m = (vectors**2) @ (values / (values + alpha)), len(rows.w)
     odds = h / np.maximum(1 - h, 1e-12) / rows.stands_for
@@ -292,11 +258,20 @@ def solve_wide(
     dimensions: Any = [None] * t
     if states:
         dimensions = np.interp(np.log(alphas), np.log(path.alphas), path.effective_dimension)
+    outcome = Outcome.SOLVED
+    if not np.any(problem.power > 0):
+        outcome = Outcome.CONSTANT_TARGET
+    elif not solution.converged:
+        outcome = Outcome.PASSES_ENDED
+    elif states and falling(getattr(path, criterion)):
+        outcome = Outcome.EDGE_LOW
+    elif states and path.best(criterion) == len(states) - 1:
+        outcome = Outcome.EDGE_HIGH
     return Solution(
         coef,
         means[1] - means[0] @ coef,
         float(chosen[0]) if len(chosen) == 1 else chosen,
-        _outcome(problem, path, criterion, converged=solution.converged),
+        outcome,
         path,
         criterion,
         left / problem.weight,
@@ -328,25 +303,25 @@ def _chosen(
 def _path(
     problem: WideProblem, space: GrowingSubspace, guess: Guess, criterion: str, per_target: bool
 ) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Solve about the guess, and on in the direction in which errors fall.
+    """Solve from four steps above the guess on in the direction in which errors fall.
 
-    From large penalties to small ones, which take more passes and start from earlier solutions.
-    Also returned are the errors of each target.
+    Large penalties take few passes, and small ones start from their solutions. Also returned are
+    the errors of each target.
     """
     power, tol = problem.power, ROUGHLY * guess.tolerance
     low, high = LEAST * problem.judges.top, MOST * problem.judges.top
     at = lambda alpha: state_at(problem, space, alpha, guess, tol)
-    start = float(np.clip(guess.alpha * STEP**ABOVE, STEP * low, high / STEP))
+    start = float(np.clip(guess.alpha * STEP**4, STEP * low, high / STEP))
     states = [at(start), at(start / STEP)][::-1]
-    for round_ in range(ROUNDS + 1):
+    for round_ in range(15):
         errors = [s.loo if criterion == "loo" else gcv(problem, s) for s in states]
         values = np.stack(errors)
         judged = values.T[power > 0] if per_target else [pooled(values, power)]
         smaller, larger = states[0].alpha / STEP, states[-1].alpha * STEP
         last = any(each.argmin() == len(states) - 1 for each in judged)
-        if round_ < ROUNDS and any(map(falling, judged)) and smaller >= low:
+        if round_ < 14 and any(map(falling, judged)) and smaller >= low:
             states = [at(smaller), *states]
-        elif round_ < ROUNDS and last and larger <= high:
+        elif round_ < 14 and last and larger <= high:
             states = [*states, at(larger)]
         else:
             break
@@ -354,8 +329,8 @@ def _path(
 
 
 def falling(errors: Float[Array, " p"]) -> bool:
-    """Whether the least error is at the smallest penalty, well below the next one."""
-    return bool(errors.argmin() == 0 and errors[0] < (1 - WORTH) * errors[1])
+    """Whether the least error is at the smallest penalty, 0.5 % below the next one."""
+    return bool(errors.argmin() == 0 and errors[0] < 0.995 * errors[1])
 
 
 def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
@@ -375,8 +350,7 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
     """Return the criteria along the path; without criteria if penalties were given."""
     if not states:
         known = np.unique(alphas)
-        nothing = np.full(len(known), np.nan)
-        return Path(known, nothing, nothing, nothing, nothing)
+        return Path(known, *np.full((4, len(known)), np.nan))
     power = problem.power
     deviation = np.stack([state.loo_deviation for state in states])
     return Path(
@@ -388,16 +362,3 @@ def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> P
         len(problem.judges.w),
         pooled(deviation, power),
     )
-
-
-def _outcome(problem: WideProblem, path: Path, criterion: str, *, converged: bool) -> Outcome:
-    if not np.any(problem.power > 0):
-        return Outcome.CONSTANT_TARGET
-    if not converged:
-        return Outcome.PASSES_ENDED
-    if criterion == "given":
-        return Outcome.SOLVED
-    if falling(getattr(path, criterion)):
-        return Outcome.EDGE_LOW
-    last = path.best(criterion) == len(path.alphas) - 1
-    return Outcome.EDGE_HIGH if last else Outcome.SOLVED

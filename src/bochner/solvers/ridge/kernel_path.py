@@ -13,46 +13,28 @@ from scipy.linalg import LinAlgError
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
-from bochner.solvers.ridge.evidence import EvidenceOutcome
-from bochner.solvers.ridge.path import Alpha, as_given
 from bochner.solvers.ridge.problem import evidence, evidence_slope, freedom, left_out_errors
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled
+from bochner.solvers.ridge.solution import (
+    Alpha,
+    EvidenceOutcome,
+    Outcome,
+    Path,
+    Solution,
+    as_given,
+    pooled,
+)
 
 LOWEST, HIGHEST = 1e-12, 10.0  # Penalties that are tried, as shares of the trace of √w K √w
 FIRST = 0.03  # Where the walk starts, as a share of the mean of w k(x, x)
-
-#: Steps of log α on the way to a change of sign: the first, which is shorter where the slope is
-#: small beside that curvature, but no shorter than the next, and those after it.
-STEP, CURVED, SHORTEST, LONGER = np.log(10.0), 0.1, np.log(2.0), np.log(100.0)
-
-#: The penalty of the largest evidence is taken if its leave-one-out mean squared error exceeds the
-#: least by at most this share of the trimmed mean square, over this share of the rows. The
-#: difference is about one per cent of the error. The mean is trimmed so that one gross error cannot
-#: hide others.
-MORE, USUAL = 0.02, 0.99
-
-#: Amplitudes a² k(x, x) over the variance of the target: above the first a penalty of larger
-#: evidence is preferred to the one of least error; above the second a penalty is excluded. With a
-#: huge amplitude and a long lengthscale a fit is a polynomial beyond its rows.
-LARGE, LARGEST = 10.0, 1e3
-
-BACK = 5  # Penalties between the largest evidence and the least error
-MOST, LEVEL = 14, 3e-3  # Penalties of a walk, and the slope ∂log(criterion)/∂log α that is level
+LEVEL = 3e-3  # The slope ∂log(criterion)/∂log α that is level
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
 #: log α, and largest number of steps.
 DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 
-#: Largest number of rows that noise and amplitude are chosen by, and the slope of the log evidence
-#: per row in log α that is level.
-EVIDENCE_ROWS, EVIDENCE_LEVEL = 2048, 3e-4
-
+EVIDENCE_ROWS = 2048  # Largest number of rows that noise and amplitude are chosen by
 LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log loss
-
-#: Factor between penalties that are tried with all rows, and the share by which the loss must fall.
-SMALLER, WORTH = 4.0, 0.002
-
 COMPARED = 1e-4  # Residual of solutions whose errors are compared, for three digits
 
 
@@ -72,7 +54,10 @@ class Penalties:
         """Return the regression at a penalty; None if the matrix is singular to rounding."""
         if alpha not in self.tried:
             try:
-                self.tried[alpha] = self.rows.at(alpha).without_inverse()
+                fit = self.rows.at(alpha)
+                kept = replace(fit, inverse=np.empty((0, 0)))
+                kept.__dict__["criteria"] = fit.criteria
+                self.tried[alpha] = kept
             except LinAlgError:
                 self.tried[alpha] = None
         return self.tried[alpha]
@@ -85,9 +70,13 @@ class Penalties:
         return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, level)))
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
-        """Return the logarithm of a criterion, of one target or of all, and its slope in log α."""
+        """Return the logarithm of a criterion, of one target or of all, and its slope in log α.
+
+        With an amplitude a² k(x, x) of more than a thousand variances of the target and a long
+        lengthscale a fit is a polynomial beyond its rows: such penalties are excluded.
+        """
         fit = self.at(alpha)
-        if fit is None or self._amplitude(fit, target) > LARGEST:
+        if fit is None or self._amplitude(fit, target) > 1e3:
             return np.inf, -np.inf
         value, slope = fit.criteria[criterion]
         if criterion == "evidence":  # a logarithm already
@@ -102,13 +91,19 @@ class Penalties:
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the best penalty, or one of larger evidence where "loo" is not to be trusted.
 
-        It is not if the amplitude is large, or the error hardly less than the error of a constant.
+        It is not if the amplitude is above ten variances of the target, or errors are not surely
+        below those of a constant: by two standard errors.
         """
-        best = self.best(criterion, start, target)
+        best, rows = self.best(criterion, start, target), self.rows
         fit = self.at(best)
         if criterion != "loo" or fit is None:
             return best
-        trusted = self._amplitude(fit, target) <= LARGE and self._gains(fit, target)
+        others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
+        gains = (rows.about / others[:, None]) ** 2 - fit.left_out**2
+        gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
+        gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
+        surely = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
+        trusted = surely and self._amplitude(fit, target) <= 10.0
         return best if trusted else self.likeliest(best, target)
 
     def _amplitude(self, fit: Dual, target: int | None) -> float:
@@ -117,26 +112,19 @@ class Penalties:
         each = fit.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
         return float(each.max() if target is None else each[target])
 
-    def _gains(self, fit: Dual, target: int | None) -> bool:
-        """Whether errors are surely below those of a constant: by two standard errors."""
-        rows = self.rows
-        others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - fit.left_out**2
-        gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
-        gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
-        return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
-
     def likeliest(self, start: float, target: int | None = None) -> float:
         """Return the penalty of the largest evidence, of those at which rows left out err little.
 
         The least error first, the largest evidence from there, and if that errs by too much, half
-        of the way back, again and again.
+        of the way back, five times. The mean squared error may exceed the least by 2 % of that of
+        the 99 % of the rows that err least, so that one gross error cannot hide others: by about
+        one per cent of the error.
         """
         near = self.best("loo", start, target)
         least = self._squares(near, target)
-        most = least.sum() + MORE * least[: int(USUAL * len(least))].sum()
+        most = least.sum() + 0.02 * least[: int(0.99 * len(least))].sum()
         far = middle = self.best("evidence", near, target)
-        for _ in range(BACK):
+        for _ in range(5):
             errs_little = self._squares(middle, target).sum() <= most
             near, far = (middle, far) if errs_little else (near, middle)
             middle = float(np.sqrt(near * far))
@@ -162,20 +150,21 @@ def least_along(
     """Return where a function of one number is least on the way down from the start.
 
     ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
-    slope changes its sign; then cubics through both ends, until the slope is ``level``. A level
-    place from which the value only falls is no end: if a fit interpolates, leave-one-out errors
-    are level even far from the minimum.
+    slope changes its sign; then cubics through both ends, until the slope is ``level``, or 14
+    places were tried. A level place from which the value only falls is no end: if a fit
+    interpolates, leave-one-out errors are level even far from the minimum.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
     best, count = (here[0], x), 1
-    step = float(np.clip(abs(here[1]) / CURVED, SHORTEST, STEP))
+    # Shorter where the slope is small beside a curvature of 0.1
+    step = float(np.clip(abs(here[1]) / 0.1, np.log(2.0), np.log(10.0)))
     ends: dict[bool, tuple[float, tuple[float, float]]] = {here[1] > 0: (x, here)}
-    while count < MOST and (abs(here[1]) > level or True not in ends):
+    while count < 14 and (abs(here[1]) > level or True not in ends):
         if len(ends) == 2:
             x = _between(*ends[False], *ends[True])
         else:
-            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), LONGER
+            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
         if x in (end[0] for end in ends.values()):
             break
         here, count = function(x), count + 1
@@ -238,7 +227,11 @@ def solve_kernel(
             return np.inf
         if part is rows:
             tried[alpha] = fit
-        return _lost_of_last(part, alpha, fit.coef[-last:], fit.slack, lost)
+        y, w, coef = part.y[-last:], part.w[-last:], fit.coef[-last:]
+        errors = left_out_errors(alpha * coef / w[:, None], fit.slack)
+        if lost is not None:
+            return lost(y - errors, y, w)
+        return float(pooled((w @ errors**2 / w.sum())[None], part.power)[0])
 
     settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
     if settles and (many or lost is not None):
@@ -251,7 +244,8 @@ def solve_kernel(
         if (lost is None) == has_all_rows:
             # Errors of all rows: from one penalty to the next, without what lies between.
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
-            step, worth = (FINER, 0.0) if has_all_rows else (np.log(SMALLER), WORTH)
+            # With all rows a quarter of the penalty must lower the loss by 0.2 %.
+            step, worth = (FINER, 0.0) if has_all_rows else (np.log(4.0), 0.002)
             bounds = least, np.log(at)
             at = _settled(lambda a: each(rows, a, known), at, bounds, step, worth, between=False)
         chosen = np.array([at])
@@ -292,17 +286,6 @@ def _chosen(
     else:
         chosen = np.array([penalties.bounded(criterion, first)])
     return chosen, criterion
-
-
-def _lost_of_last(
-    rows: KernelRows, alpha: float, coef: Array, slack: Array, lost: Lost | None
-) -> float:
-    """Return the leave-one-out loss of the last rows; by default the pooled mean square."""
-    y, w = rows.y[-len(coef) :], rows.w[-len(coef) :]
-    errors = left_out_errors(alpha * coef / w[:, None], slack)
-    if lost is not None:
-        return lost(y - errors, y, w)
-    return float(pooled((w @ errors**2 / w.sum())[None], rows.power)[0])
 
 
 def _settled(
@@ -365,9 +348,9 @@ def _solution(
 
 
 def _path(penalties: Penalties) -> Path:
-    rows, tried = penalties.rows, penalties.tried
-    alphas = np.array(sorted(alpha for alpha, fit in tried.items() if fit is not None))
-    fits = [fit for alpha in alphas if (fit := tried[alpha]) is not None]
+    rows, known = penalties.rows, sorted(penalties.tried.items())
+    fits = [fit for _, fit in known if fit is not None]
+    alphas = np.array([fit.alpha for fit in fits])
     loo, gcv, per_row = (
         np.stack([fit.criteria[name][0] for fit in fits]) for name in ("loo", "gcv", "evidence")
     )
@@ -434,43 +417,34 @@ def choose_penalty(
     ``start`` is where λ is looked for first.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
-    bounded = criterion == "auto" and noise is None and amplitude is None
+    low, high = LOWEST * few.trace, HIGHEST * few.trace
+
+    def best(one: KernelRows) -> tuple[float, EvidenceOutcome]:
+        if noise is not None and amplitude is not None:
+            return max(noise / amplitude, low), EvidenceOutcome.SOLVED
+        if not (one.power[0] > 0 and freedom(one) > 0):
+            return high, EvidenceOutcome.CONSTANT_TARGET
+        if noise == 0:
+            return low, EvidenceOutcome.SOLVED
+
+        def at(log_alpha: float) -> tuple[float, float]:
+            try:
+                given = one, one.at(float(np.exp(log_alpha))), noise, amplitude
+            except LinAlgError:
+                return np.inf, -np.inf
+            value, slope = float(evidence(*given)[0]), float(evidence_slope(*given)[0])
+            return -value / one.count, -slope / one.count
+
+        first = FIRST * one.trace / len(one.w) if start is None else start
+        if criterion == "auto" and noise is None and amplitude is None:
+            alpha = Penalties(one).likeliest(first)
+        else:
+            path = float(np.log(first)), float(np.log(low)), float(np.log(high))
+            alpha = float(np.exp(least_along(at, *path, level=3e-4)))
+        if alpha <= 1.001 * low:
+            return alpha, EvidenceOutcome.EDGE_LOW
+        return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
+
     each = (replace(few, y=few.y[:, i : i + 1]) for i in range(rows.y.shape[1]))
-    alphas, outcomes = zip(
-        *(_by_evidence(one, noise, amplitude, start, bounded) for one in each), strict=True
-    )
+    alphas, outcomes = zip(*map(best, each), strict=True)
     return np.array(alphas), EvidenceOutcome.worst(outcomes)
-
-
-def _by_evidence(
-    rows: KernelRows,
-    noise: float | None,
-    amplitude: float | None,
-    start: float | None,
-    bounded: bool,
-) -> tuple[float, EvidenceOutcome]:
-    low, high = LOWEST * rows.trace, HIGHEST * rows.trace
-    if noise is not None and amplitude is not None:
-        return max(noise / amplitude, low), EvidenceOutcome.SOLVED
-    if not (rows.power[0] > 0 and freedom(rows) > 0):
-        return high, EvidenceOutcome.CONSTANT_TARGET
-    if noise == 0:
-        return low, EvidenceOutcome.SOLVED
-
-    def at(log_alpha: float) -> tuple[float, float]:
-        try:
-            given = rows, rows.at(float(np.exp(log_alpha))), noise, amplitude
-        except LinAlgError:
-            return np.inf, -np.inf
-        value, slope = float(evidence(*given)[0]), float(evidence_slope(*given)[0])
-        return -value / rows.count, -slope / rows.count
-
-    first = FIRST * rows.trace / len(rows.w) if start is None else start
-    if bounded:
-        alpha = Penalties(rows).likeliest(first)
-    else:
-        path = float(np.log(first)), float(np.log(low)), float(np.log(high))
-        alpha = float(np.exp(least_along(at, *path, level=EVIDENCE_LEVEL)))
-    if alpha <= 1.001 * low:
-        return alpha, EvidenceOutcome.EDGE_LOW
-    return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED

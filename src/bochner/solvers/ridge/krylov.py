@@ -33,14 +33,8 @@ import numpy as np
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Float
 
-MOST_BYTES, FEWEST = 384 << 20, 12  # Bytes of directions and products; least directions per side
-NEW = 1e-6  # A direction is new if this share of it is orthogonal to the basis
-PATIENCE = 2  # Exact residuals that may fail to fall by a half
-KEPT = 128  # Least directions kept for the kernel matrix, of all targets: 2 KB a row
-
-#: Rounding of float32; factor by which a residual falls between exact residuals, at least and at
-#: most: products so rough that it could fall less are not worth their exact ones.
-SINGLE, LEAST_DROP, MOST_DROP = float(np.finfo(np.float32).eps), 1e-4, 0.1
+MOST_BYTES = 384 << 20  # Bytes of directions and products
+LEAST_DROP = 1e-4  # Least factor by which a residual falls between exact residuals
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +105,7 @@ class GrowingSubspace:
         room: int = MOST_BYTES,
     ) -> None:
         self.multiply, self.precision = multiply, precision
-        self._most = max(FEWEST * n_sides, room // (16 * n_features))
+        self._most = max(12 * n_sides, room // (16 * n_features))
         self._S, self._T = np.empty((2, 0, n_features))
         self._H = np.zeros((0, 0))
         self.passes = 0
@@ -188,7 +182,7 @@ class GrowingSubspace:
             ]
             fails += worst > 0.5 * min(bounds, default=np.inf)
             bounds.append(worst)
-            if worst <= tol or fails >= PATIENCE or self.passes >= end:
+            if worst <= tol or fails >= 2 or self.passes >= end:
                 final = KrylovSolution(u, bound, worst <= tol, self.passes, tuple(history), r)
                 return final, bounds[0]
             left = replace(systems, right=r)
@@ -204,8 +198,18 @@ class GrowingSubspace:
         return u, systems.right - self._T.T @ inside - systems.alphas * u
 
     def _extend(self, V: Float[Array, "D c"]) -> bool:
-        """Add what is new of some directions by a pass; say whether anything is."""
-        Q = _orthonormal(V.T, self._S)
+        """Add what is new of some directions by a pass; say whether anything is.
+
+        A direction is new if a millionth of it is orthogonal to the basis.
+        """
+        S, size = self._S, np.linalg.norm(V, axis=0)
+        Q = V.T[size > 0] / size[size > 0, None]
+        for _ in range(2):
+            Q = Q - (Q @ S.T) @ S
+            values, vectors = np.linalg.eigh(Q @ Q.T)
+            large = values > 1e-12
+            Q = (vectors[:, large] / np.sqrt(values[large])).T @ Q
+        Q = Q - (Q @ S.T) @ S
         if not len(Q):
             return False
         self.passes += 1
@@ -216,19 +220,6 @@ class GrowingSubspace:
         before, block = across[:, :k], across[:, k:]
         self._H = np.block([[self._H, before.T], [before, (block + block.T) / 2]])
         return True
-
-
-def _orthonormal(V: Float[Array, "c D"], S: Float[Array, "k D"]) -> Float[Array, "q D"]:
-    """Return an orthonormal basis of the rows of V orthogonal to S."""
-    size = np.linalg.norm(V, axis=1)
-    V = V[size > 0] / size[size > 0, None]
-    for _ in range(2):
-        V = V - (V @ S.T) @ S
-        gram = V @ V.T
-        values, vectors = np.linalg.eigh(gram)
-        large = values > NEW**2
-        V = (vectors[:, large] / np.sqrt(values[large])).T @ V
-    return V - (V @ S.T) @ S
 
 
 # --- the kernel matrix of rows -------------------------------------------------------------------
@@ -254,14 +245,16 @@ def solve_kernel_systems(
     target; ``ordered``: whether P ⪯ G + α, so that rᵀP⁻¹r bounds the error.
     """
     n, t = systems.right.shape
-    drop = float(SINGLE * peak**2 * np.sqrt(n) / systems.alphas.min())
+    drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())
     u, history, spent = np.zeros_like(systems.right), list[str](), 0
 
     def multiply(V: Array, precision: str) -> Array:
         return exact(V) if rough is None or precision == "float64" else rough(V)
 
-    for precision in ("float32", "float64")[rough is None or drop > MOST_DROP :]:
-        space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * KEPT * n))
+    # Products so rough that a residual falls by less than ten are not worth their exact ones. 128
+    # directions at least, of all targets, are kept: 2 KB a row.
+    for precision in ("float32", "float64")[rough is None or drop > 0.1 :]:
+        space = GrowingSubspace(multiply, n, t, precision, max(MOST_BYTES, 16 * 128 * n))
         least = max(LEAST_DROP, drop) if precision == "float32" else LEAST_DROP
         solved, _ = space.exactly(systems, precondition, tol, max_iter - spent, not ordered, least)
         spent, history = spent + space.passes, history + list(solved.history)

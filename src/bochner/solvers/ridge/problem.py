@@ -60,25 +60,6 @@ class RidgeProblem(Protocol):
     def centred(self) -> bool: ...  # whether an intercept is fitted
 
 
-class SummedProducts(Protocol):
-    """Moments of all rows, about the means."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def feature_mean(self) -> Float[Array, " D"]: ...
-    @property
-    def gram(self) -> Float[Array, "D D"]: ...
-    @property
-    def cross(self) -> Float[Array, "D t"]: ...
-    @property
-    def power(self) -> Float[Array, " t"]: ...
-    @property
-    def precision(self) -> Any: ...
-
-
 def slack_of_leverage(leverage: Array, w: Array) -> Array:
     """Return 1 − min(w, 1) h: a row of weight w > 1 is w equal rows, one of which is left out."""
     return 1 - np.minimum(w, 1.0) * leverage
@@ -110,10 +91,7 @@ def freedom(problem: RidgeProblem) -> float:
 
 
 def amplitude_at(
-    problem: RidgeProblem,
-    smoother: Any,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    problem: RidgeProblem, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
     q = np.maximum(smoother.quadratic_form, TINY)
@@ -125,10 +103,7 @@ def amplitude_at(
 
 
 def evidence(
-    problem: RidgeProblem,
-    smoother: Any,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    problem: RidgeProblem, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return log p(y) of each target, maximised over what is not given."""
     nu, a2 = freedom(problem), amplitude_at(problem, smoother, noise, amplitude)

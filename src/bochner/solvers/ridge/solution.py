@@ -1,38 +1,44 @@
-"""The result of a solver: solution, outcome with its remedy, and path."""
+"""Ridge regressions and processes: the penalty is chosen, and the outcome says how that went."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
+from scipy.optimize import brentq
 
+from bochner._core.checks import nonnegative, positive
 from bochner._core.shapes import Array, Float
 from bochner._core.text import Sentence
-
-LABELS = {"loo": "error", "evidence": "minus log evidence per row"}  # Quantity of each criterion
-
-#: How a ridge penalty was chosen.
-WORDS = {
-    "loo": "chosen by leave-one-out error",
-    "gcv": "chosen by generalised cross-validation",
-    "evidence": "chosen by marginal likelihood",
-    "given": "as given",
-}
+from bochner.errors import InvalidInput
+from bochner.solvers.ridge.eigen import Eigen, LeftOutErrors, floor, left_out_path, penalties
+from bochner.solvers.ridge.problem import amplitude_at, evidence, evidence_slope, freedom, gcv
 
 
 class Outcome(Sentence):
-    """How it went, and what to do; ``str(outcome)`` is the sentence."""
+    """How it went, and what to do, from best to worst; ``str(outcome)`` is the sentence."""
 
+    CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
     SOLVED = (
         "Solved: rounding errors are far below alpha. If alpha was chosen, its criterion is no "
         "better at smaller and larger values."
+    )
+    REFINED = (
+        "Solved in float64: float32 products of the features did not resolve the alpha that the "
+        "data ask for, so the sweep was done again in float64."
+    )
+    LEAST_NORM = (
+        "alpha is 0 and there are no more rows than features: of all coefficients that pass "
+        "through every row, those of least norm."
+    )
+    EDGE_HIGH = (
+        "The best alpha is the largest that was tried: the features explain next to nothing of the "
+        "target. Try another kernel or lengthscale, scale the columns, or check the target."
     )
     EDGE_LOW = (
         "The best alpha is the smallest that was tried, and the criterion still falls there: the "
         "data ask for less smoothing, as when the target has no noise. Use more features or a "
         "smaller lengthscale, or set a smaller penalty with alpha=..."
-    )
-    EDGE_HIGH = (
-        "The best alpha is the largest that was tried: the features explain next to nothing of the "
-        "target. Try another kernel or lengthscale, scale the columns, or check the target."
     )
     SINGULAR = (
         "ZᵀZ + alpha I is singular to working precision: alpha is below what float64 resolves. "
@@ -42,14 +48,6 @@ class Outcome(Sentence):
         "alpha is below what float32 products of the features resolve, and they could not be "
         'formed again. Use precision="float64", or an alpha above 1e-6 times the largest '
         "eigenvalue of ZᵀZ."
-    )
-    REFINED = (
-        "Solved in float64: float32 products of the features did not resolve the alpha that the "
-        "data ask for, so the sweep was done again in float64."
-    )
-    LEAST_NORM = (
-        "alpha is 0 and there are no more rows than features: of all coefficients that pass "
-        "through every row, those of least norm."
     )
     NOT_CONVERGED = (
         "The iteration stopped before predictions were as close to the exact ones as was asked; "
@@ -61,17 +59,11 @@ class Outcome(Sentence):
         "is little beside their own error; solution_.history says how close they are. Raise alpha, "
         "or take fewer features: up to 10,000 are solved for directly."
     )
-    CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
 
     @property
     def good(self) -> bool:
         """Whether nothing needs to be done."""
-        return self in (
-            Outcome.SOLVED,
-            Outcome.REFINED,
-            Outcome.LEAST_NORM,
-            Outcome.CONSTANT_TARGET,
-        )
+        return Outcome.worst([self, Outcome.LEAST_NORM]) is Outcome.LEAST_NORM
 
 
 # Differences between errors that are rounding. Rounding of float64 products, which differs between
@@ -223,7 +215,12 @@ class Solution:
     @property
     def chosen_by(self) -> str:
         """How the penalty was chosen, in words."""
-        return WORDS[self.criterion]
+        names = {
+            "loo": "leave-one-out error",
+            "gcv": "generalised cross-validation",
+            "evidence": "marginal likelihood",
+        }
+        return f"chosen by {names[self.criterion]}" if self.criterion in names else "as given"
 
     def __repr__(self) -> str:
         alphas = ", ".join(f"{alpha:.4g}" for alpha in np.atleast_1d(self.alpha))
@@ -231,3 +228,259 @@ class Solution:
             f"Solution(alpha={alphas} by {self.criterion}, D={len(self.coef)}, "
             f"outcome={self.outcome.name})"
         )
+
+
+# --- The penalty along a path of eigenvalues -----------------------------------------------------
+
+Alpha = float | tuple[float, ...] | Literal["loo", "gcv", "evidence"]
+
+PENALTY_CRITERIA = ("loo", "gcv", "evidence")  # Ways to choose the penalty
+
+
+def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None = None) -> Path:
+    """Return all criteria along the path; criteria from moments cost O(p D t)."""
+    power = eigen.power / eigen.weight
+    values = eigen.at(alphas)
+    likelihood = evidence(eigen, values)[:, eigen.power > 0]
+    return Path(
+        alphas,
+        np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
+        pooled(gcv(eigen, values), eigen.power),
+        likelihood.sum(axis=1),
+        (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
+        0 if loo is None else loo.rows,
+        None if loo is None else loo.deviation,
+    )
+
+
+def as_alpha(alpha: Any) -> Alpha:
+    """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
+    if isinstance(alpha, str):
+        if alpha in PENALTY_CRITERIA:
+            return alpha  # type: ignore[return-value]
+        raise InvalidInput(
+            'alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or such a number '
+            f"for each target; got {alpha!r}."
+        )
+    if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
+        each = tuple(nonnegative(a, "KernelRidge", f"alpha[{i}]") for i, a in enumerate(alpha))
+        if not each:
+            raise InvalidInput("alpha must be a number for each target; got an empty sequence.")
+        return each
+    return nonnegative(alpha, "KernelRidge", "alpha")
+
+
+def least_alpha(alpha: Alpha) -> Any:
+    """Return the smallest of given penalties, or the criterion."""
+    return min(alpha) if isinstance(alpha, tuple) else alpha
+
+
+def given_alpha(alpha: Alpha) -> float | None:
+    """Return the smallest of given penalties, None where a criterion chooses."""
+    return None if isinstance(alpha, str) else least_alpha(alpha)
+
+
+def solve_ridge(
+    eigen: Eigen,
+    means: tuple[Float[Array, " D"], Float[Array, " t"]],
+    alpha: Alpha,
+    rows: Iterable[tuple[Array, Array, Array | None]] | None = None,
+    *,
+    per_target: bool = False,
+) -> Solution:
+    """Return the coefficients at a given penalty, or at the best of a path.
+
+    The moments are centred at ``means``, which are zero without an intercept. ``rows`` are centred
+    rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
+    "gcv". The outcome is FLOAT32_LIMITED if float32 moments do not resolve the penalty: form them
+    in float64 and call again.
+    """
+    given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
+    alphas = penalties(eigen)
+    if given is not None and np.any(given > 0):
+        alphas = np.unique(np.append(alphas, given[given > 0]))
+    loo = None if rows is None else left_out_path(eigen, rows, alphas)
+    loo = loo if loo is not None and loo.rows else None
+    path = path_of(eigen, alphas, loo)
+    criterion = alpha if isinstance(alpha, str) else "given"
+    if criterion == "loo" and loo is None:
+        criterion = "gcv"
+    if given is not None:
+        chosen = given
+    elif per_target:
+        values = (evidence if criterion == "evidence" else gcv)(eigen, eigen.at(alphas))
+        if criterion == "loo" and loo is not None:
+            values = loo.each
+        best = [best_of(column, criterion) for column in values.T]
+        chosen = np.where(eigen.power > 0, alphas[best], alphas[-1])
+    else:
+        chosen = np.array([path.alphas[path.best(criterion)]])
+    used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
+    coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
+    rss = eigen.at(chosen).rss
+    left = (rss[0] if len(rss) == 1 else rss.diagonal()) / eigen.weight
+    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion, left)
+
+
+def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
+    """Return given penalties: one, or one per target."""
+    if isinstance(alpha, tuple) and len(alpha) != targets:
+        raise InvalidInput(
+            f"alpha must be one number, or one for each of the {targets} targets; got {len(alpha)}."
+        )
+    return np.atleast_1d(np.asarray(alpha, np.float64))
+
+
+def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: str) -> Outcome:
+    """Return the worst outcome of the targets that vary."""
+    varies = eigen.power > 0
+    if not np.any(varies):
+        return Outcome.CONSTANT_TARGET
+    single, low, shared = eigen.precision == "float32", floor(eigen), len(chosen) == 1
+
+    D, rank = len(eigen.vectors), np.count_nonzero(eigen.values > eigen.noise)
+    loses_nothing = not single and rank >= min(eigen.rows - eigen.centred, D)  # at alpha = 0
+
+    def of(alpha: float) -> Outcome:
+        limited = Outcome.FLOAT32_LIMITED if single else Outcome.SINGULAR
+        if criterion == "given" and alpha == 0 and loses_nothing:
+            return Outcome.SOLVED if rank == D else Outcome.LEAST_NORM
+        if criterion == "given":
+            return limited if alpha < low and eigen.values[0] < low else Outcome.SOLVED
+        if alpha > path.alphas[path.lowest(criterion)]:
+            return Outcome.EDGE_HIGH if alpha >= path.alphas[-1] else Outcome.SOLVED
+        if not single:
+            return Outcome.EDGE_LOW
+        return Outcome.SOLVED if shared and path.level(criterion) else limited
+
+    return Outcome.worst(of(float(alpha)) for alpha in (chosen if shared else chosen[varies]))
+
+
+# --- Noise and amplitude of a Gaussian process on features, from moments alone -------------------
+#
+# y = b + Zβ + ε with β ~ N(0, a²I), ε_i ~ N(0, σ²/w_i) and λ = σ²/a². With G = V diag(w) Vᵀ and
+# c = VᵀB about the means, ν = n − 1 degrees of freedom (b has a flat prior: its contrasts are
+# integrated, as in restricted maximum likelihood) or ν = n without an intercept,
+#
+#     q(λ) = (P − Σ c²/(w + λ))/λ,     log |ZZᵀ + λI| = Σ log(w + λ) + (ν − D) log λ
+#
+# in the evidence of :mod:`~.problem`. The only unknown is λ for each target, where its slope is
+# zero (Rasmussen and Williams 2006, eq. 2.30; with an intercept eq. 2.45 and ½ log n).
+
+
+class EvidenceOutcome(Sentence):
+    """How the choice of noise and amplitude went, from best to worst; ``str`` is the sentence."""
+
+    CONSTANT_TARGET = (
+        "A target is constant, which leaves nothing to measure noise and amplitude by: the model "
+        "predicts that constant, with the noise and amplitude that were given or else with none."
+    )
+    SOLVED = "Solved: the evidence has its maximum inside the range of noise that was searched."
+    EDGE_LOW = (
+        "The evidence rises up to the smallest noise that the precision resolves, as when the "
+        "target has no noise. Set noise=... by hand, or use more features or a smaller lengthscale."
+    )
+    EDGE_HIGH = (
+        "The evidence rises up to the largest noise that was tried: the features explain next to "
+        "nothing of the target. Try another kernel or lengthscale, scale the columns, or check "
+        "the target."
+    )
+    SINGULAR = (
+        "ZᵀZ + (noise/amplitude) I is singular to working precision. Raise noise, or let it be "
+        'chosen with noise="evidence".'
+    )
+    FLOAT32_LIMITED = (
+        "noise/amplitude is below what float32 products of the features resolve, and they could "
+        'not be formed again. Use precision="float64".'
+    )
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing needs to be done."""
+        return self in (EvidenceOutcome.SOLVED, EvidenceOutcome.CONSTANT_TARGET)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Noise and amplitude of each target, and the log marginal likelihood there."""
+
+    noise: Float[Array, " t"]  # σ², the variance of y about the features' function, in units of y²
+    amplitude: Float[Array, " t"]  # a², the factor of the kernel, in units of y²
+    alpha: Float[Array, " t"]  # λ = σ²/a², the ridge penalty
+    log_likelihood: Float[Array, " t"]  # log p(y); of the contrasts of y if there is an intercept
+    outcome: EvidenceOutcome  # the worst among the targets; its text is the remedy
+
+    def __repr__(self) -> str:
+        noise, amplitude = (np.array2string(a, precision=4) for a in (self.noise, self.amplitude))
+        return f"Evidence(noise={noise}, amplitude={amplitude}, outcome={self.outcome.name})"
+
+
+def as_variance(value: object, name: str) -> float | None:
+    """Return a given noise ≥ 0 or amplitude > 0, or None for "auto" and "evidence"."""
+    if isinstance(value, str):
+        if value in ("auto", "evidence"):
+            return None
+        raise InvalidInput(
+            f'GaussianProcessRegressor: {name} must be "auto", "evidence" or a number, the '
+            f"variance in units of y²; got {value!r}."
+        )
+    check = nonnegative if name == "noise" else positive
+    return check(value, "GaussianProcessRegressor", name)
+
+
+def maximise_evidence(
+    eigen: Eigen, noise: float | None = None, amplitude: float | None = None
+) -> Evidence:
+    """Return the noise and amplitude of largest marginal likelihood, for each target.
+
+    λ is sought on :func:`bochner.solvers.ridge.eigen.penalties`' path, then as the root of the
+    derivative between the neighbours of its best point. O(D) for each λ: no pass, no D³.
+    """
+    each = (eigen.target(i) for i in range(len(eigen.power)))
+    numbers, outcomes = zip(*(_maximise(one, noise, amplitude) for one in each), strict=True)
+    noises, amplitudes, alpha, log_p = np.array(numbers).T
+    return Evidence(noises, amplitudes, alpha, log_p, EvidenceOutcome.worst(outcomes))
+
+
+def _maximise(
+    eigen: Eigen, noise: float | None, amplitude: float | None
+) -> tuple[tuple[float, float, float, float], EvidenceOutcome]:
+    """Return σ², a², λ, log p and the outcome of one target."""
+    float32, low, outcome = eigen.precision == "float32", floor(eigen), EvidenceOutcome.SOLVED
+    limited = EvidenceOutcome.FLOAT32_LIMITED if float32 else EvidenceOutcome.SINGULAR
+    alphas, fixed, given = penalties(eigen), noise, (noise, amplitude)
+    if noise is not None and amplitude is not None:
+        alpha, given = max(noise / amplitude, low if float32 else 0.1 * low), (None, amplitude)
+        if noise / amplitude < low and eigen.values[0] < low:
+            outcome = limited
+    elif not (eigen.power[0] > 0 and freedom(eigen) > 0):
+        top, constant = max(float(eigen.values[-1]), 1.0), EvidenceOutcome.CONSTANT_TARGET
+        return (noise or 0.0, amplitude or 0.0, top, float("nan")), constant
+    elif noise == 0:
+        alpha, given = low, (None, None)
+    else:
+        if noise is not None and low < alphas[0]:
+            alphas = np.concatenate([[low], alphas])
+        best = int(np.argmax(evidence(eigen, eigen.at(alphas), *given)[:, 0]))
+        ends = np.log(alphas[[max(best - 1, 0), min(best + 1, len(alphas) - 1)]])
+
+        def slope(log_alpha: float) -> float:
+            return float(evidence_slope(eigen, eigen.at(np.exp([log_alpha])), *given)[0, 0])
+
+        alpha, fixed = float(alphas[best]), None
+        if slope(ends[0]) > 0 > slope(ends[1]):
+            alpha = float(np.exp(brentq(slope, *ends, xtol=1e-13, rtol=1e-13)))
+        if alpha <= alphas[0] and noise is not None:
+            # σ²/λ at the smallest λ that is resolved would be an amplitude in proportion to the
+            # noise: the amplitude is the best one there.
+            directions = min(eigen.rows - eigen.centred, len(eigen.vectors))
+            all_resolved = np.count_nonzero(eigen.values > low) >= directions
+            outcome = limited if float32 or not all_resolved else outcome
+            alpha, fixed, given = low, noise, (None, None)
+        elif alpha <= alphas[0]:
+            outcome = limited if float32 else EvidenceOutcome.EDGE_LOW
+        elif alpha >= alphas[-1]:
+            outcome = EvidenceOutcome.EDGE_HIGH
+    there = eigen.at([alpha])
+    a2, log_p = (float(f(eigen, there, *given)[0, 0]) for f in (amplitude_at, evidence))
+    return (alpha * a2 if fixed is None else fixed, a2, alpha, log_p), outcome
