@@ -39,17 +39,13 @@ from bochner.sums.executor import LOCAL, Executor
 
 
 @shared
-class ClassifierParameters(KernelParameters):
-    """Parameters of classifiers by convex losses."""
+class ConvexClassifier(KernelParameters, Differentiable, ProbableLabels, ConvexEstimator):
+    """A classifier by a convex loss."""
 
     C: float | str = "auto"
     class_weight: Any = None
     tol: float = 1e-4
     max_iter: int = 100
-
-
-class ConvexClassifier(ClassifierParameters, Differentiable, ProbableLabels, ConvexEstimator):
-    """A classifier by a convex loss."""
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty

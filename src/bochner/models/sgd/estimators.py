@@ -3,7 +3,7 @@
 from copy import deepcopy
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import expit
@@ -31,8 +31,10 @@ from bochner.sums.executor import LOCAL, Executor
 
 
 @shared
-class SgdParameters:
-    """Parameters of both estimators."""
+class SgdEstimator(Differentiable):
+    """An estimator whose ``fit_`` is a :class:`SgdFit`."""
+
+    _losses = CLASS_LOSSES
 
     strategy: str = "auto"
     method: Method | str = "auto"
@@ -51,12 +53,6 @@ class SgdParameters:
     warm_start: bool = False
     random_state: Seed = None
     n_jobs: int | None = None
-
-
-class SgdEstimator(SgdParameters, Differentiable):
-    """An estimator whose ``fit_`` is a :class:`SgdFit`."""
-
-    _losses: ClassVar[tuple[str, ...]]
 
     def _spec(self, before: SgdFit | None = None, **instead: Any) -> SgdSpec:
         """Check the parameters; a seed is drawn once."""
@@ -270,8 +266,6 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     >>> bool(model.score(X, ring) > 0.95)
     True
     """
-
-    _losses = CLASS_LOSSES
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
