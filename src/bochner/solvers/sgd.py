@@ -10,6 +10,7 @@ is made is one branch, and the models are equal to rounding.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,31 +97,33 @@ class Schedule:
     #: η = eta0; 1/(alpha (first + s)); eta0/(s + 1)^power; or eta0, divided by 5 whenever the loss
     #: no longer falls.
     kind: str
-    eta0: float
-    power: float
+    loss: str
     alpha: float
-    #: Of "optimal": 1/(alpha η₀), where η₀ is the rate at which one step from the typical
-    #: coefficient reaches zero (Bottou 2012), divided by the mean of k(x, x). With a smooth loss
-    #: that rate can diverge (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
-    first: float = 0.0
+    eta: float | None  # eta0; None is 1/(L (size + 1))
+    power: float
+    size: float  # mean k(x, x) of the rows
 
-    @staticmethod
-    def of(
-        kind: str, loss: str, alpha: float, eta0: float | None, power: float, size: float
-    ) -> "Schedule":
-        """Return the schedule for rows of mean k(x, x) = ``size``; eta0 None is 1/(L (size + 1)).
+    @property
+    def eta0(self) -> float:
+        """The first rate; with L, the curvature of the loss, no step overshoots its row."""
+        if self.eta is not None:
+            return self.eta
+        return 1 / (CURVATURE.get(self.loss, 1.0) * (self.size + 1))
 
-        L bounds the curvature of the loss: a step never overshoots the row that it is made for.
+    @cached_property
+    def first(self) -> float:
+        """1/(alpha η₀) of "optimal", η₀ the rate of a step from the typical coefficient to zero.
+
+        Divided by the mean of k(x, x): Bottou (2012). With a smooth loss that rate can diverge
+        (scikit-learn's does): there η₀ ≤ 1/(L (size + 1)).
         """
-        start = 1 / (CURVATURE.get(loss, 1.0) * (size + 1))
-        if kind != "optimal":
-            return Schedule(kind, start if eta0 is None else eta0, power, alpha)
-        typical = alpha**-0.25
+        typical = self.alpha**-0.25
         y, f = np.ones((1, 1)), np.full((1, 1), -typical)
-        slope = float(as_loss(loss).slope(y, f)[0, 0])
-        rate = typical / max(1.0, slope) / max(size, 1e-300)
-        rate = min(rate, start) if loss in CURVATURE else rate
-        return Schedule(kind, start, power, alpha, 1 / (rate * alpha))
+        slope = float(as_loss(self.loss).slope(y, f)[0, 0])
+        rate = typical / max(1.0, slope) / max(self.size, 1e-300)
+        if self.loss in CURVATURE:
+            rate = min(rate, 1 / (CURVATURE[self.loss] * (self.size + 1)))
+        return 1 / (rate * self.alpha)
 
     def rate(self, step: int, now: float) -> float:
         """Return η of this step; ``now`` is the rate that "adaptive" has come to."""

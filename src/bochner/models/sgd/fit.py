@@ -124,7 +124,7 @@ class SgdSpec:
     def schedule(self, size: float) -> Schedule:
         """Return the learning rates for rows of this mean of k(x, x)."""
         rates = self.alpha, self.eta0, self.power_t
-        return Schedule.of(self.learning_rate, self.loss, *rates, size)
+        return Schedule(self.learning_rate, self.loss, *rates, size)
 
 
 @dataclass(frozen=True, eq=False)

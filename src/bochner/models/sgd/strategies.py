@@ -28,40 +28,21 @@ EXACT, DUAL, CACHED = STRATEGIES[:2], STRATEGIES[2:4], STRATEGIES[1::2]
 
 @dataclass(frozen=True)
 class StrategyCost:
-    """Counted cost of a strategy, beside the rows of X, which all six need.
-
-    Attributes
-    ----------
-    name : str
-    width : int
-        Numbers that a step reads for each row: D, or n.
-    operations, bytes : float
-    refused : str
-        Why it cannot be run; empty where it can.
-    """
+    """Counted cost of a strategy, beside the rows of X, which all six need."""
 
     name: str
-    width: int = 0
+    width: int = 0  # Numbers that a step reads for each row: D, or n
     operations: float = np.nan
     bytes: float = np.nan
-    refused: str = ""
+    refused: str = ""  # Why it cannot be run; empty where it can
 
 
 @dataclass(frozen=True)
 class StrategyPlan(HtmlResult):
-    """The six strategies for one kernel and table of data; prints as a table.
+    """The six strategies for one kernel and table of data; prints as a table."""
 
-    Attributes
-    ----------
-    task : str
-        Sizes of the rows and of the descent, in words.
-    memory : int
-        Bytes that a strategy may take: half of the free memory.
-    rows : tuple of StrategyCost
-    """
-
-    task: str
-    memory: int
+    task: str  # Sizes of the rows and of the descent, in words
+    memory: int  # Bytes that a strategy may take: half of the free memory
     rows: tuple[StrategyCost, ...]
 
     @property

@@ -1,12 +1,9 @@
 """Convex losses ℓ(y, f) as values: value, slope and curvature in f, and a smooth one near it.
 
 How they are used: :func:`bochner.solvers.convex.newton.minimise` minimises
-Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = Zβ + b. It takes y and f as (n, t) float64, one problem a
-column, and asks a loss for
-
-* ``value(y, f)``, (n, t): ℓ of each number;
-* ``slope(y, f)``, (n, t): ∂ℓ/∂f;
-* ``curvature(y, f)``, (n, t), not negative: ∂²ℓ/∂f², zero where a row takes no part.
+Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = Zβ + b, with y and f as (n, t) float64, one problem a
+column. A new loss is a class with ``value``, ``slope`` and ``curvature``; losses of a user are in
+``bochner.solvers.convex.own_losses``.
 
 The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
 ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the
@@ -15,9 +12,6 @@ minimum of Σ w ℓ_δ bounds the minimum of Σ w ℓ from below.
 A joint loss (``joint``) has one value a row, (n, 1), of all columns together. Its ``curvature`` is
 what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by the rows of V, and
 ``diagonal(state)`` their diagonals. Columns that differ, as levels of ``Quantile``, have ``at``.
-
-Losses of a user are in ``bochner.solvers.convex.own_losses``. A new loss is a class with these
-three methods.
 """
 
 from abc import ABC, abstractmethod

@@ -27,22 +27,11 @@ FIRST, NEAREST, FARTHEST, MOST, LAST, CONSTANT = 6, -2, 24, 18, 16, -8
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPath:
-    """Held-out loss of each penalty.
+    """Held-out loss of each penalty."""
 
-    Attributes
-    ----------
-    alphas : (p,) float64
-        Decreasing; on the scale of all rows.
-    errors : (p,) float64
-        Mean held-out loss divided by the held-out loss of the best constant; the mean over
-        targets.
-    none : float, default 0
-        Differences of errors up to this size count as zero.
-    """
-
-    alphas: Float[Array, " p"]
-    errors: Float[Array, " p"]
-    none: float = 0.0
+    alphas: Float[Array, " p"]  # Decreasing; on the scale of all rows
+    errors: Float[Array, " p"]  # As a share of the best constant's loss; the mean over targets
+    none: float = 0.0  # Differences of errors up to this size count as zero
 
     @property
     def best(self) -> int:

@@ -420,7 +420,13 @@ def best_constant(
     if known is not None:
         return known
     if loss.joint:
-        return _best_joint_constant(loss, y, w)
+        each = w[:, :1] / max(float(w[:, 0].sum()), TINY)
+
+        def at(b: Array) -> tuple[float, Array]:
+            f = np.broadcast_to(b, y.shape)
+            return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
+
+        return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
 
     def slope(b: Array) -> Float[Array, " t"]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -439,15 +445,3 @@ def best_constant(
         up = slope(middle) < 0
         low, high = np.where(up, middle, low), np.where(up, high, middle)
     return (low + high) / 2
-
-
-def _best_joint_constant(
-    loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
-) -> Float[Array, " t"]:
-    each = w[:, :1] / max(float(w[:, 0].sum()), 1e-300)
-
-    def at(b: Array) -> tuple[float, Array]:
-        f = np.broadcast_to(b, y.shape)
-        return float((each * loss.value(y, f)).sum()), (each * loss.slope(y, f)).sum(axis=0)
-
-    return np.asarray(minimize(at, np.zeros(y.shape[1]), jac=True, tol=1e-10).x)
