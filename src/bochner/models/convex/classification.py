@@ -50,6 +50,7 @@ from bochner.solvers.convex.libsvm import (
     SLOPES,
     GaussianRows,
     decomposed,
+    decomposed_pairs,
 )
 from bochner.solvers.convex.losses import Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
@@ -397,8 +398,10 @@ class OnRows(HeldOutLoss):
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter)
         pairs = spec.pairs is not None and spec.fit_intercept
         many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
-        if pairs or many or isinstance(spec.loss, Hinge):
-            return decomposed(problem, SLOPES * tol, moves, 1 if pairs else -1)
+        if pairs:
+            return decomposed_pairs(problem, self.rows.codes, SLOPES * tol, moves)
+        if many or isinstance(spec.loss, Hinge):
+            return decomposed(problem, SLOPES * tol, moves)
         return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
 
     def calibrated(
