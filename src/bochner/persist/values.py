@@ -99,6 +99,7 @@ RENAMED: dict[str, str] = {
     "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
     "features.sketch.powers:Exact": "features.sketch.polysketch:Exact",
     "features.sketch.powers:SketchMap": "features.sketch.polysketch:SketchMap",
+    "selection.tree:RowTree": "selection.near:RowTree",
 }
 
 

@@ -48,7 +48,6 @@ from bochner.selection.spec import EFFORTS, Effort
 from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
-NEIGHBOURS = 64  # Rows of a neighbourhood in a descent with more rows
 #: Share of the error by which another kernel must lower the error of a kernel with more evidence.
 #: Held-out rows lie between the rows of the fit: they cannot tell a long lengthscale with a huge
 #: amplitude, a polynomial beyond the data, from the right kernel; the evidence can.
@@ -160,9 +159,8 @@ class Race:
         """
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
-        tied = {id(j): self._preference(j) for j in near if not self._below(ranked[0], j)}
-        near = sorted(near, key=lambda j: tied.get(id(j), np.inf))
-        last = near[: self.effort.finalists]
+        order = lambda j: np.inf if self._below(ranked[0], j) else self._preference(j)
+        last = sorted(near, key=order)[: self.effort.finalists]
         simple = next(j for j in ranked if j.candidate.numbers <= 1)
         last += [] if any(j is simple for j in last) else [simple]
         return [each.candidate for each in last]
@@ -256,18 +254,15 @@ class Race:
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
         """Return kernels of rougher functions with the lengthscales of another."""
-        families = (
-            [Laplace()] if isinstance(start.kernel, Exponential) else [Exponential(), Laplace()]
-        )
-        return [partial(self._rescaled, family, start, LOO) for family in families]
+        families = [Exponential(), Laplace()]
+        others = [family for family in families if type(family) is not type(start.kernel)]
+        return [partial(self._rescaled, family, start, LOO) for family in others]
 
     def _turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield kernels in metrics learned from the gradients of fits."""
-        kernel: Any = start.kernel
-        d = self.train.X.shape[1]
-        if not isinstance(kernel, Radial) or not 1 < d <= MANY_COLUMNS or is_sparse(self.train.X):
-            return
-        yield from turned_metrics(kernel, start.alpha, self.search(LOO), self.effort.rounds)
+        kernel, X = start.kernel, self.train.X
+        if isinstance(kernel, Radial) and 1 < X.shape[1] <= MANY_COLUMNS and not is_sparse(X):
+            yield from turned_metrics(kernel, start.alpha, self.search(LOO), self.effort.rounds)
 
     def _takes_more_rows(self, start: TunedKernel) -> bool:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
@@ -283,8 +278,8 @@ class Race:
         """
         rows, most = self.train, self.effort.more
         if len(rows) > most:  # chosen by their inputs alone, they have an evidence like all others
-            near = near_rows(start.kernel, rows.X, most // NEIGHBOURS, NEIGHBOURS, self.seed)
-            near, order = np.unique(near), np.argsort(rows.priority, kind="stable")
+            near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
+            order = np.argsort(rows.priority, kind="stable")
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)

@@ -41,9 +41,14 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen
-from bochner.selection.near import judge_among_near_rows, rivals_of, tuned_among_near_rows
+from bochner.selection.near import (
+    RowTree,
+    grow,
+    judge_among_near_rows,
+    rivals_of,
+    tuned_among_near_rows,
+)
 from bochner.selection.record import Tuning
-from bochner.selection.tree import RowTree, grow
 from bochner.selection.waves import waves_for
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
