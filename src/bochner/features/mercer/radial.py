@@ -12,7 +12,7 @@ from scipy.linalg.blas import dgemm
 
 from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.map import FeatureMap, times
 from bochner.features.mercer.axes import principal_axes, require_squares
@@ -427,17 +427,13 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     polar = polar_of(scales, ask.X, is_stationary(kernel))
     # The radii to factor on, and up to which functions are interpolated: 0 for none.
     nodes, limit = Nodes(np.ones(1), np.ones(1)), 0.0
-    if ask.X is not None:
-        r = polar(ask.X.astype(np.float64))[1]
+    if ask.X is not None or not radial.zonal:
+        X = ask.rows("MercerHarmonic", "its radial functions")
+        r = polar(X.astype(np.float64))[1]
         if radial.zonal:  # one radial function a degree, the same for any radius but zero
             nodes = Nodes(np.array([r.max() or 1.0]), np.ones(1))
         else:
             nodes, limit = quantiles(r, NODES), REACH * float(r.max())
-    elif not radial.zonal:
-        raise InvalidInput(
-            "draw: MercerHarmonic takes its radial functions from the radii of rows of data; got "
-            "none. Pass X=..."
-        )
     total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
     blocks = spectrum(radial, nodes, total, ask.n_features)
     sizes = np.array([float(b.size) for b in blocks])

@@ -480,12 +480,8 @@ class Rounded(FeatureMap):
 
 def draw_nystrom(method: Nystrom, kernel: Kernel, ask: Request) -> NystromMap:
     """Draw the map of at most D landmarks, chosen among the rows of the request."""
-    if ask.X is None and not isinstance(method.landmarks, Given):
-        raise InvalidInput(
-            "draw: Nystrom takes its landmarks from rows of data; got none. Pass X=..."
-        )
-    rng = ask.stream("landmarks")
-    rows = method.landmarks.choose(kernel, ask.X, ask.n_features, rng)
+    X = ask.X if isinstance(method.landmarks, Given) else ask.rows("Nystrom", "its landmarks")
+    rows = method.landmarks.choose(kernel, X, ask.n_features, ask.stream("landmarks"))
     if rows.shape[1] != ask.n_inputs:
         raise InvalidInput(
             f"draw: Given(rows) must have the {ask.n_inputs} columns of the data; got "
