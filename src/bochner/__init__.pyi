@@ -59,6 +59,8 @@ from bochner.models.displays import CalibrationDisplay as CalibrationDisplay
 from bochner.models.displays import MapDisplay as MapDisplay
 from bochner.models.displays import PathDisplay as PathDisplay
 from bochner.models.displays import SpectrumDisplay as SpectrumDisplay
+from bochner.models.functions import merge as merge
+from bochner.models.functions import tune as tune
 from bochner.models.gaussian_process.neighbours import NearestNeighbours as NearestNeighbours
 from bochner.models.gaussian_process.observed import BlockAverages as BlockAverages
 from bochner.models.gaussian_process.observed import Derivatives as Derivatives
@@ -75,7 +77,6 @@ from bochner.models.kriging import cell_averages as cell_averages
 from bochner.models.kriging import normal_scores as normal_scores
 from bochner.models.kriging import predictive_scorer as predictive_scorer
 from bochner.models.kriging import universal_kriging as universal_kriging
-from bochner.models.merging import merge as merge
 from bochner.models.representations.representation import ExactKernel as ExactKernel
 from bochner.models.representations.representation import LocalKernel as LocalKernel
 from bochner.models.ridge.double_descent import DoubleDescent as DoubleDescent
@@ -84,7 +85,6 @@ from bochner.models.ridge.estimators import KernelRidge as KernelRidge
 from bochner.models.ridge.estimators import KernelRidgeClassifier as KernelRidgeClassifier
 from bochner.models.sgd.estimators import KernelSGDClassifier as KernelSGDClassifier
 from bochner.models.sgd.estimators import KernelSGDRegressor as KernelSGDRegressor
-from bochner.models.tune import tune as tune
 from bochner.models.unsupervised.base import KernelFeatures as KernelFeatures
 from bochner.models.unsupervised.cca import KernelCCA as KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans as KernelKMeans

@@ -53,10 +53,10 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def predict_interval(self, X: Tabular, coverage: float = 0.95) -> tuple[Array, Array, Array]:
         """Return predictions, and bounds that contain a new y with probability ``coverage``.
 
-        The scale and the distribution of errors near each row are estimated if this makes the
-        intervals shorter. Scores of left-out rows determine the bounds (conformal prediction: Lei
-        et al. 2018; Chernozhukov et al. 2021). A new y is above the interval with probability
-        (1 − coverage)/2, and below it with the same; with few rows the interval is symmetric.
+        Scores of left-out rows determine the bounds (conformal prediction: Lei et al. 2018;
+        Chernozhukov et al. 2021). The scale and the distribution of errors near each row are
+        estimated if this makes the intervals shorter. A new y is above the interval as often as
+        below it; with few rows the interval is symmetric.
 
         Parameters
         ----------
@@ -83,10 +83,9 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores
         have no such bound; coverage is about as requested if one row changes the fit little.
 
-        The first call estimates the distribution: one or two seconds per target, and n³/3
-        operations for the leave-one-out errors of at most 4096 rows of an exact fit. The
-        distribution is stored, also in model files. Further calls cost as much as
-        ``predict`` of an exact fit to 256 rows.
+        The first call estimates the distribution, which is kept, also in model files: one or two
+        seconds per target, and n³/3 operations for the leave-one-out errors of at most 4096 rows
+        of an exact fit. Further calls cost as much as ``predict`` of an exact fit to 256 rows.
         """
         coverage, law = share(coverage, "predict_interval", "coverage"), self.calibration_
         law.require(type(self).__name__, coverage)

@@ -185,9 +185,6 @@ class PathDisplay(Display):
         return self
 
 
-# --- spectrum ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class SpectrumDisplay(Display):
     """Eigenvalues of G = ZᵀZ about the mean, and the penalty that they are compared with.
@@ -273,8 +270,6 @@ class SpectrumDisplay(Display):
         ax.legend()
         return self
 
-
-# --- calibration ---------------------------------------------------------------------------------
 
 TWO_SIDED = float(norm.ppf(0.975))  # Half-width of 95 of 100 cases, in standard errors
 
@@ -411,12 +406,6 @@ class CalibrationDisplay(Display):
         return self
 
 
-# --- maps ----------------------------------------------------------------------------------------
-
-#: What a map shows, and its colours: deviations in one hue.
-SHOWN = {"mean": ("mean", "viridis"), "deviation": ("standard deviation of the mean", "magma")}
-
-
 @dataclass(frozen=True, eq=False)
 class MapDisplay(Display):
     """Predictions of a process on a grid of one or two columns.
@@ -514,7 +503,7 @@ class MapDisplay(Display):
         ax : matplotlib Axes, optional
         what : {"mean", "deviation"}, default "mean"
         """
-        one_of(what, "MapDisplay.plot", "what", tuple(SHOWN))
+        one_of(what, "MapDisplay.plot", "what", ("mean", "deviation"))
         ax = self._axes(ax)
         values = self.mean if what == "mean" else self.deviation
         if values is None:
@@ -533,7 +522,9 @@ class MapDisplay(Display):
             across = names[::-1] if self.globe else names  # longitude, not latitude
             first, second = (self.axes[name] for name in across)
             values = values if self.globe else values.T
-            words, colours = SHOWN[what]
+            words, colours = "mean", "viridis"
+            if what == "deviation":  # in one hue
+                words, colours = "standard deviation of the mean", "magma"
             mesh = ax.pcolormesh(first, second, values, cmap=colours, rasterized=True)
             ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {words}")
             ax.set(xlabel=across[0], ylabel=across[1])

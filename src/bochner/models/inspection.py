@@ -108,8 +108,6 @@ class Inspected:
         return predictions.reshape(len(predictions), -1).astype(np.float64)
 
 
-# --- Importance ----------------------------------------------------------------------------------
-
 SHOWN = 12  # Default number of columns in tables and pictures
 
 
@@ -251,8 +249,6 @@ def column_importance(
 
     Raises
     ------
-    NotFittedError
-        The model is not fitted.
     InvalidInput
         The learner predicts no target; there are fewer than two rows.
     UnsupportedKernel
@@ -444,8 +440,6 @@ def contributions(
 
     Raises
     ------
-    NotFittedError
-        The model is not fitted.
     InvalidInput
         The learner predicts no target; ``n_orders`` is odd.
 

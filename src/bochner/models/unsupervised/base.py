@@ -87,9 +87,6 @@ def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
     return float(w @ values), int(np.sum(w > 0))
 
 
-# --- Estimators ----------------------------------------------------------------------------------
-
-
 @shared
 class FeatureParameters:
     """Parameters of learners without targets."""

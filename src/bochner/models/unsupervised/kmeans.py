@@ -54,12 +54,11 @@ class KernelCost(HtmlResult):
     """
 
     features: float  # Σ w |φ(x) − mean|²
-    # Between these lies the cost in the kernel
-    low: float
-    high: float
-    # A clustering of least cost in features costs at most this much more, in the kernel, than the
-    # best there is
-    hidden: float
+    low: float  # The cost in the kernel is between this
+    high: float  # and this
+    hidden: (
+        float  # How much more a clustering of least cost in features may cost there than the best
+    )
     confidence: float  # Of low, high and hidden: 1 where they are certain
     weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
     n_clusters: int
