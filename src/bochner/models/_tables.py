@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length
 
-from bochner._core.arrays import is_numpy, is_sparse
+from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import CellsOf, columns_from
@@ -154,9 +154,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
 
 
 def needs_schema(X: Any) -> bool:
-    """Whether X is a table with missing cells, or of more than numbers."""
-    if not is_table(X) or is_numpy(X):
-        return False
+    """Whether a table has missing cells, or more than numbers."""
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds

@@ -122,7 +122,17 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
     """Decompose the moments, and learn the way back."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    q = _count(spec, chosen, summed.moments.rows, values)
+    D, double = chosen.n_features, chosen.precision == "float64"
+    rounding = float(np.finfo(np.float64).eps) * D if double else 1e-6  # share of the largest
+    q = rank = max(1, int(np.sum(values > rounding * values[0])))
+    if (count := spec.n_components) is not None:
+        q = min(rank, count)
+        if count > rank:
+            warn_user(
+                f"KernelPCA: n_components={count}, but {summed.moments.rows} rows in {D} features "
+                f"have {rank} components above rounding; these are kept. Raise n_features, or ask "
+                "for fewer."
+            )
     largest = np.argmax(np.abs(vectors[:, :q]), axis=0)
     signs = np.where(vectors[largest, np.arange(q)] < 0, -1.0, 1.0)
     vectors = np.ascontiguousarray(vectors[:, :q] * signs)
@@ -149,20 +159,6 @@ def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
         with suppress(ArpackError):  # the subspace of a restart takes some twenty products
             return eigsh(gram, count, v0=start, maxiter=D // 32)
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
-
-
-def _count(spec: PcaSpec, chosen: Chosen, rows: int, values: Float[Array, " p"]) -> int:
-    """Return how many components there are to keep: no more than rounding lets stand."""
-    D, double = chosen.n_features, chosen.precision == "float64"
-    rounding = float(np.finfo(np.float64).eps) * D if double else 1e-6  # share of the largest
-    rank = max(1, int(np.sum(values > rounding * values[0])))
-    if spec.n_components is not None and spec.n_components > rank:
-        warn_user(
-            f"KernelPCA: n_components={spec.n_components}, but {rows} rows in {D} features have "
-            f"{rank} components above rounding; these are kept. Raise n_features, or ask for "
-            "fewer."
-        )
-    return rank if spec.n_components is None else min(rank, spec.n_components)
 
 
 def _goes_back(model: "KernelPCA") -> bool:
