@@ -10,8 +10,7 @@ from bochner import Huber
 from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squared, SquaredHinge
-from bochner.solvers.convex.optimum import Convergence, Optimum
-from bochner.solvers.convex.problem import Problem, hessian_factor, optimum
+from bochner.solvers.convex.problem import Convergence, Optimum, Problem, hessian_factor, optimum
 from bochner.sums.tree import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.

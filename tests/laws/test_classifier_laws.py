@@ -22,7 +22,7 @@ from bochner.features import Nystrom
 from bochner.kernels import Gaussian
 from bochner.landmarks import RPCholesky
 from bochner.models._rows import fold_numbers
-from bochner.solvers.convex.optimum import Convergence
+from bochner.solvers.convex.problem import Convergence
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
 

@@ -33,7 +33,7 @@ from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.law import KeptRows
 from bochner.models.representations.leaves import LeafRows
 from bochner.models.sgd.fit import SgdFit
-from bochner.solvers.convex.optimum import Optimum
+from bochner.solvers.convex.problem import Optimum
 from bochner.solvers.ridge.solution import Solution
 from bochner.solvers.sgd import Walk
 from bochner.sums.fourier import WaveSums

@@ -90,6 +90,7 @@ MOVED: dict[str, str] = {
     "models.representations.methods": "models.representations.representation",
     "models.representations.wide": "models.representations.features",
     "solvers.ridge.evidence": "solvers.ridge.solution",
+    "solvers.convex.optimum": "solvers.convex.problem",
 }
 RENAMED: dict[str, str] = {
     "features.fourier.fourier:FourierPhaseMap": "features.fourier.fourier:FourierMap",

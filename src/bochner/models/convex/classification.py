@@ -54,7 +54,6 @@ from bochner.solvers.convex.libsvm import (
 )
 from bochner.solvers.convex.losses import Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise
-from bochner.solvers.convex.optimum import Convergence
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FARTHEST,
@@ -65,6 +64,7 @@ from bochner.solvers.convex.penalty_path import (
     HeldOutPath,
 )
 from bochner.solvers.convex.problem import (
+    Convergence,
     FeatureBlock,
     Problem,
     State,

@@ -27,8 +27,8 @@ from bochner.models.representations.representation import exact_choice
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.optimum import Optimum
 from bochner.solvers.convex.penalty_path import HeldOutPath
+from bochner.solvers.convex.problem import Optimum
 from bochner.sums.rows import indicators
 
 # --- Every class against every other --------------------------------------------------------------

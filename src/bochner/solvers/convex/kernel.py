@@ -22,11 +22,12 @@ from bochner._core.blas import square_part, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.optimum import Convergence, Step
 from bochner.solvers.convex.problem import (
     TINY,
+    Convergence,
     Problem,
     State,
+    Step,
     best_constant,
     best_length,
     raised_diagonal,

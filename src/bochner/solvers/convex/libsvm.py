@@ -26,8 +26,7 @@ from bochner._core.blas import square_part
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.kernel import values
 from bochner.solvers.convex.losses import BelowZero, ClassMargin, EpsilonInsensitive, SquaredHinge
-from bochner.solvers.convex.optimum import Convergence, Step
-from bochner.solvers.convex.problem import Problem, State, side_by_side
+from bochner.solvers.convex.problem import Convergence, Problem, State, Step, side_by_side
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES_COMPARED = 100  # The same for machines of which penalties are compared

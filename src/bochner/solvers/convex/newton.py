@@ -24,12 +24,15 @@ import numpy as np
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import weighted
-from bochner.solvers.convex.optimum import Algorithm, Convergence, Optimum, Step
 from bochner.solvers.convex.problem import (
     TINY,
+    Algorithm,
+    Convergence,
     FeatureBlock,
+    Optimum,
     Problem,
     State,
+    Step,
     best_constant,
     images,
     least_length,
