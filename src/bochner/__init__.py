@@ -8,14 +8,10 @@ Names are loaded when they are first used, so that importing the package, and it
 quick. The file ``__init__.pyi`` names each of them once, with its module.
 """
 
-from bochner._core.homes import ENGINES as _ENGINES
-from bochner._core.homes import loaded_when_used as _loaded_when_used
+from bochner._core.optional import loaded_when_used as _loaded_when_used
 
 __version__ = "0.1.0"
 
 __all__, __getattr__, __dir__ = _loaded_when_used(
     __spec__, ("kernels", "errors", "landmarks", "certificates")
-)
-_ENGINES.update(
-    dask="bochner.engines.dask", ray="bochner.engines.ray", pyspark="bochner.engines.spark"
 )

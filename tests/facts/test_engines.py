@@ -283,7 +283,7 @@ class Lacking:
 
 @pytest.mark.main_cases(1)
 def test_what_workers_lack_is_named(engine, monkeypatch):
-    monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
+    monkeypatch.setattr("bochner.engines.clusters.TRIES", 1)
     lacks = r"able to add up rows .* (No module named 'package_of|.*deseriali).*Install on"
     with pytest.raises(EngineError, match=lacks):
         ridge(engine, blocks().recoded(Lacking()))
@@ -299,8 +299,8 @@ def test_rows_whose_workers_die_each_time_are_named(engine, monkeypatch):
             os._exit(1)
         return y
 
-    monkeypatch.setattr("bochner.engines.ray.RETRIES", 0)
-    monkeypatch.setattr("bochner.engines.spark.TRIES", 1)
+    monkeypatch.setattr("bochner.engines.clusters.RETRIES", 0)
+    monkeypatch.setattr("bochner.engines.clusters.TRIES", 1)
     if isinstance(engine, bo.engines.Dask):
         once = lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0)
         engine.client.run_on_scheduler(once)

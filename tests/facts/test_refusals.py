@@ -506,7 +506,11 @@ CASES = [
     # bounds
     (lambda: HOEFFDING.width(0.0), InvalidInput, "error must be a positive finite number"),
     (lambda: HOEFFDING.error(1), InvalidInput, "n_features must be 2 or above; got 1"),
-    (lambda: HOEFFDING.error(10, 1.0), InvalidInput, "confidence must be above 0 and below"),
+    (
+        lambda: HOEFFDING.error(10, 1.0),
+        InvalidInput,
+        "confidence must be a number above 0 and below",
+    ),
     (lambda: fourier(Gaussian(), X, "hoeffding", "complex"), InvalidInput, "form must be one of"),
     (lambda: fourier(Linear(), X, "hoeffding"), UnsupportedKernel, "requires a kernel of x − y"),
     (lambda: fourier(Laplace(), X, "rahimi_recht"), UnsupportedKernel, "got Laplace"),

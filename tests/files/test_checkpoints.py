@@ -329,7 +329,7 @@ def damage(folder, _):
     ("change", "match"),
     [
         (
-            lambda _, patch: patch.setattr("bochner.engines.checkpoint.__version__", "0.0.1"),
+            lambda _, patch: patch.setattr("bochner.engines.local.__version__", "0.0.1"),
             "by another version of bochner",
         ),
         (

@@ -21,12 +21,11 @@ import pytest
 from scipy.stats import norm
 
 import bochner as bo
-from bochner._core.progress import FitStep
+from bochner._core.progress import Bar, FitStep
 from bochner.cli import main
 from bochner.cli.arguments import CRITERIA, KERNELS, LEARNERS, METHODS
 from bochner.cli.commands import bochner
 from bochner.cli.running import run
-from bochner.data.progress import Bar
 from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bochner import Blocks, KernelRidge
-from bochner.data.files import find_files
-from bochner.data.formats import sniff
+from bochner.data.files import find_files, sniff
 from bochner.data.writers import atomic, write_table
 from bochner.errors import BochnerError, DataFileError, DataWarning, InvalidInput, MissingDependency
 

@@ -6,7 +6,6 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 
 import math
 from collections.abc import Iterable
-from hashlib import blake2b
 from itertools import filterfalse
 from typing import Any
 
@@ -28,10 +27,7 @@ def is_numpy(X: object) -> bool:
 
 
 def array_namespace(*arrays: Any) -> Any:
-    """Return the functions of the arrays' library, as the array API standard names them.
-
-    SciPy's sparse matrices count as NumPy.
-    """
+    """Return the functions of the arrays' library by their standard names; NumPy's for sparse."""
     others = list(filterfalse(is_sparse, arrays))
     if not others or (len(others) == 1 and isinstance(others[0], np.ndarray)):
         return array_api_compat.numpy
@@ -49,10 +45,7 @@ def to_device_of(A: Any, other: Any) -> Any:
 
 
 def is_eager(X: Any) -> bool:
-    """Whether values of X can be looked at.
-
-    A library that only writes down what to do has an attribute ``writes_down``.
-    """
+    """Whether values of X can be looked at: not of a library that ``writes_down`` what to do."""
     return is_numpy(X) or is_sparse(X) or not getattr(array_namespace(X), "writes_down", False)
 
 
@@ -213,14 +206,12 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
 def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
     """Return the numbers of the different rows in lexicographic order; of equal ones the first.
 
-    X[different_rows(X)] is np.unique(X, axis=0), without a copy of X: O(n d), and the sort of as
-    many columns as it takes to tell the rows apart.
+    X[different_rows(X)] is np.unique(X, axis=0), but rows are sorted by as many columns only as it
+    takes to tell them apart.
     """
-    first: dict[bytes, int] = {}
-    for i, row in enumerate(X):
-        # Adding zero makes −0 and 0 the same bytes. No two rows were ever found of one digest.
-        first.setdefault(blake2b((row + 0.0).tobytes(), digest_size=16).digest(), i)
-    rows = np.fromiter(first.values(), np.int64, len(first))
+    same = np.ascontiguousarray(X + 0.0)  # adding zero makes −0 and 0 the same bytes
+    as_bytes = same.view(np.dtype((np.void, same.itemsize * same.shape[1])))[:, 0]
+    rows = np.unique(as_bytes, return_index=True)[1]
     width = 8  # columns that rows are first sorted by
     while True:
         order = rows[np.lexsort(X[rows, :width].T[::-1])]

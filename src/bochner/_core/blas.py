@@ -23,9 +23,6 @@ from bochner._core.threads import all_threads, one_thread, side_by_side
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
 TILE = 256
 
-#: Rows that are gathered at a time, where some rows and columns of a matrix are.
-BAND = 32
-
 #: Columns that are multiplied, or solved for, one by one, at most.
 FEW_COLUMNS = 4
 
@@ -115,8 +112,8 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 def square_part(K: Float[Array, "n n"], index: Array) -> Float[Array, "m m"]:
     """Return the rows and columns of these numbers, without a copy of whole rows between."""
     part = np.empty((len(index), len(index)), K.dtype)
-    for start in range(0, len(index), BAND):
-        here = slice(start, start + BAND)
+    for start in range(0, len(index), 32):
+        here = slice(start, start + 32)
         K[index[here]].take(index, axis=1, out=part[here], mode="clip")
     return part
 

@@ -26,7 +26,13 @@ def unpacked(value: object) -> Any:
     return value if unpack is None else unpack()
 
 
-def finite(value: object, who: str, name: str, kind: str = "a finite number") -> float:
+def finite(
+    value: object,
+    who: str,
+    name: str,
+    kind: str = "a finite number",
+    holds: Callable[[Any], bool] = math.isfinite,
+) -> float:
     """Return ``value`` as a float (the same object if it is one already)."""
     plain = value if type(value) is float else unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
@@ -34,39 +40,24 @@ def finite(value: object, who: str, name: str, kind: str = "a finite number") ->
             f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
             "Pass a number."
         )
-    if not math.isfinite(plain):
-        raise InvalidInput(f"{who}: {name} must be {kind}; got {plain!r}. Pass {kind}.")
+    if not (math.isfinite(plain) and holds(plain)):
+        raise InvalidInput(f"{who}: {name} must be {kind}; got {float(plain)!r}. Pass {kind}.")
     return plain if type(plain) is float else float(plain)
 
 
 def positive(value: object, who: str, name: str) -> float:
     """Return ``value`` as a float above zero."""
-    number = finite(value, who, name, "a positive finite number")
-    if number <= 0:
-        raise InvalidInput(
-            f"{who}: {name} must be a positive finite number; got {number!r}. "
-            "Pass a value above zero."
-        )
-    return number
+    return finite(value, who, name, "a positive finite number", lambda number: number > 0)
 
 
 def share(value: object, who: str, name: str) -> float:
     """Return ``value`` as a float above 0 and below 1."""
-    number = positive(value, who, name)
-    if number >= 1:
-        raise InvalidInput(f"{who}: {name} must be above 0 and below 1; got {number!r}.")
-    return number
+    return finite(value, who, name, "a number above 0 and below 1", lambda number: 0 < number < 1)
 
 
 def nonnegative(value: object, who: str, name: str) -> float:
     """Return ``value`` as a float, zero or above."""
-    number = finite(value, who, name, "a non-negative finite number")
-    if number < 0:
-        raise InvalidInput(
-            f"{who}: {name} must be a non-negative finite number; got {number!r}. "
-            "Pass zero or a value above it."
-        )
-    return number
+    return finite(value, who, name, "a non-negative finite number", lambda number: number >= 0)
 
 
 def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
@@ -186,6 +177,7 @@ def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
 
 # --- How much memory there is to use, and refusals of what would take more -----------------------
 
+
 #: Requests below this are never refused.
 LITTLE = 256 << 20
 
@@ -222,7 +214,8 @@ def bytes_in_words(count: float) -> str:
 
 def _available(swap: bool = False) -> int:
     """Return free memory: on Linux with caches that are given back; elsewhere from all of it."""
-    said = _meminfo()
+    pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
+    said = {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
     if "MemAvailable" in said:
         return said["MemAvailable"] + swap * said.get("SwapFree", 0)
     try:
@@ -230,12 +223,6 @@ def _available(swap: bool = False) -> int:
     except (AttributeError, OSError, ValueError):
         physical = 8 << 30  # assumed where the system does not tell
     return physical // (1 if swap else 2)
-
-
-def _meminfo() -> dict[str, int]:
-    """Return what Linux says, in bytes."""
-    pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
-    return {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
 
 
 def _left_in_container() -> int:

@@ -7,9 +7,6 @@ from bochner._core.arrays import array_namespace
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 
-#: Degrees of latitude beyond a pole that are rounding.
-ROUNDING = 1e-4
-
 
 def require_places(who: str, X: Array) -> None:
     """Refuse rows that are not (latitude, longitude) in degrees."""
@@ -19,7 +16,7 @@ def require_places(who: str, X: Array) -> None:
             "Columns(kernel, (i, j)) names those two of more."
         )
     xp = array_namespace(X)
-    beyond = xp.abs(X[:, 0]) > 90 + ROUNDING
+    beyond = xp.abs(X[:, 0]) > 90 + 1e-4  # rounding
     if bool(xp.any(beyond)):
         row = int(xp.argmax(xp.astype(beyond, xp.int8)))
         raise InvalidInput(

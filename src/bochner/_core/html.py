@@ -77,10 +77,7 @@ def framed(page: str, title: str) -> str:
 
 
 class HtmlResult:
-    """A result that notebooks show as HTML: its parts, or its printed text.
-
-    A terminal shows the text.
-    """
+    """A result that notebooks show as HTML: its parts, or its printed text."""
 
     def __init_subclass__(cls) -> None:
         # The default repr of a dataclass writes out all arrays.

@@ -34,10 +34,7 @@ def factor(A: Float[Array, "n n"]) -> None:
 
 
 def invert(U: Float[Array, "n n"]) -> None:
-    """Put the inverse of an upper triangle in its place; n³/3 operations.
-
-    LinAlgError if there is a zero on the diagonal.
-    """
+    """Put the inverse of an upper triangle in its place; LinAlgError if its diagonal has a zero."""
     if _lapack("trtri", _square(U), b"U", b"N", len(U), U):
         raise LinAlgError("a factor without an inverse")
 

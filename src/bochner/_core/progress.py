@@ -9,7 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from html import escape
+from time import monotonic
+from typing import Any, NamedTuple
 
 LOG = logging.getLogger("bochner")
 
@@ -31,9 +34,7 @@ class FitStep(NamedTuple):
         return f"{self.heading}: {self.detail}" if self.detail else self.heading
 
 
-Listener = Callable[[FitStep], None]
-
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+_listeners: ContextVar[tuple[Callable[[FitStep], None], ...]] = ContextVar("listeners", default=())
 
 
 def progress(stage: str, detail: str = "", number: int = 0, total: int = 0) -> None:
@@ -45,7 +46,7 @@ def progress(stage: str, detail: str = "", number: int = 0, total: int = 0) -> N
 
 
 @contextmanager
-def listening(listener: Listener | None) -> Iterator[None]:
+def listening(listener: Callable[[FitStep], None] | None) -> Iterator[None]:
     """Call a listener with each step within the block; None calls nothing."""
     known = _listeners.get()
     token = _listeners.set(known if listener is None or listener in known else (*known, listener))
@@ -59,3 +60,68 @@ def print_step(step: FitStep) -> None:
     """Print a step to standard output, as ``verbose=True`` asks."""
     sys.stdout.write(f"{step}\n")
     sys.stdout.flush()
+
+
+@dataclass
+class Bar:
+    """Shows how many rows of blocks were read, pass by pass, and the steps of a fit between."""
+
+    blocks: Any
+    rows: int = 0  # in this pass
+    number: int = 1  # of this pass
+    began: float = field(default_factory=monotonic)
+    step: FitStep | None = None
+    last_time: float = 0.0
+    handle: Any = None
+
+    def __call__(self, rows: int) -> None:
+        """Count these rows, and show them now and then."""
+        if self._done:
+            self.number, self.rows, self.began = self.number + 1, 0, monotonic()
+        self.rows, self.step = self.rows + rows, None
+        self._show(self._done)
+
+    def at(self, step: FitStep) -> None:
+        """Show a step of the fit, until rows are read again."""
+        self.step = step
+        self._show(True)
+
+    @property
+    def text(self) -> str:
+        """The step, or rows read, rows per second and the time left."""
+        if self.step is not None:
+            return str(self.step)
+        n = self.blocks.n_rows
+        rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
+        of = "" if n is None else f" of {n:,}"
+        left = "" if n is None or self._done else f", {(n - self.rows) / rate:,.0f} s left"
+        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{left}"
+
+    @property
+    def _done(self) -> bool:
+        return self.blocks.n_rows is not None and self.rows >= self.blocks.n_rows
+
+    def _repr_html_(self) -> str:
+        n = self.blocks.n_rows
+        known = f' value="{self.rows}" max="{n}"' if n else ""
+        text = escape(self.text)
+        return f'<div><progress aria-label="{text}"{known}></progress> {text}</div>'
+
+    def _show(self, now: bool) -> None:
+        """Draw the bar in the notebook, in its place; else on the terminal's last line."""
+        if not now and monotonic() - self.last_time < 0.2:  # seconds
+            return
+        self.last_time = monotonic()
+        # a kernel of Jupyter, which shows HTML, runs this code
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        if type(shell).__name__ != "ZMQInteractiveShell":
+            if sys.stderr.isatty():
+                sys.stderr.write(f"\r{self.text}\033[K" + "\n" * (self._done and not self.step))
+                sys.stderr.flush()
+            return
+        from IPython.display import display
+
+        if self.handle is None:
+            self.handle = display(self, display_id=True)
+        else:
+            self.handle.update(self)

@@ -1,8 +1,7 @@
 """Sizes at which a fit changes its course; predictions of its time and memory read them too."""
 
-#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: at most this many,
-#: at most this many bytes, but at least the last number.
-KEPT_ROWS, KEPT_BYTES, FEWEST_KEPT = 8192, 64 << 20, 1024
+#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: at most this many.
+KEPT_ROWS = 8192
 
 #: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
 LOO_ROWS = 4096
@@ -24,8 +23,8 @@ SMALL = 4e9
 
 
 def kept_rows(n_columns: int) -> int:
-    """Return the number of rows that are kept of a pass."""
-    return min(KEPT_ROWS, max(FEWEST_KEPT, KEPT_BYTES // (8 * n_columns)))
+    """Return the number of rows that are kept of a pass: 64 MB, but 1024 rows at least."""
+    return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 
 def block_rows(n_features: int) -> int:

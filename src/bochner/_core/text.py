@@ -28,9 +28,6 @@ def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> st
     )
 
 
-#: Facts that are for programs only: others say the same in words.
-FOR_PROGRAMS = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
-
 MOST_ITEMS = 12  # Items of a list that are written out
 
 
@@ -39,7 +36,9 @@ def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 
     Of ``name`` and ``name_words``, the first is for programs and the second for people.
     """
-    named = [(name, value) for name, value in facts.items() if name not in FOR_PROGRAMS]
+    # others say the same in words
+    for_programs = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
+    named = [(name, value) for name, value in facts.items() if name not in for_programs]
     lines = [(name, written(value)) for name, value in named if f"{name}_words" not in facts]
     label = lambda name: name.removeprefix("n_").removesuffix("_words").replace("_", " ")
     return [(label(name), words) for name, words in lines if words]

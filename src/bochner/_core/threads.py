@@ -20,9 +20,6 @@ from bochner.errors import InvalidInput
 
 Made = TypeVar("Made")
 
-#: Largest number of parallel tasks: each has its own matrices.
-MOST_SIDE_BY_SIDE = 4
-
 _chosen_threads: list[int] = []
 
 
@@ -171,10 +168,8 @@ def _libraries() -> Sequence[Any]:
 
 
 def _set(numbers: Sequence[int]) -> None:
-    """Set the number of threads of each library.
-
-    threadpoolctl 3.8 obeys only the first Python thread that sets a number.
-    """
+    """Set the number of threads of each library."""
+    # threadpoolctl 3.8 obeys only the first Python thread that sets a number
     for library, number in zip(_libraries(), numbers, strict=True):
         getattr(library, "_real_set_num_threads", library.set_num_threads)(number)
 
@@ -182,7 +177,7 @@ def _set(numbers: Sequence[int]) -> None:
 # ---- tasks
 
 
-def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = MOST_SIDE_BY_SIDE) -> list[Made]:
+def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Made]:
     """Return the results of tasks in order, computed in at most ``most`` threads.
 
     Each task has one thread of BLAS, so that results do not depend on the number of threads. Tasks

@@ -293,7 +293,7 @@ def fit(terminal: "Terminal", given: Any) -> Result:
 @contextmanager
 def _resumable(terminal: "Terminal", checkpoint: str | None) -> Iterator[None]:
     """Say that an unfinished fit is resumed, and if it is stopped, how to resume it."""
-    from bochner.engines.checkpoint import FIRST
+    from bochner.engines.local import FIRST
 
     if checkpoint is not None and (Path(checkpoint) / FIRST).exists():
         terminal.say(f"Resuming the fit in '{checkpoint}'; delete it to begin again.", err=True)

@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bochner._core.progress import listening
+from bochner._core.progress import Bar, listening
 from bochner._core.text import facts_in_words
 from bochner.data.blocks import Blocks
-from bochner.data.progress import Bar
 
 LABELS = 11  # Width of the labels where there is no terminal
 

@@ -6,14 +6,12 @@ from typing import Any
 
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
+from bochner._core.progress import Bar
 from bochner._core.random import Seed, seed_of
-from bochner.data.coordinates import values_of
-from bochner.data.files import Paths, find_files
-from bochner.data.formats import open_file
+from bochner.data.files import Paths, find_files, open_file
 from bochner.data.frames import open_table
 from bochner.data.learning import Target, Types, open_tables
-from bochner.data.partitions import is_stored, library_of, module_of, open_stored
-from bochner.data.progress import Bar
+from bochner.data.partitions import is_stored, library_of, open_stored, partitions_of
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
@@ -25,6 +23,7 @@ from bochner.data.sources import (
     cut,
     open_arrays,
     open_iterable,
+    values_of,
 )
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
@@ -101,7 +100,7 @@ class Blocks:
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
         X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
-        opener = module_of(X).chunks if library_of(X) == "dask" else open_arrays
+        opener = partitions_of(X).chunks if library_of(X) == "dask" else open_arrays
         opened = open_stored if is_stored(X) else opener
         return cls._of(opened(X, y, sample_weight), block_rows)
 
@@ -162,7 +161,7 @@ class Blocks:
         MissingDependency
             pyarrow is not installed.
         """
-        readers = module_of(table).readers(table) if library_of(table) else [open_table(table)]
+        readers = partitions_of(table).readers(table) if library_of(table) else [open_table(table)]
         source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
         return cls._of(source, block_rows)
 
@@ -317,10 +316,7 @@ class Blocks:
             )
 
     def part(self, start: int, stop: int) -> "Blocks | None":
-        """Return these rows, to be read elsewhere; None if earlier rows must be read first.
-
-        ``start`` is the first row of a block.
-        """
+        """Return these rows, from a block's first, to be read elsewhere; None if it cannot be."""
         if (source := self.source.part(start, stop)) is None:
             return None
         return replace(self, source=source, first=self.first + start, callbacks=(), _counted=[])
@@ -370,19 +366,16 @@ class Blocks:
         return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else None
 
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]] | None:
-        """Return the columns of a table and their cells in these rows, as they were given.
-
-        Rows are counted from 0; None for missing cells, and for all cells if there is no table.
-        """
+        """Return the columns and cells of these rows of a table, as given; None of no table."""
         tables = self.source
         return tables.as_given(rows) if isinstance(tables, Tables) else None
 
     def read_by(self, who: str) -> "Blocks":
         """Return the same rows, with the name of a learner for warnings about cells."""
         tables = self.source
-        if not isinstance(tables, Tables):
-            return self
-        return replace(self, source=replace(tables, who=who))
+        return (
+            replace(self, source=replace(tables, who=who)) if isinstance(tables, Tables) else self
+        )
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.

@@ -1,14 +1,15 @@
 """Cells of Arrow columns as the numbers that encoders read, with NaN where they are missing."""
 
+import datetime as dt
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from bochner._core.shapes import Float
-from bochner.data.encoders import UNSEEN, Encoder, Levels, Numbers, Times
+from bochner.data.encoders import DAY, Encoder, Levels, Numbers, Times
 from bochner.data.schema import display_text, is_number
-from bochner.data.times import form_of, seconds_of
 from bochner.errors import InvalidInput
 
 #: Gives the place of a row, counted from 0, as part of a sentence.
@@ -62,23 +63,12 @@ def is_missing(column: Any) -> np.ndarray:
     return plain(column.is_null(nan_is_null=nan_is_null).cast("int8")) == 1
 
 
-def by_value(texts: Any, values: Callable[[Any], Any]) -> Float[np.ndarray, " n"]:
-    """Return a number for each cell of text from one for each different text; NaN for nulls."""
-    if not hasattr(texts, "dictionary"):
-        texts = texts.dictionary_encode()
-    numbers = np.asarray(values(texts.dictionary), np.float64)
-    places = plain(texts.indices.cast("int64"), -1)  # −1 is the last, NaN
-    return np.append(numbers, np.nan).take(places, mode="wrap")
-
-
 def as_texts(column: Any) -> Any:
-    """Return a column as large strings or a dictionary of large strings; str converts values."""
+    """Return a column as codes of a dictionary of large strings; str converts other values."""
     import pyarrow as pa
 
-    if "string" in str(column.type) and not hasattr(column, "dictionary"):
-        return column.cast("large_string")
-    if pa.types.is_null(column.type):
-        return column.cast("large_string")
+    if str(column.type) in ("null", "string_view"):
+        column = column.cast("large_string")
     if hasattr(column, "dictionary") and column.dictionary.null_count:
         column = column.dictionary_decode()
     if not hasattr(column, "dictionary"):
@@ -91,16 +81,20 @@ def as_texts(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(column.indices, words)
 
 
+def places_in(texts: Any) -> np.ndarray:
+    """Return the place of each cell in the dictionary of texts, behind its end where missing."""
+    return plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
+
+
+def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
+    """Return the number of each cell from those of the different texts; NaN where it is missing."""
+    return np.append(np.asarray(numbers, np.float64), np.nan).take(places_in(texts))
+
+
 def codes_of(column: Any, levels: Levels) -> Float[np.ndarray, " n"]:
     """Return the code of each text; NaN where it is missing."""
     texts = as_texts(column)
-    if hasattr(texts, "dictionary") or len(levels.code) > len(texts):
-        return by_value(texts, levels.codes)
-    import pyarrow.compute as pc
-
-    codes = np.array([*levels.code.values(), UNSEEN])
-    codes_found = codes[plain(pc.index_in(texts, value_set=levels.arrow), missing=-1)]
-    return np.where(is_missing(texts), np.nan, codes_found) if texts.null_count else codes_found
+    return by_value(texts, levels.codes(texts.dictionary))
 
 
 def texts_in(column: Any) -> list[str]:
@@ -108,9 +102,7 @@ def texts_in(column: Any) -> list[str]:
     import pyarrow.compute as pc
 
     texts = as_texts(column)
-    if hasattr(texts, "dictionary"):  # of a dictionary, those that occur
-        texts = texts.dictionary.take(pc.unique(texts.indices.drop_null()))
-    return [text for text in pc.unique(texts).to_pylist() if text is not None]
+    return texts.dictionary.take(pc.unique(texts.indices.drop_null())).unique().to_pylist()
 
 
 def is_all_numbers(texts: Iterable[str], comma: bool = False) -> bool:
@@ -127,17 +119,18 @@ def numbers_of(
         return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
         texts = as_texts(column)
-        if not is_all_numbers(texts_in(texts), comma):
-            stray = lambda words: [not is_all_numbers([word], comma) for word in words.to_pylist()]
-            row = int(np.argmax(by_value(texts, stray) == 1))
+        words = texts.dictionary.to_pylist()
+        stray = [not is_all_numbers([word], comma) for word in words]
+        if (wrong := np.flatnonzero(by_value(texts, stray) == 1)).size:
+            row = int(wrong[0])
             raise InvalidInput(
                 f"Blocks: column {name!r} must hold numbers; got "
                 f"{display_text(texts[row].as_py())} in {where(row)}. Mend the cell, or take "
                 f"the column as text with dtypes={{{name!r}: 'category'}}."
             )
-        return by_value(
-            texts, lambda words: [float(w.replace(",", ".")) for w in words.to_pylist()]
-        ).astype(dtype)
+        pairs = zip(words, stray, strict=True)
+        numbers = [np.nan if no_number else float(w.replace(",", ".")) for w, no_number in pairs]
+        return by_value(texts, numbers).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
     if kind.startswith(("list", "struct", "map", "timestamp", "date", "time", "binary")):
@@ -191,12 +184,8 @@ def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]
         return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
     texts = as_texts(column)
     form = encoder.form or form_of(texts_in(texts)) or "year-month-day"
-
-    def values(words: Any) -> np.ndarray:
-        seconds = np.array([seconds_of(text, form) for text in words.to_pylist()], np.float64)
-        return np.where(np.isnan(seconds), np.inf, seconds)
-
-    cells = by_value(texts, values)
+    seconds = np.array([seconds_of(text, form) for text in texts.dictionary.to_pylist()])
+    cells = by_value(texts, np.where(np.isnan(seconds), np.inf, seconds))
     if np.isinf(cells).any():
         row = int(np.flatnonzero(np.isinf(cells))[0])
         raise InvalidInput(
@@ -205,3 +194,72 @@ def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]
             f"the column as text with dtypes={{{encoder.name!r}: 'category'}}."
         )
     return cells
+
+
+# --- Texts that are dates and times, as seconds since 1970 or since midnight ----------------------
+
+_CLOCK = (
+    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2}(?:[.,]\d+)?))?"
+    r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?"
+)
+_AND_CLOCK = rf"(?:[T\s]+{_CLOCK}(?:\s*(?:Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?"
+
+#: How texts may write dates and times. Of two forms that both read all texts the first is taken:
+#: a number above 12 distinguishes day and month. A month or a quarter of a year is
+#: its first day.
+FORMS: dict[str, re.Pattern[str]] = {
+    "clock": re.compile(_CLOCK),
+    "year-month-day": re.compile(
+        rf"(?P<year>\d{{4}})[-/.](?P<month>\d{{1,2}})[-/.](?P<day>\d{{1,2}}){_AND_CLOCK}"
+    ),
+    "month/day/year": re.compile(
+        rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/(?P<year>\d{{4}}){_AND_CLOCK}"
+    ),
+    "day.month.year": re.compile(
+        rf"(?P<day>\d{{1,2}})[-/.](?P<month>\d{{1,2}})[-/.](?P<year>\d{{4}}){_AND_CLOCK}"
+    ),
+    "year-month": re.compile(r"(?P<year>\d{4})-(?P<month>\d{1,2})"),
+    "year quarter": re.compile(r"(?P<year>\d{4})[\s-]?[Qq](?P<quarter>[1-4])"),
+}
+
+
+def form_of(texts: Iterable[str]) -> str:
+    """Return the form that all texts are written in, "" if there is none."""
+    texts = list(texts)
+    if not texts:
+        return ""
+    first = [form for form, pattern in FORMS.items() if pattern.fullmatch(texts[0].strip())]
+    reads = lambda form: not np.isnan([seconds_of(text, form) for text in texts]).any()
+    return next(filter(reads, first), "")
+
+
+def seconds_of(text: str, form: str) -> float:
+    """Return the seconds since 1970, or since midnight of a clock; NaN if it is not of the form."""
+    match = FORMS[form].fullmatch(text.strip())
+    if match is None:
+        return np.nan
+    part = match.groupdict()
+    try:
+        clock = _clock(part)
+        if form == "clock":
+            return clock
+        month = part.get("month") or 3 * int(part["quarter"]) - 2
+        day = dt.date(int(part["year"]), int(month), int(part.get("day") or 1))
+    except ValueError:
+        return np.nan
+    return (day.toordinal() - dt.date(1970, 1, 1).toordinal()) * DAY + clock
+
+
+def _clock(part: dict[str, Any]) -> float:
+    """Return seconds since midnight; ValueError if it is not a time of day."""
+    if not part.get("hour"):
+        return 0.0
+    hour, minute = int(part["hour"]), int(part["minute"])
+    second = float((part["second"] or "0").replace(",", "."))
+    if part["half"]:
+        if not 1 <= hour <= 12:
+            raise ValueError(hour)
+        hour = hour % 12 + 12 * (part["half"] in "Pp")
+    if hour > 24 or minute > 59 or second >= 61 or hour * 60 + minute > 24 * 60:
+        raise ValueError(hour)
+    return 3600.0 * hour + 60.0 * minute + second

@@ -32,13 +32,7 @@ MOST_ONE_HOT = 50
 
 
 #: Reasons to leave a column out.
-NOTHING, CONSTANT, COPY, NAMES, NO_LEVEL = (
-    "all values missing",
-    "one value",
-    "the same as another column",
-    "a text for almost every row",
-    "no level that tells more than the others",
-)
+NOTHING, CONSTANT, COPY = "all values missing", "one value", "the same as another column"
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,10 +75,7 @@ class SeenCells:
 
 @dataclass(frozen=True)
 class CellsOf:
-    """The summand of :class:`SeenCells`: of cells with NaN where they are missing.
-
-    Memory: a block, a sample of rows, and FOLDS sums for each level of columns of many levels.
-    """
+    """The summand of :class:`SeenCells`: of cells with NaN where they are missing."""
 
     drafts: tuple[Encoder, ...]  # the kind of the cells of each column
     seed: int = 0  # of the sample of rows
@@ -258,14 +249,14 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
         return replace(draft, indicator=gaps)
     rows_present = seen.rows - int(seen.missing[j])
     if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
-        return NAMES
+        return "a text for almost every row"
     if draft.name not in seen.means:
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
         kept = tuple(levels[k] for k in frequent)
         return Levels(draft.name, kept, indicator=gaps, tolerated=1.0)
     means = seen.means[draft.name].means()
     if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
-        return NO_LEVEL
+        return "no level that tells more than the others"
     # from fewer rows, what other columns do at a level cannot be learned
     coded = len(levels) < MOST_CODED and bool(np.median(counts) >= 10)
     t = means.shape[1]

@@ -1,7 +1,7 @@
 """Tables in memory, Arrow streams, and tables that are computed as they are read."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import lru_cache
@@ -134,12 +134,7 @@ def is_in_memory(table: Any) -> bool:
 
 def names_in(table: Any) -> list[Any]:
     """Return the names of the columns of a table in memory."""
-    return list(table.schema.names if package_of(table) == "pyarrow" else table.columns)
-
-
-def rows_in(table: Any) -> int:
-    """Return the number of rows of a table in memory."""
-    return int(table.num_rows if package_of(table) == "pyarrow" else len(table))
+    return list(table.column_names if package_of(table) == "pyarrow" else table.columns)
 
 
 def held_in(table: Any, names: Iterable[str]) -> ColumnsByName:
@@ -159,19 +154,15 @@ def held_in(table: Any, names: Iterable[str]) -> ColumnsByName:
     return columns
 
 
-#: Columns of pandas whose types Arrow lacks, by the beginning of the type: in other types.
-_TIDY: dict[str, Callable[[Any], Any]] = {
-    "period": lambda column: column.dt.to_timestamp(),
-    "interval": lambda column: column.astype("category").cat.as_ordered(),
-    "Sparse": lambda column: column.sparse.to_dense(),
-}
-
-
 def _of_pandas(pa: Any, column: Any) -> Any:
     """Return a column of pandas as NumPy or Arrow array; the values' types if it is neither."""
-    for kind, tidy in _TIDY.items():
-        if str(column.dtype).startswith(kind):
-            column = tidy(column)
+    kind = str(column.dtype)
+    if kind.startswith("period"):
+        column = column.dt.to_timestamp()
+    elif kind.startswith("interval"):
+        column = column.astype("category").cat.as_ordered()
+    elif kind.startswith("Sparse"):
+        column = column.sparse.to_dense()
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
         return column.to_numpy()
@@ -225,7 +216,7 @@ def open_table(table: Any) -> Reader:
     _require_names(names, label)
     contents = held_in(table, names)
     columns = tuple(_column_in(table, name, contents[name]) for name in names)
-    return FrameReader(contents, label, columns, rows_in(table))
+    return FrameReader(contents, label, columns, len(table))
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------
@@ -266,18 +257,15 @@ def _open_stream(table: Any, label: str) -> StreamReader:
     return StreamReader(table, label, columns)
 
 
-#: Classes of tables that are computed as they are read, by module.
-_LAZY = {
-    "pyarrow.dataset": "Dataset",
-    "polars": "LazyFrame",
-    "duckdb": "DuckDBPyRelation",
-    "ibis": "Table",
-}
-
-
 def lazy_library(table: Any) -> str:
     """Return the module of a table whose columns are chosen before it is read; "" for others."""
-    for name, kind in _LAZY.items():
+    kinds = (
+        ("pyarrow.dataset", "Dataset"),
+        ("polars", "LazyFrame"),
+        ("duckdb", "DuckDBPyRelation"),
+        ("ibis", "Table"),
+    )
+    for name, kind in kinds:
         module = sys.modules.get(name)
         if module is not None and isinstance(table, getattr(module, kind)):
             # collect_batches came with polars 1.34

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.cells import column_of, is_all_numbers, texts_in
+from bochner.data.cells import column_of, form_of, is_all_numbers, texts_in
 from bochner.data.columns import NOTHING
 from bochner.data.encoders import Encoder, Levels, Numbers, Times, ordered
 from bochner.data.partitions import rows_without_target
@@ -27,7 +27,6 @@ from bochner.data.tables import (
     warn_without_target,
     without_target,
 )
-from bochner.data.times import form_of
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 
 Target = str | Sequence[str] | None
@@ -333,20 +332,18 @@ def _have_commas(texts: set[str]) -> bool:
     )
 
 
-_REMEDY = {
-    "text": "Code it as numbers first.",
-    "dates or times": "Turn it into numbers first, e.g. days since the first.",
-    "lists or records": "Spread it over several columns of numbers first.",
-    "nothing": "Fill it or drop it.",
-}
-
-
 def _wrong_kind(who: str, column: Column, allowed: tuple[str, ...]) -> str:
     """Return the error in the kind of a column; "" if the kind is allowed."""
     if column.kind in allowed:
         return ""
     got = f"{column.kind} ({column.type_text})" if column.type_text else column.kind
-    remedy = _REMEDY.get(column.kind, "Turn it into numbers or text first.")
+    remedies = {
+        "text": "Code it as numbers first.",
+        "dates or times": "Turn it into numbers first, e.g. days since the first.",
+        "lists or records": "Spread it over several columns of numbers first.",
+        "nothing": "Fill it or drop it.",
+    }
+    remedy = remedies.get(column.kind, "Turn it into numbers or text first.")
     leave = " Or drop it." if who.startswith("column") else ""
     *first, last = (kind for kind in allowed if kind != "nothing")
     words = f"{', '.join(first)} or {last}" if first else last

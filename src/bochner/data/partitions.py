@@ -2,17 +2,24 @@
 
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
 
-from bochner._core.optional import explained
-from bochner.data.frames import arrow_table, held_in, names_in, rows_in, slices
+from bochner._core.optional import explained, needed
+from bochner.data.frames import (
+    arrow_columns,
+    arrow_table,
+    held_in,
+    names_in,
+    open_table,
+    slices,
+)
 from bochner.data.sources import (
     Partition,
     Piece,
@@ -24,17 +31,9 @@ from bochner.data.sources import (
     stand_ins,
 )
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
-from bochner.errors import DataFileError, InvalidInput
+from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
 
-#: How Python ends a traceback.
-_RAISED = re.compile(r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)")
-
-#: Our module of tables and arrays in partitions, and their classes, by the package of the engine.
-_HELD = {
-    "dask": ("dask_tables", "DataFrame", "Array"),
-    "ray": ("ray_tables", "Dataset", "MaterializedDataset"),
-    "pyspark": ("spark_tables", "DataFrame"),
-}
+_WHO = "Blocks.from_table"
 
 #: Numbers, at most, that are read at a time where that is more than one chunk.
 CELLS_READ = 1 << 22
@@ -60,12 +59,11 @@ class PartitionReader(Reader):
     total_rows: int  # rows of the partition
     key: str  # fingerprint of its rows
     partition: Partition | None = None
-    library: str = ""
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        table = None if self.partition is None else self.partition.fetch()
-        known, count = names_in(table), rows_in(table)
+        table: Any = None if self.partition is None else self.partition.fetch()
+        known, count = names_in(table), len(table)
         missing = [name for name in names if name not in known]
         if missing or count != self.total_rows:
             got = f"no column {missing[0]!r}" if missing else f"{count} rows"
@@ -104,7 +102,6 @@ class Chunks(Source):
     n_columns: int
     schema: None = None
     first: int = 0
-    library: str = "dask"
 
     def __repr__(self) -> str:
         return self.label
@@ -144,24 +141,16 @@ class Chunks(Source):
         return replace(self, chunks=tuple(c._replace(partition=p) for c, p in pairs))
 
 
-def library_of(table: Any) -> str:
-    """Return the engine's package that holds a table or array; "" if none does."""
-    kind = type(table)
-    name = kind.__module__.partition(".")[0]
-    return name if name in sys.modules and kind.__name__ in _HELD.get(name, ()) else ""
-
-
 def readers_of(
     partitions: Sequence[tuple[Partition, int, str]], columns: tuple[Column, ...], table: Any
 ) -> list[PartitionReader]:
     """Return readers of partitions, given with their numbers of rows and keys."""
-    library = library_of(table)
-    label = f"the {library} {type(table).__name__}"
+    label = f"the {library_of(table)} {type(table).__name__}"
     readers = [
-        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, partition, library)
+        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, partition)
         for i, (partition, rows, key) in enumerate(partitions)
     ]
-    none = PartitionReader(label, columns, 0, 0, "", library=library)
+    none = PartitionReader(label, columns, 0, 0, "")
     return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
 
 
@@ -184,7 +173,8 @@ def uncomputed(what: str) -> AbstractContextManager[None]:
 def said(error: Exception) -> str:
     """Return what went wrong, of an engine's error the last line of its worker's traceback."""
     first, *more = str(error).splitlines() or [""]
-    last = next((line for line in reversed(more) if _RAISED.match(line)), "")
+    raised = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
+    last = next((line for line in reversed(more) if re.match(raised, line)), "")
     return last[:200] or f"{type(error).__name__}: {first[:200]}"
 
 
@@ -203,14 +193,262 @@ def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     return table
 
 
-def module_of(table: Any) -> Any:
-    """Return the module of the library of a table or array.
+# --- Tables and arrays of dask, tables of ray.data and of Spark -----------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class DaskPartition(Partition):
+    """A partition as a task that is not done."""
+
+    task: Any  # dask.delayed.Delayed
+    label: str
+    library = "dask"
+
+    def fetch(self) -> Any:
+        with uncomputed(self.label):
+            return self.task.compute()
+
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        dask = needed("dask", _WHO)
+        return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
+
+    @staticmethod
+    def readers(table: Any) -> list[PartitionReader]:
+        """Return a reader of each partition; their rows are counted now."""
+        label = f"the dask {type(table).__name__}"
+        parts = [
+            DaskPartition(task, f"partition {i} of {label}")
+            for i, task in enumerate(table.to_delayed())
+        ]
+        try:
+            rows = [int(n) for n in table.map_partitions(len).compute()]
+        except Exception:
+            for partition in parts:
+                partition.fetch()  # says which it is
+            raise
+        parts_rows = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
+        columns = open_table(table._meta_nonempty).columns
+        return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
+
+    @staticmethod
+    def chunks(X: Any, y: Any, w: Any) -> Chunks:
+        """Return arrays as a source: chunks of rows of X, and the same rows of y and w.
+
+        Small chunks are read together, for a task takes milliseconds: up to 8192 rows, and no fewer
+        than 64 tasks.
+        """
+        who = "Blocks.from_arrays"
+        dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
+        X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
+        for array in (X, y, w):
+            if array is not None and np.isnan(array.shape).any():
+                array.compute_chunk_sizes()
+        n_rows, n_columns = rows_and_columns(stand_ins(X, y, w))
+        enough, sizes = min(8192, CELLS_READ // n_columns, -(-n_rows // 64)), [0]
+        for size in X.chunks[0]:
+            if sizes[-1] and sizes[-1] + size > enough:
+                sizes.append(0)
+            sizes[-1] += size
+        parts: list[Any] = [[None] * len(sizes)] * 3
+        for k, array in enumerate((X, y, w)):
+            if array is not None:
+                columns = {1: -1} if array.ndim == 2 else {}
+                parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
+        tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
+        pieces = tuple(
+            Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
+            for i, (task, n) in enumerate(zip(tasks, sizes, strict=True))
+            if n
+        )
+        return Chunks(pieces, "the dask Array", str(X.name), n_rows, n_columns)
+
+    @staticmethod
+    def with_columns(table: Any, columns: dict[str, Any]) -> Any:
+        """Return a table with the columns of further tables; all have the same partitions."""
+        for name, column in columns.items():
+            if getattr(column, "npartitions", None) != table.npartitions:
+                raise InvalidType(
+                    f"Blocks: {name!r} must be a dask Series with the partitions of X "
+                    f"({table.npartitions}); got {type(column).__name__}. Take it from the same "
+                    "table."
+                )
+        return table.assign(**columns)
+
+    @staticmethod
+    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+        """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
+        is_array = hasattr(table, "rechunk")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about rows that are made up to see types
+            if is_array:
+                example = np.asarray(call(np.ones((1, table.shape[1]), table.dtype)))
+            else:
+                example = _of_partition(table._meta_nonempty, call, name, None).iloc[:0]
+        if not is_array:
+            return table.map_partitions(_of_partition, call, name, example, meta=example)
+        X, how = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
+        if example.ndim == 1:
+            return X.map_blocks(call, drop_axis=1, **how)
+        return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **how)
+
+
+def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
+    """Return predictions with the index of a partition; for an empty partition ``none``."""
+    if not len(frame) and none is not None:
+        return none
+    columns = by_name(call(frame), name)
+    result = needed("pandas", "predict").DataFrame(columns, index=frame.index)
+    return result[name] if [*columns] == [name] else result
+
+
+@dataclass(frozen=True, eq=False)
+class RayPartition(Partition):
+    """A table in the store of a cluster."""
+
+    reference: Any  # ray.ObjectRef
+    library = "ray"
+
+    def fetch(self) -> Any:
+        return needed("ray", _WHO).get(self.reference)
+
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        ray = needed("ray", _WHO)
+        task = ray.remote(lambda call, table: call(table))
+        return list(ray.get([task.remote(call, one.reference) for one in partitions]))
+
+    @staticmethod
+    def readers(table: Any) -> list[PartitionReader]:
+        """Return a reader of each block of the dataset, which is executed now."""
+        ray = needed("ray", _WHO)
+        with uncomputed("the ray Dataset"):
+            references = table.materialize().to_arrow_refs()
+            form = ray.remote(lambda table: (table.num_rows, table.schema))
+            parts = ray.get([form.remote(reference) for reference in references])
+        partitions = [
+            (RayPartition(reference), rows, reference.hex())
+            for reference, (rows, _) in zip(references, parts, strict=True)
+        ]
+        schema = next((schema for rows, schema in parts if rows), parts[0][1])
+        return readers_of(partitions, arrow_columns(schema, "the ray Dataset"), table)
+
+    @staticmethod
+    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+        """Return the dataset with the results of ``call`` on its batches as additional columns."""
+        more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
+        return table.map_batches(more, batch_format="pyarrow")
+
+
+@dataclass(frozen=True, eq=False)
+class SparkPartition(Partition):
+    """A partition of an RDD of Arrow streams, which executors keep."""
+
+    streams: Any  # pyspark.RDD of bytes
+    number: int
+    library = "pyspark"
+
+    def fetch(self) -> Any:
+        return table_of(self.streams.context.runJob(self.streams, list, [self.number]))
+
+    @classmethod
+    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        streams, numbers = partitions[0].streams, [one.number for one in partitions]
+        results = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
+        return list(results)
+
+    @staticmethod
+    def readers(table: Any) -> list[PartitionReader]:
+        """Return a reader of each partition, which are computed and persisted now."""
+        storage = needed("pyspark", _WHO).StorageLevel
+        to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema
+        with uncomputed("the pyspark DataFrame"):
+            streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
+            streams.persist(storage.MEMORY_AND_DISK)
+            rows = streams.mapPartitions(_count).collect()
+        key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
+        partitions = [
+            (SparkPartition(streams, number), count, f"{key}, {number}")
+            for number, count in enumerate(rows)
+        ]
+        columns = arrow_columns(to_arrow_schema(table.schema), "the pyspark DataFrame")
+        return readers_of(partitions, columns, table)
+
+    @staticmethod
+    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+        """Return the data frame with the result of ``call`` in further columns."""
+        pyarrow = needed("pyarrow", "predict")
+        types = needed("pyspark.sql.pandas.types", "predict")
+        schema = types.to_arrow_schema(table.schema)
+        # a row is made up, to see the types of predictions
+        row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
+        example = pyarrow.RecordBatch.from_pylist([row], schema)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)
+            (result,) = _batches_with_columns(iter([example]), call, name)
+        return table.mapInArrow(
+            lambda batches: _batches_with_columns(batches, call, name),
+            types.from_arrow_schema(result.schema),
+        )
+
+
+def _streams(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield each batch of rows as one cell: a stream of Arrow."""
+    import pyarrow as pa
+
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
+
+
+def _count(streams: Iterator[bytes]) -> Iterator[int]:
+    counts = [*streams]
+    yield table_of(counts).num_rows if counts else 0
+
+
+def table_of(streams: list[bytes]) -> Any:
+    """Return the rows of several streams as one table."""
+    import pyarrow as pa
+
+    return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in streams)
+
+
+def _batches_with_columns(
+    batches: Iterator[Any], call: Callable[[Any], Any], name: str
+) -> Iterator[Any]:
+    import pyarrow as pa
+
+    for batch in batches:
+        if batch.num_rows:
+            table = with_columns(pa.Table.from_batches([batch]), call, name)
+            yield from table.combine_chunks().to_batches()
+
+
+#: The partitions of an engine, and the names of its tables and arrays, by its package.
+_HELD: dict[str, tuple[Any, ...]] = {
+    "dask": (DaskPartition, "DataFrame", "Array"),
+    "ray": (RayPartition, "Dataset", "MaterializedDataset"),
+    "pyspark": (SparkPartition, "DataFrame"),
+}
+
+
+def library_of(table: Any) -> str:
+    """Return the engine's package that holds a table or array; "" if none does."""
+    kind = type(table)
+    name = kind.__module__.partition(".")[0]
+    return name if name in sys.modules and kind.__name__ in _HELD.get(name, ()) else ""
+
+
+def partitions_of(table: Any) -> Any:
+    """Return the class of the partitions of a table or array that an engine holds.
 
     Its ``readers(table)`` or ``chunks(X, y, w)`` are sources of rows, ``mapped(table, call, name)``
     gives what ``call`` gives of each partition, when asked for, and
     ``with_columns(table, columns)`` a table with more columns.
     """
-    return import_module(f"bochner.data.{_HELD[library_of(table)][0]}")
+    return _HELD[library_of(table)][0]
 
 
 # --- Arrays in files, such as h5py and Zarr arrays, read in slices of whole chunks ----------------
@@ -247,4 +485,4 @@ def open_stored(X: Any, y: Any, w: Any) -> Chunks:
     slices = [slice(at, min(at + step, n_rows)) for at in range(0, n_rows, step)]
     chunks = (Chunk(Slice(Piece(X, y, w), s), *[s.stop - s.start] * 2) for s in slices)
     label = f"a stored array of {type(X).__module__.partition('.')[0]}"
-    return Chunks(tuple(chunks), label, "", n_rows, n_columns, library="")
+    return Chunks(tuple(chunks), label, "", n_rows, n_columns)

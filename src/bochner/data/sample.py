@@ -12,8 +12,6 @@ from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
 from bochner.data.sources import Block, Piece, join, part
 
-_CHUNK = 1 << 20
-
 
 class Sample(NamedTuple):
     """Rows chosen at random: X (m, d), y, w as in a block, and their row numbers, ascending."""
@@ -25,10 +23,9 @@ class Sample(NamedTuple):
 
 
 def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
-    """Return the random priorities, uniform on [0, 1), of rows ``start`` to ``start + count - 1``.
+    """Return the random priorities, uniform on [0, 1), of ``count`` rows from ``start`` on.
 
-    The priority of row i depends on the seed and i alone (the generator is moved forward to
-    number ``start`` without drawing those before), so the m rows of lowest priority are a
+    The priority of row i depends on the seed and i alone, so the m rows of lowest priority are a
     uniformly random subset that no block size, order of reading or number of workers changes.
     """
     generator = stream(seed, "sample")
@@ -38,21 +35,13 @@ def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
 
 def chosen_rows(seed: int, n: int, m: int) -> np.ndarray:
     """Return the ``m`` rows of lowest priority among ``n``, ascending; all of them if m >= n."""
-    index, priority = np.empty(0, np.intp), np.empty(0)
-    for start in range(0, n, _CHUNK):
-        count = min(_CHUNK, n - start)
-        index = np.concatenate([index, np.arange(start, start + count)])
-        priority = np.concatenate([priority, row_priorities(seed, start, count)])
-        keep = _least(priority, m)
-        index, priority = index[keep], priority[keep]
-    return index
+    starts = range(0, n, 1 << 20)
+    numbers = ((np.arange(start, min(start + (1 << 20), n)), None, None, start) for start in starts)
+    return sample_stream(numbers, m, seed).index
 
 
 def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
-    """Return the ``m`` rows of lowest priority of blocks (X, y, w, start), read once.
-
-    At most 2m rows and one block are held.
-    """
+    """Return the ``m`` rows of lowest priority of blocks; at most 2m rows and a block are held."""
     kept, index, priority = [], np.empty(0, np.intp), np.empty(0)
     limit = np.inf
     for X, y, w, start in blocks:
@@ -73,11 +62,7 @@ def sample_stream(blocks: Iterable[Any], m: int, seed: int) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class RowSample:
-    """The rows of lowest random priority among all that were seen.
-
-    A row's priority depends on the seed and its number alone, so the sample does not depend on
-    block sizes, and the sample of two streams is made of their samples.
-    """
+    """The rows of lowest random priority among all that were seen."""
 
     X: Float[Array, "m d"]
     y: Float[Array, "m t"]
@@ -90,10 +75,7 @@ class RowSample:
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
-        """Return the sample of one block, after ``start`` rows; rows of zero weight are left out.
-
-        Time O(n), and the time to copy the kept rows.
-        """
+        """Return the sample of a block after ``start`` rows; rows of zero weight are left out."""
         n = block.X.shape[0]
         w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)

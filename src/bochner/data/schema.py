@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,10 +148,7 @@ def _refuse(names: Sequence[str], rule: str) -> None:
 
 def repeated(names: Iterable[Any]) -> list[Any]:
     """Return the names that come more than once, each once."""
-    seen: dict[Any, int] = {}
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-    return [name for name, count in seen.items() if count > 1]
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:

@@ -1,10 +1,11 @@
 """Sources of rows, and blocks of one size from pieces of any size."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -52,6 +53,8 @@ class Block(NamedTuple):
 class Partition(ABC):
     """Some rows, wherever they are."""
 
+    library: ClassVar[str] = ""  # the package of the engine that holds them
+
     @abstractmethod
     def fetch(self) -> Any:
         """Return the rows, in this process: a table, or a tuple (X, y, w) of arrays."""
@@ -72,15 +75,11 @@ class Source(ABC):
         """Return a fingerprint of the rows: by default a digest of all rows, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
-    #: The package of the engine that holds the rows, and its partitions in order; if any does.
-    library: Any = ""
+    #: The partitions of an engine that holds the rows, in order; if any does.
     partitions: Any = ()
 
     def part(self, start: int, stop: int) -> "Source | None":
-        """Return the source of rows ``start`` to ``stop − 1`` alone, to be read elsewhere.
-
-        None where those before must be read for it.
-        """
+        """Return the source of these rows alone; None where those before must be read for it."""
         return None
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":
@@ -89,10 +88,7 @@ class Source(ABC):
 
 
 def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
-    """Cut pieces of any size into pieces of ``rows`` rows each; the last may be shorter.
-
-    A piece that lies within one of those given is a view of it.
-    """
+    """Cut pieces of any size into pieces of ``rows`` rows each, views where they can be."""
     waiting: list[Piece] = []
     count = 0
     for piece in pieces:
@@ -186,8 +182,7 @@ class Arrays(Source):
     first: int = 0  # number of the first row, where they are a part
 
     def __repr__(self) -> str:
-        kind = type(self.data.X)
-        return f"arrays of {kind.__module__.partition('.')[0]}"
+        return f"arrays of {type(self.data.X).__module__.partition('.')[0]}"
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         for start in range(0, self.n_rows, rows):
@@ -378,3 +373,59 @@ def required_targets(who: str, y: Any) -> Any:
             "where the blocks are made."
         )
     return y
+
+
+# --- Arrays of xarray: rows along all dimensions but the last, columns along the last -------------
+
+
+def has_coordinates(X: Any) -> bool:
+    """Whether X is an xarray.DataArray."""
+    xarray = sys.modules.get("xarray")
+    return xarray is not None and isinstance(X, xarray.DataArray)
+
+
+def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
+    """Return the rows of a DataArray as an array (n, d), with y and w; other inputs as given.
+
+    Rows are in C order of the dimensions of X, and y and w are brought into that order.
+    """
+    if not has_coordinates(X):
+        return X, *(array.data if has_coordinates(array) else array for array in (y, w))
+    if X.ndim < 2:
+        raise InvalidInput(
+            f"{who}: X must have two dimensions, rows and at least one column; got a DataArray of "
+            f"dimensions {X.dims}. Pass X.expand_dims('column', axis=-1) if it is one column."
+        )
+    rows = X.dims[:-1]
+    y, w = (_aligned(who, X, a, name) for a, name in ((y, "y"), (w, "sample_weight")))
+    return X.data.reshape(-1, X.shape[-1]) if len(rows) > 1 else X.data, y, w
+
+
+def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
+    """Return targets or weights in the order of the rows of X."""
+    rows = X.dims[:-1]
+    if not has_coordinates(array):
+        n = len(rows)
+        per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
+        return array.reshape(-1, *array.shape[n:]) if per_row else array
+    for dim in rows:
+        a, b = X.indexes.get(dim), array.indexes.get(dim)
+        others = a is not None and b is not None and not a.equals(b)
+        if X.sizes[dim] != array.sizes.get(dim) or others:
+            got = "others" if dim in array.dims else "none"
+            raise InvalidInput(
+                f"{who}: {name} must have the row dimensions of X, {', '.join(map(str, rows))}, "
+                f"and their coordinates; got {got} of {dim!r}. Take both from one data set, or "
+                "align them with xarray.align."
+            )
+    array = array.transpose(*rows, ...)
+    return array.data.reshape(-1, *array.shape[len(rows) :]) if len(rows) > 1 else array.data
+
+
+def with_coordinates(values: Any, X: Any, name: str) -> Any:
+    """Return values of the rows of X, (n,) or (n, k), with coordinates; columns along ``name``."""
+    xarray = sys.modules["xarray"]
+    rows = X.isel({X.dims[-1]: 0}, drop=True)
+    more = [name] * (values.ndim - 1)
+    values = values.reshape(*rows.shape, *values.shape[1:]) if rows.ndim > 1 else values
+    return xarray.DataArray(values, rows.coords, [*rows.dims, *more], name)

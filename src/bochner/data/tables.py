@@ -14,11 +14,13 @@ import numpy as np
 from bochner._core.checks import warn_user
 from bochner.data.cells import (
     Where,
+    as_texts,
     cells_of,
     codes_of,
     column_of,
     is_missing,
     numbers_of,
+    places_in,
     texts_in,
 )
 from bochner.data.encoders import UNSEEN, Encoder, Levels, Numbers, Times, folds
@@ -64,7 +66,6 @@ class Reader(ABC):
     of_text: bool = False  # whether any column can be read as text
     first: int = 0  # number of the first row, where it is a part of a table
     partition: Partition | None = None  # where an engine holds it
-    library: str = ""  # the package of that engine
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -120,28 +121,21 @@ class Tables(Source):
             require_plain(self.drafts, self.schema.dropped)
         unseen: dict[str, Unseen] = {}
         for frame, where, start in self._frames(rows):
-            if self.raw:
-                X = np.empty((frame.num_rows, self.n_columns))
-                for j, encoder in enumerate(self.readable):
-                    X[:, j] = cells_of(encoder, frame, where)
-            elif self.schema.encoders:
-                fold = folds(start, frame.num_rows) if self.fold_tables else None
-                X, at = np.empty((frame.num_rows, self.n_columns), self.dtype), 0
-                for encoder in self.schema.encoders:
-                    columns = self._column(encoder, frame, where, fold, unseen)
-                    X[:, at : at + columns.shape[1]] = columns
-                    at += columns.shape[1]
-            else:
-                X = self._plain(frame, where)
+            X = np.empty((frame.num_rows, self.n_columns), np.float64 if self.raw else self.dtype)
+            fold, at = folds(start, frame.num_rows) if self.fold_tables else None, 0
+            for encoder in self.readable:
+                columns = self._columns(encoder, frame, where, fold, unseen)
+                X[:, at : at + columns.shape[1]] = columns
+                at += columns.shape[1]
+            if not (self.raw or self.schema.encoders):
+                names = self.schema.feature_names
+                require_finite(X, lambda col: f"column {names[col]!r}", where)  # noqa: B023
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
         if unseen:
             _warn_unseen(self.who, unseen)
 
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the feature columns that are read, and their cells in these rows.
-
-        Cells are as the tables have them, None where they are missing. One pass.
-        """
+        """Return the feature columns that are read, and their cells in these rows or None."""
         names = self.schema.used_columns
         by_row: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(4096):
@@ -235,10 +229,6 @@ class Tables(Source):
         )
 
     @property
-    def library(self) -> str:
-        return self.readers[0].library
-
-    @property
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(r.partition for r in self.readers if r.partition is not None)
 
@@ -248,45 +238,41 @@ class Tables(Source):
         pairs: Any = zip(self.readers, partitions, strict=True)
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 
-    def _plain(self, frame: Any, where: Where) -> np.ndarray:
-        """Return numbers as they are, and a column of 0 and 1 for each category."""
-        schema = self.schema
-        categories = dict(schema.categories)
-        X = np.zeros((frame.num_rows, len(schema.feature_names)), self.dtype)
-        at = 0
-        for encoder in self.readable:
-            column = column_of(frame, encoder.name)
-            if levels := categories.get(encoder.name):
-                codes = _codes(encoder.name, column, levels, where)
-                X[np.arange(len(codes)), at + codes] = 1
-            else:
-                comma = isinstance(encoder, Numbers) and encoder.comma
-                X[:, at] = numbers_of(encoder.name, column, self.dtype, where, comma)
-            at += len(levels or " ")
-        require_finite(X, lambda col: f"column {schema.feature_names[col]!r}", where)
-        return X
-
-    def _column(
+    def _columns(
         self,
         encoder: Encoder,
         frame: Any,
         where: Where,
-        fold: np.ndarray | None,
+        fold: Any,
         unseen: dict[str, Unseen],
     ) -> np.ndarray:
-        cells = cells_of(encoder, frame, where)
-        table = self.fold_tables.get(encoder.name)
-        if table is not None and isinstance(encoder, Levels):
-            place = fold * table.shape[1] + encoder.places(cells)
-            return table.reshape(-1, table.shape[2]).take(place, axis=0)
+        """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
+        if not (self.raw or self.schema.encoders):
+            column = column_of(frame, encoder.name)
+            if levels := dict(self.schema.categories).get(encoder.name):
+                return np.eye(len(levels))[_codes(encoder.name, column, levels, where)]
+            comma = isinstance(encoder, Numbers) and encoder.comma
+            return numbers_of(encoder.name, column, self.dtype, where, comma)[:, None]
+        if self.raw:
+            return cells_of(encoder, frame, where)[:, None]
+        if isinstance(encoder, Levels):  # each different text once
+            texts = as_texts(column_of(frame, encoder.name))
+            cells, places = np.append(encoder.codes(texts.dictionary), np.nan), places_in(texts)
+            if encoder.name in self.fold_tables:
+                table = self.fold_tables[encoder.name][:, encoder.places(cells)]
+                return table.reshape(-1, table.shape[2]).take(fold * len(cells) + places, axis=0)
+            columns, cells = encoder.encode(cells).take(places, axis=0), cells.take(places)
+        else:
+            cells = cells_of(encoder, frame, where)
+            columns = encoder.encode(cells)
         if encoder.name not in unseen and (words := encoder.unseen(cells)):
-            new, texts = cells == UNSEEN, ""
+            new, such = cells == UNSEEN, ""
             if isinstance(encoder, Levels) and new.any():
                 words_here = {*texts_in(column_of(frame, encoder.name))}
-                texts = listed(sorted(words_here.difference(encoder.levels, encoder.declared)), 3)
-            row = int(np.argmax(new if texts else np.isnan(cells)))
-            unseen[encoder.name] = words, texts, where, row
-        return encoder.encode(cells)
+                such = listed(sorted(words_here.difference(encoder.levels, encoder.declared)), 3)
+            row = int(np.argmax(new if such else np.isnan(cells)))
+            unseen[encoder.name] = words, such, where, row
+        return columns
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
         names = self.schema.target_names
@@ -413,10 +399,7 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
 
 
 def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
-    """Return the error that names missing columns and similar names.
-
-    Each column has a description such as "a target column {}", which is filled with its name.
-    """
+    """Return the error about absent columns, each with a description as "a target column {}"."""
     known = [column.name for column in reader.columns]
     named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
     more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""

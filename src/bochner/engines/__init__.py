@@ -8,6 +8,6 @@ A pass is a sum over rows, and its parts are merged in an order that the blocks 
 engine, with any number of workers, gives the bits of :class:`Local` on the same blocks.
 """
 
-from bochner._core.homes import loaded_when_used
+from bochner._core.optional import loaded_when_used
 
 __all__, __getattr__, __dir__ = loaded_when_used(__spec__)

@@ -21,9 +21,6 @@ from bochner.sums.tree import MergeTree, Summand, blocks_per_part, narrowed, sum
 
 LOG = logging.getLogger("bochner.engines")
 
-#: Parts that are handed out, for each device, before the first of them must be done.
-AHEAD = 2
-
 #: Rows of a block, and its numbers at most: each block costs a device some tenths of a millisecond.
 ROWS, CELLS = 8192, 1 << 25
 
@@ -101,7 +98,7 @@ class DevicePasses:
                 begun.append(
                     worker.submit(lambda *given: summed(summand, moved(*given), size), part, device)
                 )
-                if len(begun) > AHEAD * len(workers):
+                if len(begun) > 2 * len(workers):  # parts that are handed out ahead
                     tree.take(begun.popleft().result())
             while begun:
                 tree.take(begun.popleft().result())

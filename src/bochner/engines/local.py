@@ -1,33 +1,51 @@
-"""Passes in one process: blocks in order, and checkpoints from which a killed fit resumes."""
+"""Passes in one process, and checkpoints from which a killed fit resumes.
 
+A checkpoint is a folder with the sums of a fit so far, and a description of the fit.
+"""
+
+import json
 import logging
 import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
+from zipfile import BadZipFile
 
+import numpy as np
+from joblib.hashing import NumpyHasher
+
+from bochner import __version__
 from bochner._core.blas import decompositions_by
 from bochner._core.checks import free_bytes, integer, positive, warn_user
+from bochner._core.optional import explained
 from bochner.data.blocks import Blocks, has_weight
-from bochner.engines.checkpoint import NOW, Checkpoint, digest_of, foreign
+from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, opened
-from bochner.errors import BochnerWarning, DataFileError, InvalidInput
+from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
+from bochner.persist.values import NamedArrays, decode, encode
+from bochner.selection.chosen import Chosen
+from bochner.solvers.ridge.eigen import Triangle
 from bochner.sums.executor import LOCAL, Executor, InProcess
+from bochner.sums.moments import Accumulator
 from bochner.sums.tree import RunningSum, Summand
 
 LOG = logging.getLogger("bochner.engines")
 
 #: Writing takes at most this share of the time, however long one write takes.
 SHARE = 0.02
+
+#: The file that says what is fitted, the one of a pass that is not over, and the names of files
+#: over which a process was killed.
+FIRST, NOW, UNFINISHED = "fit.json", "now.npz", ".*.part"
 
 
 @dataclass(frozen=True)
@@ -125,11 +143,10 @@ class Local:
                 f"{name[1:-1]}={value}. Pass random_state=0, or another integer, and no warm_start."
             )
         room = free_bytes() // 4 if self.memory is None else self.memory
-        folder = Path(self.checkpoint).expanduser()
         fit = f"{asked} of {blocks.block_rows} rows a block of {blocks.source.mark()}"
-        checkpoint = Checkpoint.opened(folder, fit, room)
-        yield RecordedPasses(checkpoint, self.every, repr(self))
-        checkpoint.clear()
+        passes = RecordedPasses(Path(self.checkpoint).expanduser(), fit, room, self)
+        yield passes
+        passes.clear()
 
 
 @contextmanager
@@ -159,27 +176,68 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
 
 
 class RecordedPasses:
-    """The passes of one fit: recorded ones are read, others made and recorded.
+    """The passes of one fit: those recorded in a folder are read, others made and recorded.
 
-    ``every``: seconds from one record to the next, at least.
+    ``fit`` says what is fitted, and to which rows. A resumed fit may keep as many bytes of features
+    as the fit that began.
     """
 
     in_order = True
 
-    def __init__(self, checkpoint: Checkpoint, every: float, label: str) -> None:
-        self._checkpoint = checkpoint
-        self._every = every
-        self._label = label
+    def __init__(self, folder: Path, fit: str, memory: int, engine: Local) -> None:
+        self._folder, self._every, self._label = folder, engine.every, repr(engine)
+        self.memory = self._opened({"fit": fit, "version": __version__}, memory)
         self._number = 0
         self._finished: dict[str, Any] = {}  # passes done since the last record
-        self._next = time.monotonic() + every
+        self._next = time.monotonic() + self._every
 
     def __repr__(self) -> str:
         return self._label
 
-    @property
-    def memory(self) -> int | None:
-        return self._checkpoint.memory
+    def _opened(self, asked: dict[str, str], memory: int) -> int:
+        """Start the folder, or resume it if it is of the same fit; return the memory of the fit."""
+        folder = self._folder
+        if folder.is_file():
+            raise DataFileError(
+                f"Local: the checkpoint '{folder}' must be a folder, or not be there yet; it is a "
+                "file. Name another."
+            )
+        unmade = lambda error: DataFileError(
+            f"Local: the checkpoint '{folder}' cannot be made: {(error.strerror or '').lower()}. "
+            "Name a folder that can be written."
+        )
+        with explained(unmade, OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        first = folder / FIRST
+        if not first.exists():
+            if not set(folder.iterdir()) <= set(folder.glob(UNFINISHED)):
+                raise self._foreign("a folder of other files")
+            with atomic(first, "w") as file:
+                file.write(json.dumps({**asked, "memory": memory}, indent=1))
+            return memory
+        damaged = self._foreign("damaged, or of something else")
+        with explained(lambda _: damaged, OSError, ValueError):
+            manifest = dict(json.loads(first.read_text(encoding="utf-8")))
+        if manifest.get("version") != asked["version"]:
+            raise self._foreign("by another version of bochner")
+        if manifest.get("fit") != asked["fit"]:
+            raise self._foreign("of another fit: other parameters, or data that have changed")
+        return int(manifest["memory"])
+
+    def _foreign(self, what: str) -> DataFileError:
+        """Return the refusal of a folder that holds something else."""
+        return DataFileError(
+            f"Local: the checkpoint '{self._folder}' must be of this fit, to go on from it; it is "
+            f"{what}. Delete it to begin again, or name another."
+        )
+
+    def clear(self) -> None:
+        """Remove all records, and the folder if it is empty then."""
+        for name in ("pass-*.npz", NOW, UNFINISHED, FIRST):
+            for path in self._folder.glob(name):
+                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._folder.rmdir()
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         number, self._number = self._number, self._number + 1
@@ -202,11 +260,21 @@ class RecordedPasses:
 
     def _read(self, name: str, digest: str, number: int, of: int | None = None) -> Any:
         """Return a record of this pass, None where there is none."""
-        record = self._checkpoint.read(name)
-        if record is None or record.get("pass") != of:
+        path = self._folder / name
+        if not path.exists():
+            return None
+        damaged = lambda error: DataFileError(
+            f"Local: the checkpoint '{path}' must be whole; it is damaged "
+            f"({str(error).splitlines()[0]}). Delete the folder '{self._folder}' to begin again."
+        )
+        with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
+            with path.open("rb") as file, np.load(file) as stored:
+                arrays = dict(stored)
+            record: Any = unpacked(decode(json.loads(str(arrays.pop("record"))), arrays))
+        if record.get("pass") != of:
             return None
         if record["digest"] != digest:
-            raise foreign(self._checkpoint.folder, f"of other sums (pass {number + 1} of the fit)")
+            raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
         return record
 
     def _made(
@@ -246,13 +314,19 @@ class RecordedPasses:
         """
         began = time.monotonic()
         try:
-            for name, record in self._finished.items():
-                self._checkpoint.write(name, record)
+            for name, record in (self._finished | ({NOW: now} if now else {})).items():
+                arrays = NamedArrays()
+                header = json.dumps(encode(packed(record), arrays))
+                with atomic(self._folder / name) as file:
+                    np.savez(file, allow_pickle=False, record=header, **arrays.by_name)
             self._finished = {}
-            if now:
-                self._checkpoint.write(NOW, now)
-            else:
-                (self._checkpoint.folder / NOW).unlink(missing_ok=True)
+            if not now:
+                (self._folder / NOW).unlink(missing_ok=True)
+        except InvalidType as error:
+            raise InvalidType(
+                f"Local: a checkpoint holds sums of NumPy arrays; got {str(error).split(': ')[-1]} "
+                "Leave checkpoint out."
+            ) from error
         except DataFileError as error:
             warn_user(
                 "Local: a record must be written for a fit that is killed to go on from it; "
@@ -262,3 +336,61 @@ class RecordedPasses:
         end = time.monotonic()
         LOG.debug("%r: recorded in %.2f s", self, end - began)
         self._next = end + max(self._every, (end - began) / SHARE)
+
+
+# --- Sums as what JSON and arrays hold ------------------------------------------------------------
+
+
+#: Mutable sums, by their names in files.
+OPEN = {"moments": Accumulator, "triangle": Triangle}
+
+
+def packed(value: Any) -> Any:
+    """Return a sum whose mutable parts are pairs of a name and their content."""
+    for name, kind in OPEN.items():
+        if type(value) is kind:
+            return {"open": name, "held": packed(value.__getstate__())}
+    if type(value) in (list, tuple):
+        return type(value)(packed(part) for part in value)
+    if isinstance(value, dict):
+        return {key: packed(part) for key, part in value.items()}
+    return value
+
+
+def unpacked(value: Any) -> Any:
+    """Return the sum that :func:`packed` took apart."""
+    if type(value) in (list, tuple):
+        return type(value)(unpacked(part) for part in value)
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {"open", "held"}:
+        return {key: unpacked(part) for key, part in value.items()}
+    total: Any = object.__new__(OPEN[value["open"]])
+    vars(total).update(unpacked(value["held"]))
+    return total
+
+
+# --- Which sum a record is of ---------------------------------------------------------------------
+
+
+class _Digest(NumpyHasher):
+    """Hash of a value: its arrays, numbers, text and functions, however deep."""
+
+    def save(self, obj: Any) -> None:
+        if isinstance(obj, Chosen):  # of choices those of the features, for searches are timed
+            obj = obj.map, obj.kernel, obj.precision, obj.seed
+        elif isinstance(obj, FunctionType):
+            cells = [cell.cell_contents for cell in obj.__closure__ or ()]
+            obj = obj.__qualname__, obj.__code__, cells, obj.__defaults__
+        elif isinstance(obj, CodeType):
+            obj = obj.co_code, [part for part in obj.co_consts if not isinstance(part, CodeType)]
+        elif is_dataclass(obj) and not isinstance(obj, type):  # without what it has cached
+            values = [getattr(obj, field.name) for field in fields(obj)]
+            obj = f"{type(obj).__module__}.{type(obj).__qualname__}", values
+        super().save(obj)
+
+
+def digest_of(value: Any) -> str:
+    """Return a digest of the summand of a pass, so that a recorded pass is known again."""
+    digest: str = _Digest("md5").hash(value)
+    return digest

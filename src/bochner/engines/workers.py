@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from socket import create_connection
 from typing import Any
@@ -22,21 +22,12 @@ from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
 from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
 
-#: Parts, for each worker, that are handed out before the first of them must be done.
-AHEAD = 4
-
 Handle = Any
 
+#: Consecutive rows: blocks that a worker can read, or those read here.
+Part = Blocks | tuple[Block, ...]
+
 LOG = logging.getLogger("bochner.engines")
-
-
-@dataclass(frozen=True)
-class Part:
-    """Consecutive rows: blocks that a worker can read, or those read here."""
-
-    start: int
-    stop: int
-    blocks: Blocks | tuple[Block, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,12 +121,17 @@ class ClusterPasses(abc.ABC):
         )
         begun: deque[tuple[Handle, int]] = deque()
         began, count = time.monotonic(), self.count
-        for part in _parts(blocks, count):
-            made = self._submitted(shared, summand, blocks, part)
-            tree.take(made)
-            elsewhere = part.stop - part.start if isinstance(part.blocks, Blocks) else 0
-            begun.append((made, elsewhere))
-            if len(begun) > AHEAD * count:
+        for rows, part in _parts(blocks, count):
+            narrow = narrowed(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
+            given, partitions, elsewhere = part, (), 0
+            if isinstance(part, Blocks):  # partitions that an engine holds go apart from it
+                partitions, elsewhere = part.source.partitions, rows.stop - rows.start
+                given = part.held_by([Here(None) for _ in partitions])
+            what = shared, narrow, rows, given, blocks.block_rows, repr(blocks.source)
+            handle = self.submit(f"rows-{rows.start}-{rows.stop}", made, *what, *partitions)
+            tree.take(handle)
+            begun.append((handle, elsewhere))
+            if len(begun) > 4 * count:  # parts that are handed out ahead
                 self._wait(begun.popleft(), blocks)
         root = tree.root()
         while begun:
@@ -163,50 +159,43 @@ class ClusterPasses(abc.ABC):
             self._shared[id(phi)] = phi, self.share(phi)
         return self._shared[id(phi)][1], narrowed(summand.summand, slice(0, 0))
 
-    def _submitted(self, shared: Handle, summand: Any, blocks: Blocks, part: Part) -> Handle:
-        """Hand out the rows of a part; partitions that an engine holds go apart from it."""
-        rows = slice(part.start, part.stop)
-        sums_features = isinstance(summand, SumOnFeatures)
-        narrow = narrowed(summand.summand, rows) if sums_features else None
-        partitions: tuple[Partition, ...] = ()
-        if isinstance(part.blocks, Blocks):
-            partitions = part.blocks.source.partitions
-            part = replace(part, blocks=part.blocks.held_by([Here(None) for _ in partitions]))
-        what = part, blocks.block_rows, repr(blocks.source)
-        name = f"rows-{part.start}-{part.stop}"
-        return self.submit(name, made, shared, narrow, *what, *partitions)
 
-
-def _parts(blocks: Blocks, workers: int) -> Iterator[Part]:
+def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
     """Yield all rows in parts of the tree; rows that no worker can read are read here."""
     size = blocks_per_part(blocks.block_rows) * blocks.block_rows
     n = blocks.n_rows
     if n is None or blocks.part(0, min(1, n)) is None:
         every = iter(blocks)
         while batch := tuple(islice(every, blocks_per_part(blocks.block_rows))):
-            yield Part(batch[0].start, batch[-1].start + batch[-1].X.shape[0], batch)
+            yield slice(batch[0].start, batch[-1].start + batch[-1].X.shape[0]), batch
         return
     while n > 64 * workers * size:  # many parts for a worker: larger ones
         size *= BRANCHES
     for start in range(0, n, size):
         stop = min(start + size, n)
-        rows = blocks.part(start, stop)
-        assert rows is not None
-        yield Part(start, stop, rows)
+        part = blocks.part(start, stop)
+        assert part is not None
+        yield slice(start, stop), part
 
 
 # --- What workers compute -------------------------------------------------------------------------
 
 
 def made(
-    shared: Any, own_data: Any, part: Part, block_rows: int, source: str, *partitions: Any
+    shared: Any,
+    own_data: Any,
+    rows: slice,
+    part: Part,
+    block_rows: int,
+    source: str,
+    *partitions: Any,
 ) -> PartialSum:
     """Return the sum of a part, of the rows that its partitions hold; errors name these rows."""
     # Arrays from a network may be unaligned; copies are aligned.
     shared = deepcopy(shared)
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
     running, count, weighty = RunningSum(summand, block_rows), 0, False
-    rows = f"{part.start:,} to {part.stop - 1:,}"
+    numbers = f"{rows.start:,} to {rows.stop - 1:,}"
     try:
         for block in _blocks_of(part, partitions):
             running.add(block)
@@ -214,10 +203,10 @@ def made(
             weighty = weighty or has_weight(block.w)
         return PartialSum(running.total(), count, weighty)
     except BochnerError as error:
-        raise type(error)(f"{error} (Rows {rows}.)") from None
+        raise type(error)(f"{error} (Rows {numbers}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows
         raise EngineError(
-            f"A worker must be able to read and add up rows {rows} of {source}; it could not "
+            f"A worker must be able to read and add up rows {numbers} of {source}; it could not "
             f"({type(error).__name__}: {str(error)[:200]}). Make the data readable from every "
             "worker, or give workers more memory."
         ) from None
@@ -225,10 +214,10 @@ def made(
 
 def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
     """Yield the blocks of a part; ``partitions`` hold its rows."""
-    if isinstance(part.blocks, Blocks):
-        yield from part.blocks.held_by([Here(rows) for rows in partitions]).walk()
+    if isinstance(part, Blocks):
+        yield from part.held_by([Here(rows) for rows in partitions]).walk()
         return
-    for block in part.blocks:
+    for block in part:
         X, y, w = (None if array is None else as_floating(array) for array in block[:3])
         yield Block(X, y, w, block.start)
 

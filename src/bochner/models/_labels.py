@@ -17,7 +17,6 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs, listed
 from bochner.data.sources import required_targets
-from bochner.data.times import is_missing
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
 from bochner.models._calibration import agreeing, decided
@@ -49,7 +48,8 @@ def sortable(who: str, labels: Any) -> Any:
     objects_given = getattr(getattr(objects, "dtype", None), "kind", "") == "O"
     first: dict[bool, Any] = {}
     for row, label in enumerate(np.ravel(objects) if objects_given else ()):
-        if is_missing(label):
+        gone = label is None or type(label).__name__ in ("NAType", "NaTType")
+        if gone or label != label:  # noqa: PLR0124  NaN
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
                 "0). Drop such rows, or give them a label of their own."

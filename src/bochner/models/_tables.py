@@ -15,7 +15,6 @@ from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import CellsOf, columns_from
-from bochner.data.coordinates import has_coordinates, values_of, with_coordinates
 from bochner.data.frames import (
     arrow_table,
     batches,
@@ -24,11 +23,10 @@ from bochner.data.frames import (
     lazy_library,
     names_in,
     package_of,
-    rows_in,
 )
-from bochner.data.partitions import library_of, module_of
+from bochner.data.partitions import library_of, partitions_of
 from bochner.data.schema import Schema, did_you_mean, listed, reasons
-from bochner.data.sources import Block
+from bochner.data.sources import Block, has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
@@ -143,8 +141,8 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
         missing = without_target(arrow_table(X, [y]), [y])
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
-            warn_without_target(who, [y], len(missing), rows_in(X), first)
-            kept = np.setdiff1d(np.arange(rows_in(X)), missing)
+            warn_without_target(who, [y], len(missing), len(X), first)
+            kept = np.setdiff1d(np.arange(len(X)), missing)
             w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
             X = _safe_indexing(X, kept)
     y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
@@ -301,7 +299,7 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
             f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
             "Pass X without it, as X.drop(columns=...)."
         )
-    table = module_of(X).with_columns(X, columns) if columns else X
+    table = partitions_of(X).with_columns(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)
 
 
@@ -338,7 +336,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
-        return module_of(X).mapped(X, call, name)
+        return partitions_of(X).mapped(X, call, name)
 
     return of_rows
 

@@ -9,7 +9,6 @@ from importlib import import_module
 from operator import methodcaller
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from bochner._core.homes import ENGINES
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput, InvalidType
@@ -75,10 +74,11 @@ LOCAL = InProcess()
 
 def home_of(blocks: Blocks) -> Engine:
     """Return the engine that holds the rows, else this process."""
-    library = blocks.source.library
-    if library not in ENGINES:
+    library = next((partition.library for partition in blocks.source.partitions), "")
+    if not library:
         return LOCAL
-    engine: Engine = import_module(ENGINES[library]).here()
+    # engines are above all parts that fit, which know none but find them by name
+    engine: Engine = import_module("bochner.engines.clusters").HERE[library]()
     return engine
 
 

@@ -1,0 +1,439 @@
+"""Clusters of Dask, Ray and Spark: workers sum parts of the rows."""
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any
+from uuid import uuid4
+
+from bochner._core.checks import positive
+from bochner._core.optional import explained, needed
+from bochner.data.blocks import Blocks
+from bochner.data.partitions import DaskPartition, RayPartition, SparkPartition, said, table_of
+from bochner.data.sources import Partition
+from bochner.engines.workers import (
+    ClusterPasses,
+    Handle,
+    failed,
+    merged,
+    require_answer,
+    with_rows,
+)
+from bochner.errors import BochnerError, EngineError, InvalidType
+from bochner.sums.executor import LOCAL, Engine
+
+# --- Dask -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Dask:
+    """Passes made by the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client or str, optional
+        A client of the cluster, or the address of its scheduler, as "tcp://127.0.0.1:8786".
+        Default: a process for each processor of this machine, started for each fit.
+    timeout : float, default 30
+        Seconds to wait for the scheduler, and for a first worker.
+
+    Raises
+    ------
+    EngineError
+        The scheduler does not answer, or no worker comes, within the timeout; workers die again
+        and again over the same rows; a worker cannot read its rows.
+    MissingDependency
+        dask.distributed is not installed.
+
+    Notes
+    -----
+    If a worker dies, other workers sum its parts again, with the same bits. A worker receives the
+    feature map once a fit. For each part it receives the location of the rows, or the rows
+    themselves if they are in memory here or must be read in order (text files, iterables). Workers
+    exchange the sums of parts; only the total comes here. Memory of a
+    worker: one block, its features, and a few sums.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Dask("tcp://127.0.0.1:8786")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
+    """
+
+    client: Any = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        positive(self.timeout, "Dask", "timeout")
+        known = self.client is None or isinstance(self.client, str)
+        if not known and not hasattr(self.client, "scheduler_info"):
+            raise InvalidType(
+                "Dask: client must be a distributed.Client or the address of a scheduler, as "
+                f"'tcp://127.0.0.1:8786'; got {type(self.client).__name__}."
+            )
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+        distributed, client = needed("distributed", "Dask", "'bochner[dask]'"), self.client
+        with ExitStack() as closed:  # what is made here
+            if client is None:
+                local = distributed.LocalCluster(threads_per_worker=1, dashboard_address=None)
+                client = distributed.Client(closed.enter_context(local), set_as_default=False)
+                closed.enter_context(client)
+            elif isinstance(client, str):
+                with _answering(client, self.timeout):
+                    client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
+                closed.enter_context(client)
+            yield _DaskPasses(client, self)
+
+
+def _dask_here() -> Engine:
+    """Return the engine of dask's own client, or this process where there is none."""
+    distributed = sys.modules.get("distributed")
+    try:
+        return LOCAL if distributed is None else Dask(distributed.get_client())
+    except ValueError:
+        return LOCAL
+
+
+def _answering(address: object, timeout: float) -> AbstractContextManager[None]:
+    """Return the context that says in a sentence that nobody answers."""
+    silent = EngineError(
+        f"Dask: the scheduler at {address} must answer, and have a worker, within "
+        f"{timeout:g} seconds; it did not. Start it, or wait longer with timeout=."
+    )
+    return explained(lambda _: silent, OSError, TimeoutError)
+
+
+class _DaskPasses(ClusterPasses):
+    """Passes by workers of a cluster, through its client."""
+
+    def __init__(self, client: Any, engine: Dask) -> None:
+        super().__init__(repr(engine))
+        self._client = client
+        self._held: dict[str, list[DaskPartition]] = {}
+        with _answering(client.scheduler.address if client.scheduler else "?", engine.timeout):
+            client.wait_for_workers(1, timeout=engine.timeout)
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        info = self._client.scheduler_info(n_workers=-1)
+        workers = info.get("workers", {})  # a scheduler that is lost names none
+        return max(1, sum(worker["nthreads"] for worker in workers.values()))
+
+    def share(self, value: Any) -> Handle:
+        # As the result of a task: scattered values are lost with their worker.
+        return self.submit("share", lambda shared: shared, value)
+
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            key = f"bochner-{name}-{uuid4().hex[:12]}"
+            if partitions := [a for a in args if isinstance(a, DaskPartition)]:
+                self._held[key] = partitions
+            args = with_rows(args, DaskPartition, lambda p: self._client.compute(p.task))
+            if self._client.status != "running":
+                raise failed("Dask", key, "its scheduler answers no more")
+            return self._client.submit(function, *args, key=key, pure=False)
+
+    def wait(self, handle: Handle) -> None:
+        partitions = self._held.pop(handle.key, [])
+        with explained(partial(_sentence, handle, partitions)):
+            if handle.exception() is not None:
+                handle.result()
+
+    def result(self, handle: Handle) -> Any:
+        with explained(partial(_sentence, handle, [])):
+            return handle.result()
+
+
+def _sentence(handle: Handle, partitions: list[DaskPartition], error: Exception) -> BochnerError:
+    """Return what went wrong with rows that these partitions hold."""
+    if isinstance(error, needed("distributed", "Dask").KilledWorker):
+        said = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
+        return failed("Dask", error.task, said)
+    if handle.status == "error":
+        for partition in partitions:
+            partition.fetch()  # says which it is
+    said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return failed("Dask", handle.key, said)
+
+
+# --- Ray ------------------------------------------------------------------------------------------
+
+#: Workers that may die over one part before the fit is given up.
+RETRIES = 8
+
+
+@dataclass(frozen=True)
+class Ray:
+    """Passes made by the workers of a Ray cluster.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the cluster, as ``ray.init`` takes it; default: the one that this process is connected
+        to, else one that is started on this machine.
+    timeout : float, default 30
+        Seconds to wait for an answer at the address.
+
+    Raises
+    ------
+    EngineError
+        The cluster does not answer within the timeout, or nine workers die over the same rows; a
+        worker cannot read its rows.
+    MissingDependency
+        ray is not installed.
+
+    Notes
+    -----
+    Transfers, failures and results are as for :class:`bochner.engines.Dask`.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Ray("auto")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
+    """
+
+    address: str | None = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        positive(self.timeout, "Ray", "timeout")
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+        ray = needed("ray", "Ray", "'bochner[ray]'")
+        if not ray.is_initialized():
+            if self.address is not None:
+                require_answer("Ray", self.address, self.timeout)
+            silent = lambda error: EngineError(
+                f"Ray: the cluster at {self.address or 'this machine'} must answer; it did not "
+                f"({str(error)[:200]}). Start it, or name another address."
+            )
+            with explained(silent, ConnectionError, ValueError, RuntimeError, SystemExit):
+                ray.init(self.address, log_to_driver=False, include_dashboard=False)
+        yield _RayPasses(ray, repr(self))
+
+
+class _RayPasses(ClusterPasses):
+    """Passes by workers of the cluster that this process is connected to."""
+
+    def __init__(self, ray: Any, label: str) -> None:
+        super().__init__(label)
+        self.count = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        self._ray = ray
+        self._remote = ray.remote(lambda function, *args: (function(*args), True))
+        self._ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
+
+    def share(self, value: Any) -> Handle:
+        return self._ray.put(value)
+
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        args = with_rows(args, RayPartition, attrgetter("reference"))
+        options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
+        value, end = self._remote.options(**options).remote(function, *args)
+        if name.startswith("rows"):
+            self._ends[value.hex()] = name, end
+        return value
+
+    def wait(self, handle: Handle) -> None:
+        # The value stays where it is: its end alone comes here.
+        self._get(*self._ends.pop(handle.hex()))
+
+    def result(self, handle: Handle) -> Any:
+        return deepcopy(self._get("", handle))  # arrays of the store are not to be written to
+
+    def _get(self, name: str, handle: Handle) -> Any:
+        try:
+            return self._ray.get(handle)
+        except self._ray.exceptions.RayError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, BochnerError):
+                raise cause from None
+            raise failed("Ray", name, said(error)) from error
+
+
+# --- Spark ----------------------------------------------------------------------------------------
+
+#: Times that a part is handed out before the fit is given up.
+TRIES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Spark:
+    """Passes made by the executors of a Spark session.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession or str, optional
+        A session, or the address of a master, as "spark://host:7077" or "local[2]", to begin one
+        with. Default: the session that is active, else one with a process for each processor of
+        this machine. A session that is begun stays; on this machine its workers have the Python of
+        this process, or the one that PYSPARK_PYTHON names.
+    timeout : float, default 30
+        Seconds to wait for an answer at the address.
+
+    Raises
+    ------
+    EngineError
+        Nobody answers at the address within the timeout, a session cannot be begun, a part failed
+        four times, or the session is gone.
+    MissingDependency
+        pyspark is not installed.
+
+    Notes
+    -----
+    Each part of the rows is a job of one task, and one job per core runs at a time. The driver
+    receives the sum of each part, 8 D² bytes for moments, and merges it; the bits are the same as
+    with the other engines. The feature map is broadcast once in a fit.
+
+    Examples
+    --------
+    >>> import bochner as bo
+    >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
+    """
+
+    session: Any = None
+    timeout: float = 30.0
+
+    def __post_init__(self) -> None:
+        needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
+        positive(self.timeout, "Spark", "timeout")
+        known = self.session is None or isinstance(self.session, str)
+        if not known and not hasattr(self.session, "sparkContext"):
+            raise InvalidType(
+                "Spark: session must be a pyspark.sql.SparkSession or the address of a master, as "
+                f"'spark://host:7077'; got {type(self.session).__name__}."
+            )
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+        context = self._begun().sparkContext
+        stopped = EngineError(
+            "Spark: the session must be there until the fit is made; it was stopped. Start it "
+            "again, and fit again."
+        )
+        with explained(lambda _: stopped):
+            workers = max(1, int(context.defaultParallelism))
+        passes = _SparkPasses(context, workers, repr(self))
+        try:
+            yield passes
+        finally:  # after Ctrl-C too: nobody waits for what is still to be done
+            passes.stop()
+
+    def _begun(self) -> Any:
+        """Return the Spark session; start a session if none is active."""
+        if self.session is not None and not isinstance(self.session, str):
+            return self.session
+        from pyspark.sql import SparkSession
+
+        master = self.session or "local[*]"
+        active = SparkSession.getActiveSession() if self.session is None else None
+        if self.session is not None:
+            require_answer("Spark", self.session, self.timeout)
+        if master.startswith("local"):  # "python3" may be one without what is installed here
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        silent = lambda error: EngineError(
+            f"Spark: a session at {master} must begin; it did not "
+            f"({type(error).__name__}: {str(error)[:200]}). Install Java 17 or later, start "
+            "the master, or name another address."
+        )
+        with explained(silent):
+            return active or SparkSession.builder.master(master).getOrCreate()
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """A value that is broadcast: what arrives is the value, functions of scripts among it too."""
+
+    value: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from pyspark import cloudpickle
+
+        return cloudpickle.loads, (cloudpickle.dumps(self.value),)
+
+
+class _SparkPasses(ClusterPasses):
+    """Passes by executors of a session; threads here wait for jobs, and one merges their sums."""
+
+    def __init__(self, context: Any, count: int, label: str) -> None:
+        super().__init__(label)
+        self._context, self.count = context, count
+        self._threads, self._merging = ThreadPoolExecutor(count), ThreadPoolExecutor(1)
+        self._group = f"bochner-{uuid4().hex[:12]}"
+
+    def stop(self) -> None:
+        """Begin no more jobs, and cancel running ones."""
+        for pool in (self._threads, self._merging):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._context.cancelJobGroup(self._group)
+
+    def share(self, value: Any) -> Handle:
+        return self._context.broadcast(_Shared(value))
+
+    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
+        if function is merged:
+            summand, *sums = args  # two that were handed out before
+            value = summand.value if _is_shared(summand) else summand
+            return self._merging.submit(lambda: merged(value, *(one.result() for one in sums)))
+        return self._threads.submit(self._job, name, function, args)
+
+    def wait(self, handle: Handle) -> None:
+        handle.exception()
+
+    def result(self, handle: Handle) -> Any:
+        return handle.result()
+
+    def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Return the result of a job; run the job again if its worker dies."""
+        self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
+        partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
+        args = args[: len(args) - len(partitions)]
+
+        def task(given: tuple[Any, ...]) -> Any:
+            """Return the result; an error of bochner as a value, for it is no death of a worker."""
+            try:
+                return function(*(a.value if _is_shared(a) else a for a in given))
+            except BochnerError as error:
+                return error
+
+        for left in reversed(range(TRIES)):
+            try:
+                if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
+                    # on the executor that holds the rows
+                    streams, number = partitions[0].streams, partitions[0].number
+                    of_rows = lambda parts: [task((*args, table_of([*parts])))]
+                    (result,) = self._context.runJob(streams, of_rows, [number])
+                else:
+                    sent = (*args, *(partition.fetch() for partition in partitions))
+                    (result,) = self._context.parallelize([sent], 1).map(task).collect()
+                break
+            except Exception as error:
+                if not left:
+                    words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
+                    raise failed("Spark", name, words) from error
+        if isinstance(result, BochnerError):
+            raise result
+        return result
+
+
+def _is_shared(value: Any) -> bool:
+    return type(value).__name__ == "Broadcast"
+
+
+#: The engines that hold rows, by their packages: each returns the one of this process.
+HERE: dict[str, Callable[[], Engine]] = {"dask": _dask_here, "ray": Ray, "pyspark": Spark}
