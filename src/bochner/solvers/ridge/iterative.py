@@ -184,17 +184,28 @@ def state_at(
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
     left, n = residual_power(problem, u[:, :t], gram[:, :t]), problem.count
-    # Leave-one-out errors of all rows, estimated from the sample, and standard errors
+    loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
+    return WideState(alpha, left, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
+
+
+def left_out(
+    problem: WideProblem,
+    alpha: float,
+    coef: Float[Array, "D t"],
+    left: Float[Array, " t"],
+    dimension: float,
+    deviation: float,
+) -> Both:
+    """Return leave-one-out errors of all rows, estimated from the sample, and standard errors."""
     judges, w = problem.judges, problem.judges.w
-    parts = [judges.Z[i].astype(np.float64) @ u[:, :t] for i in slices(len(w), 256)]
+    parts = [judges.Z[i].astype(np.float64) @ coef for i in slices(len(w), 256)]
     residual = judges.y - np.concatenate(parts)
-    r2, e2 = residual**2, left_out_errors(residual, slacks(problem, alpha, d)[:, None]) ** 2
+    r2, e2 = residual**2, left_out_errors(residual, slacks(problem, alpha, dimension)[:, None]) ** 2
     share = min(1.0, len(w) / problem.rows)
     ratio = left / problem.weight / np.maximum(w @ r2 / w.sum(), 1e-300)
-    loo = w @ e2 / w.sum() * ratio
-    traced = 2 * loo * deviation / max(problem.rows - d, 1.0) if share < 1 else 0.0
-    error = np.sqrt(deviation_of(e2, r2, w, share) ** 2 + traced**2)
-    return WideState(alpha, left, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
+    error = w @ e2 / w.sum() * ratio
+    traced = 2 * error * deviation / max(problem.rows - dimension, 1.0) if share < 1 else 0.0
+    return error, np.sqrt(deviation_of(e2, r2, w, share) ** 2 + traced**2)
 
 
 def residual_power(
