@@ -278,29 +278,38 @@ Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None
 def _slacks(
     eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
-    """Give rows in the coordinates of eigenvectors, targets, weights and s = 1 − min(w, 1) h.
+    """Give rows in the coordinates of eigenvectors, targets, weights and slacks.
 
-    A slack is zero where rounding of the features' precision hides it: where it is below 50 times
-    (float32) or 500 times (float64) its first-order bound, which rounding was measured to exceed up
-    to five times. In float64 ten times the bound are taken off, so that errors are not
-    underestimated and the minimum on a plateau does not depend on rounding; in float32 the bound is
-    far above what rounding makes. q = Σ a²/(w + λ)² is bounded by s/λ and by h/(w_1 + λ), w_1 the
-    smallest eigenvalue. Time O(b D (D + p)) a block.
+    Time O(b D (D + p)) a block.
     """
     inverse, vectors = 1 / (eigen.values[kept, None] + alphas), eigen.vectors[:, kept]
     for Z, y, given in blocks:
         A = product(Z, np.ascontiguousarray(vectors, dtype=Z.dtype))
         w = np.ones(len(y)) if given is None else given
-        leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
-        leverage += 1 / eigen.weight if eigen.centred else 0.0
-        slack = slack_of_leverage(leverage, w[:, None])
-        gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
-        q *= eigen.values[-1]
-        doubt = gram * q + 2 * unit * np.sqrt(q) + unit
-        resolved, withheld = (500.0, 10.0) if max(gram, unit) <= EPS else (50.0, 0.0)
-        yield A, y, w, np.where(slack > resolved * doubt, slack - withheld * doubt, 0.0)
+        yield A, y, w, _slack(eigen, A, inverse, w, alphas)
+
+
+def _slack(
+    eigen: Eigen, A: Array, inverse: Array, w: Array, alphas: Float[Array, " p"]
+) -> Float[Array, "b p"]:
+    """Return s = 1 − min(w, 1) h, or zero where rounding of the features' precision hides it.
+
+    That is where it is below 50 times (float32) or 500 times (float64) its first-order bound, which
+    rounding was measured to exceed up to five times. In float64 ten times the bound are taken off,
+    so that errors are not underestimated and the minimum on a plateau does not depend on rounding;
+    in float32 the bound is far above what rounding makes. q = Σ a²/(w + λ)² is bounded by s/λ and
+    by h/(w_1 + λ), w_1 the smallest eigenvalue. The arrays are freed before the slacks are used.
+    """
+    leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
+    leverage += 1 / eigen.weight if eigen.centred else 0.0
+    slack = slack_of_leverage(leverage, w[:, None])
+    gram, unit = eigen.rounding, float(np.finfo(A.dtype).eps)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        q = np.fmin(np.maximum(slack, 0.0) / alphas, (1 - slack) / (eigen.values[0] + alphas))
+    q *= eigen.values[-1]
+    doubt = gram * q + 2 * unit * np.sqrt(q) + unit
+    resolved, withheld = (500.0, 10.0) if max(gram, unit) <= EPS else (50.0, 0.0)
+    return np.where(slack > resolved * doubt, slack - withheld * doubt, 0.0)
 
 
 def left_out_rows(
