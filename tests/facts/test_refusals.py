@@ -734,7 +734,7 @@ CASES = [
     ),
     # intervals
     (lambda: model().fit(X[:9], Y[:9]).predict_interval(X), InvalidInput, "9 rows cannot .*takes"),
-    (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be above 0"),
+    (lambda: FITTED.predict_interval(X, 1.5), InvalidInput, "coverage must be a number above 0"),
     (lambda: FITTED.calibrate(X, X), InvalidInput, "calibrate: y must have the 1 targets.*got 3"),
     (lambda: FITTED.calibrate(X, Y, folds=70), InvalidInput, "folds=70 takes as many rows at"),
     (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),
