@@ -211,6 +211,13 @@ def points(X):
     return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
 
 
+def test_columns_of_columns_are_those_of_the_rows():
+    X, y = times_and_places(60)
+    beside = np.hstack([np.ones((60, 1)), X])
+    found = near(Columns(WEATHER, (1, 2, 3)), 12, beside, y).predict(beside)
+    np.testing.assert_allclose(found, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
+
+
 def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
     (X, y), (new, _) = times_and_places(300), times_and_places(8, 1)
     new[0, 2] = 179.9  # longitude wraps

@@ -170,15 +170,22 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
-def globe_columns(kernel: Kernel, columns: tuple[int, ...] = (0, 1)) -> set[tuple[int, ...]]:
+def globe_columns(
+    kernel: Kernel, columns: tuple[int, ...] | None = None
+) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
     places = set()
     for leaf in leaves_of(kernel):
         if isinstance(leaf, OnSphere):
-            places.add(columns)
+            places.add(columns or (0, 1))
         elif isinstance(leaf, Columns):
-            places |= globe_columns(leaf.kernel, leaf.columns)
+            places |= globe_columns(leaf.kernel, _within(columns, leaf))
     return places
+
+
+def _within(columns: tuple[int, ...] | None, kernel: Columns) -> tuple[int, ...]:
+    """Return the columns that a kernel sees which looks at some of these, or of all."""
+    return kernel.columns if columns is None else tuple(columns[c] for c in kernel.columns)
 
 
 def of_points_beside(
@@ -197,7 +204,7 @@ def of_points_beside(
             parts = parts_of(kernel).items()
             return kernel.replace(**{k: of_points_beside(v, globe, columns) for k, v in parts})
         case Columns():
-            return of_points_beside(kernel.kernel, globe, kernel.columns)
+            return of_points_beside(kernel.kernel, globe, _within(columns, kernel))
     if columns is None or set(columns) & set(globe):
         raise UnsupportedKernel(
             "Kernels of places on the globe beside further columns must see latitude and longitude "
