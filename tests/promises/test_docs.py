@@ -1,10 +1,16 @@
-"""The documentation is whole, its examples run, and its walk-through of a first change holds."""
+"""The documentation is whole, its examples run, and its walk-through of a first change works."""
 
+import os
 import re
 import runpy
+import shlex
+import shutil
+import subprocess
+import sys
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from os.path import normpath
 from pathlib import Path
 
@@ -78,6 +84,21 @@ def value(name):
     return getattr(import_module(module), last)
 
 
+def test_pages_of_estimators_list_inherited_methods():
+    """As Sphinx does: methods with a docstring of the class and of its bases up to those named."""
+    template = (DOCS / "api/templates/autosummary/class.rst").read_text(encoding="utf-8")
+    assert "   :members:\n" in template
+    (bases,) = re.findall(r":inherited-members: (.+)", template)
+    learners = [v for v in map(value, listed()) if isinstance(v, type) and hasattr(v, "set_params")]
+    assert len(learners) >= 14
+    for learner in learners:
+        kinds = takewhile(lambda kind: kind.__name__ not in bases.split(", "), learner.__mro__)
+        shown = {n for kind in kinds for n, member in vars(kind).items() if member.__doc__}
+        wanted = {"fit", "fit_blocks", "set_params", "predict", "predict_interval", "score"}
+        wanted |= {"transform", "predict_proba", "decision_function", "partial_fit"}
+        assert {name for name in wanted if hasattr(learner, name)} <= shown, learner
+
+
 def test_the_reference_lists_every_public_name_and_each_once():
     names = [name for name in bochner.__all__ if name not in MODULES]
     wanted = [value(f"bochner.{name}") for name in names]
@@ -119,18 +140,83 @@ def test_every_example_is_shown_on_a_page():
     assert [p.stem for p in EXAMPLES if f"auto_examples/{p.stem}>" not in text] == []
 
 
-# ==== The walk-through of a first change: its lines are those of the source, and its kernel works.
+# ==== The walk-through of a first change works: its steps are taken on a copy of the source.
 
 
 PAGE = (ROOT / "docs" / "first_change.md").read_text(encoding="utf-8")
+#: An editable installation finds its own source before any path.
+AS_COPIED = """
+import sys
+
+sys.meta_path = [f for f in sys.meta_path if not type(f).__name__.startswith("ScikitBuild")]
+"""
 STEPS = re.compile(r"^```(py|diff)\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
-def test_lines_that_the_page_changes_are_in_the_source():
+def changed(text, lines):
+    """A file without the lines that begin with -, and with those of + below the lines before."""
+    known = text.split("\n")
+    at = 0
+    for line in lines:
+        if line.startswith("+"):
+            known.insert(at, line[1:])
+            at += 1
+            continue
+        places = [i for i, there in enumerate(known) if there == line[1:]]
+        assert places, f"no line {line[1:]!r}"
+        at = next((i for i in places if i == at), places[0]) + 1
+        if line.startswith("-"):
+            at -= 1
+            del known[at]
+    return "\n".join(known)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    """A copy of the source and the tests, with the steps of the page taken."""
+    folder = tmp_path_factory.mktemp("copy")
+    ignored = shutil.ignore_patterns("__pycache__", "_build", "generated", "auto_examples")
+    for name in ("src", "tests", "docs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for file in (ROOT / "pyproject.toml", *ROOT.glob("*.md")):
+        shutil.copy(file, folder)
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(AS_COPIED, encoding="utf-8")
     for kind, path, text in STEPS.findall(PAGE):
-        known = {""} if kind == "py" else {*(ROOT / path).read_text(encoding="utf-8").split("\n")}
-        lines = [line[1:] for line in text.splitlines() if kind == "diff" and line[0] != "+"]
-        assert [line for line in lines if line not in known] == [], path
+        file = folder / path
+        if kind == "py":
+            file.write_text(text, encoding="utf-8")
+        else:
+            new = changed(file.read_text(encoding="utf-8"), text.splitlines())
+            file.write_text(new, encoding="utf-8")
+    return folder
+
+
+def run(copy, words):
+    paths = os.pathsep.join(str(copy / name) for name in ("site", "src", "tests"))
+    settings = os.environ | {"PYTHONPATH": paths, "BOCHNER_PURE_PYTHON": "1"}
+    return subprocess.run(
+        words, cwd=copy, capture_output=True, text=True, env=settings, check=False
+    )
+
+
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
+    commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert len(commands) == 2
+    words = shlex.split(commands[number])
+    assert words[:1] == ["python"]
+    done = run(copy, [sys.executable, *words[1:], "-q", "-p", "no:cacheprovider"])
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 4
+
+
+@pytest.mark.parametrize("words", [("check",), ("format", "--check")], ids=" ".join)
+def test_the_changed_source_is_in_the_style_of_the_house(copy, words):
+    pytest.importorskip("ruff")
+    done = run(copy, [sys.executable, "-m", "ruff", *words, "--no-cache", "src/bochner", "tests"])
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_kernel_of_the_page_is_served_like_one_of_the_library(tmp_path, monkeypatch):

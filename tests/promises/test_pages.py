@@ -127,6 +127,29 @@ def test_commands_of_benchmarks_that_pages_name_exist():
     assert set(re.findall(r"benchmarks\.(\w+)", text)) <= {"pages"}
 
 
+# ---- the search of the site, which ranks words of headings first
+
+SEARCHES = {
+    "grid": ("kriging", "time series"),
+    "kernels": ("rbf",),
+    "tables": ("missing values", "one-hot"),
+    "engines": ("gpu",),
+    "export": ("onnx",),
+    "tuning": ("ard", "gridsearchcv"),
+    "gaussian_process": ("sparse gp",),
+    "fourier": ("random fourier features",),
+    "classification": ("calibration", "imbalance"),
+    "why": ("shap",),
+}
+
+
+def test_words_that_users_search_for_are_in_headings_of_their_page():
+    for page, searches in SEARCHES.items():
+        text = (ROOT / "docs" / "guide" / f"{page}.md").read_text(encoding="utf-8")
+        headings = " ".join(re.findall("^#+ .*", text, re.MULTILINE)).lower()
+        assert [words for words in searches if words not in headings] == [], page
+
+
 # ---- links
 
 

@@ -170,9 +170,7 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
-def globe_columns(
-    kernel: Kernel, columns: tuple[int, ...] | None = None
-) -> set[tuple[int, ...]]:
+def globe_columns(kernel: Kernel, columns: tuple[int, ...] | None = None) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
     places = set()
     for leaf in leaves_of(kernel):
