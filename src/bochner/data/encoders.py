@@ -85,7 +85,7 @@ class Levels(Encoder):
     table: tuple[tuple[float, ...], ...] = ()
     features: tuple[str, ...] = ()  # names of the columns of the table
     indicator: bool = False  # whether a column of 0 and 1 marks missing cells
-    tolerated: float = 0.0  # share of cells with an unseen level up to which nothing is warned of
+    tolerated: float = 0.0  # share of cells with an unseen level up to which there is no warning
     # Further levels that the type of the column declares: unseen, without a warning
     declared: tuple[str, ...] = ()
     kind: str = "levels"

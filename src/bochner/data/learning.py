@@ -31,7 +31,7 @@ from bochner.errors import DataWarning, InvalidInput, InvalidType
 
 Target = str | Sequence[str] | None
 
-#: What users say of columns: "number" or "category", by name.
+#: Kinds that users give for columns: "number" or "category", by name.
 Types = Mapping[str, str]
 
 #: Kinds of columns by these words.

@@ -79,7 +79,7 @@ class Source(ABC):
     partitions: Any = ()
 
     def part(self, start: int, stop: int) -> "Source | None":
-        """Return the source of these rows alone; None where those before must be read for it."""
+        """Return a source of these rows; None where those before must be read for it."""
         return None
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":

@@ -90,7 +90,7 @@ class Graph:
     ) -> Any:
         """Return the checked model of this graph; ``"rows"`` in a shape is any number."""
         helper = self._onnx.helper
-        nodes: list[Any] = []  # those that the outputs are computed from
+        nodes: list[Any] = []  # inputs of the outputs
         wanted = set(outputs)
         for node in reversed(self._nodes):
             if wanted & {*node.output}:

@@ -61,12 +61,12 @@ class FeatureMap(ABC):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have: side d of a field, ``inputs``, or those of the first part."""
+        """Columns d that X must have: side d of a field, ``inputs``, or as the first part has."""
         return _size(self, "d")
 
     @property
     def n_features(self) -> int:
-        """Columns D of φ(X): side D of a field, or those of the first part."""
+        """Columns D of φ(X): side D of a field, or the columns of the first part."""
         return _size(self, "D")
 
     @property
@@ -131,7 +131,7 @@ class FeatureMap(ABC):
         """Return the gradient of φ(x_i)·c_i in x_i, for each row i: the derivative transposed.
 
         X are checked dense rows, C (n, D) coefficients in their library and precision. The cost is
-        about twice that of φ(X). Without a closed form UnsupportedKernel is raised.
+        about twice the cost of φ(X). Without a closed form UnsupportedKernel is raised.
         """
         raise UnsupportedKernel(
             f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "

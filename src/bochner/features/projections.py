@@ -51,8 +51,8 @@ class Compressed(Method):
     -----
     Serves the kernels of ``method``, and needs rows to be drawn. Below the kernel if the wider map
     is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` if the number of features limits
-    a solver or the memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): that of
-    D′ features and O(n D′ D).
+    a solver or the memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): D′
+    features and O(n D′ D).
 
     Examples
     --------

@@ -121,7 +121,7 @@ _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
     "Linear or Constant"
 )
-#: Forms of methods of which a draw has one feature.
+#: Forms of methods whose draw has one feature.
 _SINGLE: dict[type[Method], str] = {Fourier: "phase", Positive: "plain"}
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 

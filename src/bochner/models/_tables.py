@@ -1,4 +1,4 @@
-"""Rows of tables as fits read them: what columns become is learned, then applied."""
+"""Rows of tables as fits read them: the encoding of columns is learned, then applied."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ _INFINITE = (
     "replace such cells by NaN."
 )
 
-#: What is said in place of errors of scikit-learn, by how they begin.
+#: Sentences that replace errors of scikit-learn, by how they begin.
 _SENTENCES = {
     "could not convert string": (
         "X must hold numbers; got text ({text}). Pass a table, such as a pandas or polars "

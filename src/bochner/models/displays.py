@@ -247,7 +247,7 @@ class SpectrumDisplay(Display):
                 f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass rows: "
                 "from_estimator(model, X)."
             )
-        if moments is None:  # those of the rows, without targets, as the solution sees them
+        if moments is None:  # from the rows, without targets, as the solution sees them
             summand = summand_of(model._chosen, "float64")
             blocks = model._rows_to_predict(X).with_rows(model._chosen.block_rows)
             moments = summand.moments(LOCAL.sum(summand, blocks))

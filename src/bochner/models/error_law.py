@@ -149,7 +149,7 @@ class TargetLaw:
 
     scores: Float[Array, " m"]  # Rising
     shares: Float[Array, " m"]  # Weight of the scores up to each, in rows: m in all
-    inputs: ErrorInputs | None = None  # What z is; None: nothing depends on it
+    inputs: ErrorInputs | None = None  # Meaning of z; None: the law does not depend on it
     scale: KernelSum | None = None  # z ↦ log s; None: s is 1, or the deviation of a process
     shape: Distribution | None = None  # Of e/s; None: one for all z, which the scores are
     # Least and largest log s of the rows it was learned from. The regression may extrapolate to any
@@ -315,7 +315,7 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
     groups = np.unique(marks, return_inverse=True)[1]
     firsts = np.unique(groups, return_index=True)[1]
     m = len(firsts)
-    # A model of most of few rows is near that of all, and costs little
+    # A model of most of few rows is near the model of all, and costs little
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
     errors, deviations = [np.empty((0, sample.y.shape[1]))], [np.empty((0, sample.y.shape[1]))]

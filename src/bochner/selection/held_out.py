@@ -2,7 +2,7 @@
 
 Numbers have squared errors, and classes log losses: a ridge regression of ±1 with the least squared
 error need not be the best classifier, because squared errors also count how much values differ
-from ±1 where the class is certain. Log losses are those of probabilities p ∝ exp(a f) at the best a
+from ±1 where the class is certain. Log losses are of probabilities p ∝ exp(a f) at the best a
 for these rows (Guo et al. 2017), with Platt's targets (1999): rows that are all predicted correctly
 still have a small loss.
 """
@@ -27,7 +27,7 @@ FOLDS = 4  # Folds of the held-out rows
 
 
 def reduction(one: Any, other: Any, worth: float, chance: float) -> tuple[float, float]:
-    """Return by how much the error of one is below that of another, and the required reduction.
+    """Return by how much the error of one is below another's, and the required reduction.
 
     Both have an ``error``, the mean of their ``squared`` losses. Required is a share of the error
     of the other, or a number of standard errors of the difference.

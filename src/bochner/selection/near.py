@@ -342,7 +342,7 @@ def judge_among_near_rows(
 
 
 def rivals_of(tuning: Tuning) -> list[Kernel]:
-    """Return the two kernels whose errors are nearest to that of the chosen one."""
+    """Return the two kernels whose errors are nearest to the error of the chosen one."""
     compared, kernel = tuning.compared, tuning.kernel
     most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
     rivals = [c for c in compared if c.kernel != kernel and c.error < most]

@@ -2,12 +2,12 @@
 
 No single way to choose a kernel is best on every table: the evidence finds columns that
 leave-one-out errors miss, a turned metric wins where columns act together, and on some tables
-nothing is better than one lengthscale. So all candidates are tuned on kernel matrices of a few
+one lengthscale is best. So all candidates are tuned on kernel matrices of a few
 hundred rows, where a fit takes milliseconds, and compared on held-out rows: all with few rows, the
 best with more. The least error of fits to few rows is not always the least with many, so the last
 comparison uses as many rows as time allows; there sums of kernels are tried too. All candidates
 predict the same rows: two are compared by the mean of the differences of their losses
-(:mod:`bochner.selection.held_out`) and its standard error. What each rule gains is measured by
+(:mod:`bochner.selection.held_out`) and its standard error. The gain of each rule is measured by
 ``python -m benchmarks ablation``: docs/search.md.
 """
 
@@ -80,7 +80,7 @@ class Rung:
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """The comparison of candidates: rows to fit, held-out rows, and what was evaluated."""
+    """The comparison of candidates: rows to fit, held-out rows, and evaluated candidates."""
 
     train: RowSample
     test: RowSample
@@ -112,7 +112,7 @@ class Race:
 
         "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with
         m ≤ 256, 60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of
-        2048 rows: two to three seconds of one core, whatever n.
+        2048 rows: two to three seconds of one core for all n.
         """
         first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
@@ -400,7 +400,7 @@ class Race:
         return judged
 
     def _matrices(self, kernel: Kernel, rung: Rung) -> tuple[Array, Array]:
-        """Return the kernel values of a candidate; those of few rows are not kept."""
+        """Return the kernel values of a candidate; values of few rows are not kept."""
         if kernel in rung.known:
             return rung.known[kernel]
         both = kernel_matrix(kernel, rung.rows.X), kernel(self.test.X, rung.rows.X)

@@ -45,8 +45,8 @@ class Width(HtmlResult):
     tolerance: float  # Largest ε allowed
     alpha: float  # Penalty at which ε is measured
     tried: tuple[Tried, ...]  # In the order of the search
-    #: What stopped the search before the tolerance was met: "memory", "rows" if as many features as
-    #: rows were not enough, or "truncation" if ε is the truncation error of a series.
+    #: The limit that stopped the search before the tolerance was met: "memory", "rows" if as many
+    #: features as rows were not enough, or "truncation" if ε is the truncation error of a series.
     limit: str | None = None
 
     @property

@@ -89,7 +89,7 @@ def _next_degree(l: int, here: Array, before: Array) -> Float[Array, "m k"]:
 
 
 def _cosines(m: int, l: Array) -> Array:
-    """Return the numbers of the features cos mλ of degrees l; those of sin mλ follow."""
+    """Return the numbers of the features cos mλ of degrees l; then of sin mλ."""
     return np.asarray(l * l + 2 * (l - m))
 
 

@@ -312,16 +312,16 @@ class LeverageFourier(Method):
 
     See Also
     --------
-    Fourier : Frequencies that know no rows.
+    Fourier : Frequencies that do not depend on rows.
 
     Notes
     -----
     Of eight times as many frequencies as are asked for, those that matter most to up to 1,000 of
     the rows are drawn, for every kernel of x − y. Unbiased for any data; the map holds no rows. At
-    small penalties and in few columns the spectral distance is far below that of :class:`Fourier`,
-    while single entries are off by more. :class:`Nystrom` and Mercer features are more accurate
-    where rows may be kept or kernels are smooth. Cost of φ(X): as :class:`Fourier`; of drawing
-    O(s³ + s² D) with s = 1,000 rows.
+    small penalties and in few columns the spectral distance is far below the distance of
+    :class:`Fourier`, while single entries are off by more. :class:`Nystrom` and Mercer features are
+    more accurate where rows may be kept or kernels are smooth. Cost of φ(X): as :class:`Fourier`;
+    of drawing O(s³ + s² D) with s = 1,000 rows.
 
     Examples
     --------

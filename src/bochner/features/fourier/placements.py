@@ -90,8 +90,8 @@ class Orthogonal(Placement):
     """Blocks of d orthogonal directions with the radial law of the kernel.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 4: rows of Haar matrices times independent
-    radii; here with the radial law of any isotropic kernel. The variance of near pairs is far below
-    that of :class:`IID`. The default, for any d. Cost of drawing: O(d m min(d, m)).
+    radii; here with the radial law of any isotropic kernel. The variance of near pairs is smaller
+    by far than with :class:`IID`. The default, for any d. Cost of drawing: O(d m min(d, m)).
 
     See Also
     --------
@@ -407,7 +407,7 @@ class Fastfood(Chained):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
-    the kernel's factor). Unbiased; the variance is above that of :class:`IID`. For comparison with
+    the kernel's factor). Unbiased; more variance than :class:`IID`. For comparison with
     other work; :class:`Structured` has a lower error at the same speed.
 
     See Also

@@ -272,7 +272,7 @@ class EigenfunctionMap(Products):
 
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw sines on a box, those of largest spectral density."""
+    """Draw the sines of largest spectral density on a box."""
     sines = partial(_sines, kernel, ask.n_features, method.conditions)
     if method.box is not None:
         lower, upper = given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)

@@ -166,7 +166,7 @@ def spectrum(
         rest = total - float(np.einsum("laa,a->", R, nodes.share))
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
-        # After many degrees of which half had no energy: rows are too far apart.
+        # After many degrees, half of them without energy: rows are too far apart.
         silent = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
         enough = np.flatnonzero(np.cumsum([float(block.size) for block in blocks]) >= width)
         least = blocks[enough[0]].each if len(enough) else 0.0  # energy of the last feature

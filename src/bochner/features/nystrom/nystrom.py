@@ -40,7 +40,7 @@ from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.factorisations import raised_factor, randomly_pivoted_cholesky
 from bochner.solvers.lloyd import assign, run_lloyd
 
-# --- Landmarks: which D rows stand for all --------------------------------------------------------
+# --- Landmarks: D rows in place of all rows -------------------------------------------------------
 
 
 class Landmarks(NamedArguments, ABC):
@@ -55,7 +55,7 @@ class Landmarks(NamedArguments, ABC):
 class Uniform(Landmarks):
     """Rows uniformly at random: Williams and Seeger (2001). Cheapest, and no better.
 
-    Nested: the landmarks of width D are the first D of those of width 2D.
+    Nested: the landmarks of width D are the first D landmarks of width 2D.
     """
 
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
@@ -106,7 +106,7 @@ class Given(Landmarks):
 class RPCholesky(Landmarks):
     """Rows by randomly pivoted Cholesky: Chen et al. (2023), Epperly, Tropp and Webber (2024).
 
-    Follows the data's clusters and edges, and stops by itself when nothing is left to explain.
+    Follows the data's clusters and edges, and stops by itself when all is explained.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class RidgeLeverage(Landmarks):
         return S
 
 
-#: What stands for each by name.
+#: The object for each name.
 BY_NAME: dict[str, Landmarks] = {
     "rpcholesky": RPCholesky(),
     "kmeans": KMeans(),

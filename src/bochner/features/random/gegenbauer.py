@@ -52,7 +52,7 @@ class Gegenbauer(Method):
     Parameters
     ----------
     radial : {"optimal", "monomial"}, default "optimal"
-        Radial functions h_{l,i}. "optimal": those of :class:`MercerHarmonic`, for every
+        Radial functions h_{l,i}. "optimal": as in :class:`MercerHarmonic`, for every
         rotation-invariant kernel. "monomial", as published: t^{l+2i} (with e^{−t²/2} for the
         Gaussian), lemmas 4 and 15, for kernels of ⟨x, y⟩ and the Gaussian. Both are one function
         for kernels of the angle (lemma 16) and for rows on one sphere, and the given functions h_l
@@ -95,7 +95,7 @@ class Gegenbauer(Method):
 
 @dataclass(frozen=True, eq=False)
 class GegenbauerMap(FeatureMap):
-    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i one after the other, each at every w_j."""
+    """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i in order, each at every w_j."""
 
     kernel: Kernel
     polar: Polar  # From rows to radii and directions
@@ -156,8 +156,8 @@ class GegenbauerMap(FeatureMap):
 #
 # Degree and order are where truncation stops to matter beside the noise of random directions.
 
-#: What the degree may leave out of k(x, x). Noise averages over rows, and what is cut does not: it
-#: is whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
+#: The part of k(x, x) that the degree may leave out. Noise averages over rows; this part does not:
+#: whole eigenspaces of K, which a fit misses as soon as their eigenvalues, at most n times this,
 #: are above its penalty. 1e-12 ‖K‖ is about the least that a fit in float64 can have.
 NEGLIGIBLE = 1e-12
 MOST_ORDERS = 16  # Components that are tried where no order is given
@@ -176,7 +176,7 @@ class Radials(NamedTuple):
         return int(self.components.max(initial=0)) + 1
 
     def first(self, order: int) -> "Radials":
-        """Return those of the first components."""
+        """Return the radial functions of the first components."""
         kept = np.flatnonzero(self.components < order)
         return Radials(self.functions.chosen(kept), self.components[kept])
 
@@ -196,7 +196,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask.n_features)
-        # The order is weighed against noise, of which there is none in one column.
+        # The order is weighed against noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and radials.order > 1:
             order = _best_order(radials, _required(U), _required(r), ask.n_features)
             radials = radials.first(order)
@@ -276,12 +276,12 @@ def _monomial(
             "MercerHarmonic()."
         )
     total = series.degree if method.degree is None else method.degree
-    if total is None:  # the first degree with next to nothing of k(x, x) beyond it
+    if total is None:  # the first degree beyond which almost no part of k(x, x) is left
         t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
         n = np.arange(4096)
         logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
         terms = np.exp(logs - logs.max())
-        beyond = np.cumsum(terms[:0:-1])[::-1]  # what is left out when n is the last
+        beyond = np.cumsum(terms[:0:-1])[::-1]  # the part left out when n is the last
         enough = beyond <= NEGLIGIBLE * terms.sum()
         total = int(np.argmax(enough)) if enough.any() else len(n) - 1
     q = _capped(total, radial.n_inputs)
@@ -325,7 +325,7 @@ def _optimal(
     total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
     q = _capped(48 if method.degree is None else method.degree, d)
     blocks = spectrum(radial, nodes, total, 1 << 62, q)
-    if method.degree is None:  # beyond which next to nothing of the energy is left
+    if method.degree is None:  # beyond which almost no energy is left
         energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
         enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
         q = int(np.argmax(enough)) if enough.any() else q

@@ -200,8 +200,8 @@ class SketchMap(FeatureMap):
     weights: powers.Weights  # Degree and weight of each block
     #: The features, degree by degree: columns of Z, times a weight per row.
     blocks: "tuple[Exact | Entries | Pairs | CountSketch, ...]"
-    steps: "tuple[Padded | Hashed | Pairs, ...]"  # What blocks read, children before parents
-    complete: bool  # Whether nothing is left to chance
+    steps: "tuple[Padded | Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
+    complete: bool  # Whether the map is not random
 
     @property
     def n_inputs(self) -> int:
@@ -295,7 +295,7 @@ class Pairs:
 
     left: int  # Steps; the left one is the wider
     right: int
-    full: int  # So many blocks take all entries of the left one in order
+    full: int  # Number of blocks that take all entries of the left one in order
     tail: Array  # Entries of the left one after that
     partners: Array  # Entries of the right one, and of its negative after them
 
@@ -406,7 +406,7 @@ class Tree:
         return self._pairs(0, power_of_two(n), n, width, "block")
 
     def _step(self, start: int, size: int, count: int) -> int:
-        """Return the step of a node of ``size`` leaves, of which the first ``count`` are x."""
+        """Return the step of a node of ``size`` leaves; the first ``count`` are x."""
         while count <= size // 2:
             size //= 2
         place = (start, size, count)

@@ -189,7 +189,7 @@ class WaveProcess(ProcessLaw):
         return draws(low, z, _steps(low, z))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f; what the modes leave out is independent between places."""
+        """Return the covariance of f; the part beyond the modes is independent between places."""
         if self.by_rows is not None:
             return self.by_rows.covariance(as_rows(X)) * self.evidence.amplitude
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance

@@ -38,7 +38,7 @@ class GaussianProcessSpec:
     amplitude: float | None
     lengthscale: str  # "auto", "loo", "evidence"
     fit_intercept: bool
-    # "auto", "evidence". What noise and amplitude are chosen by where the kernel itself is fitted.
+    # "auto", "evidence". The criterion for noise and amplitude where the kernel itself is fitted.
     criterion: str = "evidence"
 
 

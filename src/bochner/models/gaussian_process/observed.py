@@ -389,7 +389,7 @@ class ObservedProcess(ProcessLaw):
 
     @cached_property
     def _constant(self) -> Float[Array, " o"]:
-        """What the functionals make of the constant 1."""
+        """Values of the functionals of the constant 1."""
         kinds = [isinstance(each, BlockAverages) for each in self.observations]
         return np.repeat(np.array(kinds, float), [len(each.values) for each in self.observations])
 

@@ -42,7 +42,7 @@ TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
 
 @dataclass(frozen=True, eq=False)
 class KernelMatrix:
-    """The kernel matrix of the rows of a problem, in the place of their features."""
+    """The kernel matrix of the rows of a problem, in place of their features."""
 
     K: Any  # (n, n)
 

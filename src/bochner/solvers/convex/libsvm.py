@@ -29,7 +29,7 @@ from bochner.solvers.convex.losses import BelowZero, ClassMargin, EpsilonInsensi
 from bochner.solvers.convex.problem import Convergence, Problem, State, Step, side_by_side
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
-MOVES_COMPARED = 100  # The same for machines of which penalties are compared
+MOVES_COMPARED = 100  # The same for machines whose penalties are compared
 
 #: Classifiers end where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000
 #: rows the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.

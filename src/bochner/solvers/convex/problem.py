@@ -373,7 +373,7 @@ def raised_diagonal(
 ) -> Float[Array, "p p"]:
     """Return the upper factor of ``matrix(jitter)``, of more jitter as far as rounding needs it.
 
-    Where even the most leaves no factor, that of the diagonal.
+    Where even the most leaves no factor, the factor of the diagonal.
     """
 
     def at(jitter: float) -> Float[Array, "p p"]:

@@ -100,7 +100,7 @@ def systems_of_rows(
 def sums_at(
     problem: Problem, at: State, slopes: Array, curvatures: Array
 ) -> tuple[Float[Array, "t p"], list[Any]]:
-    """Return the gradients and the Hessians; those of the same curvatures as before are kept."""
+    """Return the gradients and the Hessians; for the same curvatures as before they are kept."""
     kept = at.hessians
     if kept is not None and np.array_equal(kept[0], curvatures):
         return gradients(problem.rows, slopes), kept[1]
@@ -339,7 +339,7 @@ def _cholesky(G: Float[Array, "D D"], alpha: float) -> Float[Array, "D D"]:
 class HessianProducts:
     """Newton steps by conjugate gradients; keeps the preconditioner while it is cheaper to keep.
 
-    ``apart``: each column has a preconditioner of its own, made anew in each step.
+    ``apart``: each column has its own preconditioner, made again in each step.
     """
 
     def __init__(self, apart: bool) -> None:

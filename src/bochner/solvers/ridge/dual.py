@@ -444,7 +444,7 @@ def kernel_evidence(
 def kernel_leave_one_out(
     rows: KernelRows,
     alpha: float,
-    noise: float | None = None,  # noqa: ARG001  as of the evidence
+    noise: float | None = None,  # noqa: ARG001  as for the evidence
     amplitude: float | None = None,  # noqa: ARG001
     *,
     overwrite: bool = False,

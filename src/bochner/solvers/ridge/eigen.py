@@ -278,7 +278,7 @@ Rows = tuple[Float[Array, "b D"], Float[Array, "b t"], Float[Array, " b"] | None
 def _slacks(
     eigen: Eigen, blocks: Iterable[Rows], alphas: Float[Array, " p"], kept: Any = slice(None)
 ) -> Iterator[tuple[Float[Array, "b r"], Float[Array, "b t"], Float[Array, " b"], Array]]:
-    """Give rows in the coordinates of eigenvectors, targets, weights and slacks.
+    """Return rows in the coordinates of eigenvectors, targets, weights and slacks.
 
     Time O(b D (D + p)) a block.
     """
