@@ -10,6 +10,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from functools import cached_property, partial
 from importlib import import_module
@@ -77,30 +78,13 @@ _MODULES = re.compile(
     r"|solvers|sums)(\.[a-z0-9_]+)*"
 )
 
-#: Modules and then classes in older files that were moved or renamed, and their names now.
-MOVED: dict[str, str] = {
-    "features.fourier.histogram": "features.fourier.fourier",
-    "features.fourier.leverage": "features.fourier.fourier",
-    "features.fourier.maps": "features.fourier.fourier",
-    "features.mercer.harmonic": "features.mercer.radial",
-    "features.nystrom.landmarks": "features.nystrom.nystrom",
-    "features.sketch.maclaurin": "features.sketch.polysketch",
-    "features.sketch.tensorsketch": "features.sketch.polysketch",
-    "models.gaussian_process.posterior": "models.gaussian_process.features",
-    "models.representations.methods": "models.representations.representation",
-    "models.representations.wide": "models.representations.features",
-    "solvers.ridge.evidence": "solvers.ridge.solution",
-    "solvers.convex.optimum": "solvers.convex.problem",
-}
+#: Classes in older files that were renamed, and their names now.
 RENAMED: dict[str, str] = {
-    "features.fourier.fourier:FourierPhaseMap": "features.fourier.fourier:FourierMap",
-    "features.fourier.fourier:LeverageFourierMap": "features.fourier.fourier:FourierMap",
-    "features.mercer.products:SineMap": "features.mercer.products:EigenfunctionMap",
-    "features.mercer.radial:MonomialFunctions": "features.mercer.radial:IndexedFunctions",
-    "features.mercer.radial:UserFunctions": "features.mercer.radial:IndexedFunctions",
-    "features.sketch.powers:Exact": "features.sketch.polysketch:Exact",
-    "features.sketch.powers:SketchMap": "features.sketch.polysketch:SketchMap",
-    "selection.tree:RowTree": "selection.near:RowTree",
+    "FourierPhaseMap": "FourierMap",
+    "LeverageFourierMap": "FourierMap",
+    "SineMap": "EigenfunctionMap",
+    "MonomialFunctions": "IndexedFunctions",
+    "UserFunctions": "IndexedFunctions",
 }
 
 
@@ -121,20 +105,23 @@ def name_of(cls: type) -> str | None:
 
 
 def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
-    """Return the class of this name; refuse a name that :func:`name_of` does not give."""
+    """Return the class of this name, in any module since the file was written; refuse others."""
     if name in user_kernels:
         return user_kernels[name]
     module, _, class_name = name.partition(":")
-    now = f"{MOVED.get(module, module)}:{class_name}"
-    module, _, class_name = RENAMED.get(now, now).partition(":")
+    class_name = RENAMED.get(class_name, class_name)
     if not _MODULES.fullmatch(module):
         raise TypeError(
             f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"
         )
-    cls = getattr(import_module(f"bochner.{module}"), class_name)
-    if not isinstance(cls, type) or name_of(cls) != f"{module}:{class_name}":
-        raise TypeError(f"{name} is no class of model files")
-    return cls
+    with suppress(ModuleNotFoundError, AttributeError):
+        cls = getattr(import_module(f"bochner.{module}"), class_name)
+        if isinstance(cls, type) and name_of(cls) == f"{module}:{class_name}":
+            return cls
+    for cls in stored_classes():  # the module has moved
+        if cls.__name__ == class_name:
+            return cls
+    raise TypeError(f"{name} is no class of model files")
 
 
 def stored_classes() -> Iterator[type]:
