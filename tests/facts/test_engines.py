@@ -33,7 +33,7 @@ from bochner.errors import (
     InvalidType,
 )
 from bochner.kernels import Gaussian
-from bochner.sums.rows import SampleOf
+from bochner.sums.passes import SampleOf
 
 rng = np.random.default_rng(0)
 N = 140_000  # three parts

@@ -35,7 +35,7 @@ from bochner.solvers.convex.problem import (
     optimum,
 )
 from bochner.solvers.sgd import as_loss
-from bochner.sums.tree import summed
+from bochner.sums.passes import summed
 
 # ==== Each loss against its printed formula, and its derivatives against those of the formula.
 

@@ -11,7 +11,7 @@ from bochner.models._rows import TARGETS
 from bochner.solvers.convex import newton
 from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squared, SquaredHinge
 from bochner.solvers.convex.problem import Convergence, Optimum, Problem, hessian_factor, optimum
-from bochner.sums.tree import summed
+from bochner.sums.passes import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
 

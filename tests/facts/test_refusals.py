@@ -79,7 +79,7 @@ from bochner.kernels.sphere import degree_variances
 from bochner.selection.race import learn_metric
 from bochner.solvers.convex.losses import as_levels
 from bochner.sums.moments import Accumulator
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))

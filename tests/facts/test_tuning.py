@@ -11,7 +11,7 @@ from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
 from bochner.solvers.ridge.dual import CRITERIA
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 
 def sample_of(X, y, w=None, seed=0):

@@ -37,7 +37,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
     """Blocks of 16 rows, parts of 64: several levels of the tree; records as often as asked."""
-    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 64)
+    monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 64)
     monkeypatch.setattr("bochner.models._rows.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.selection.chosen.block_rows", lambda _: 16)
     monkeypatch.setattr("bochner.engines.local.SHARE", np.inf)

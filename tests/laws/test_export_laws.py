@@ -24,7 +24,7 @@ from bochner.errors import (
 from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Gaussian, Matern
 from bochner.models.representations.features import FeatureSums, triangle
-from bochner.sums.executor import LOCAL
+from bochner.sums.passes import LOCAL
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

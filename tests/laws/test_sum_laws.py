@@ -19,10 +19,8 @@ from bochner.models._rows import SumOnFeatures
 from bochner.models.unsupervised.base import diagonal_of
 from bochner.models.unsupervised.cca import CorrelationsOf
 from bochner.solvers.lloyd import CentroidsOf
-from bochner.sums.executor import InProcess, Together
 from bochner.sums.moments import Accumulator, MomentsOf
-from bochner.sums.rows import SampleOf
-from bochner.sums.tree import BRANCHES
+from bochner.sums.passes import BRANCHES, InProcess, SampleOf, Together
 
 # ---- sum: Every pass over rows is a sum: any cut into blocks and parts gives the sum of all rows
 
@@ -82,7 +80,7 @@ def test_any_cut_into_blocks_parts_and_a_tree_gives_one_sum(name, monkeypatch):
     totals = [summed(1), summed(7), summand.merge(total, summand.zero())]
     together = Together(tuple(each for each, _ in SUMMANDS.values()))
     totals.append(summed(50, together)[list(SUMMANDS).index(name)])
-    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 2)
+    monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 2)
     for total in (*totals, summed(5)):
         assert_close(result(total), result(summed(N)), factor=1e3)
 
@@ -111,7 +109,7 @@ def tree_of(parts):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts of two blocks of one row."""
-    monkeypatch.setattr("bochner.sums.tree.PART_ROWS", 2)
+    monkeypatch.setattr("bochner.sums.passes.PART_ROWS", 2)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 31, 32, 33, 34, 65, 511, 512, 513, 600])

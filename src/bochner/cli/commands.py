@@ -396,7 +396,7 @@ def compare(terminal: "Terminal", given: Any) -> Result:
     from bochner.kernels.kernel import Kernel
     from bochner.models._tables import encoded
     from bochner.selection.lengthscales import choose_lengthscale
-    from bochner.sums.rows import sampled
+    from bochner.sums.passes import sampled
 
     paths, plot, seed = found_files(given.files), given.plot, given.seed
     if plot is not None:

@@ -27,7 +27,7 @@ from bochner.engines.workers import (
     with_rows,
 )
 from bochner.errors import BochnerError, EngineError, InvalidType
-from bochner.sums.executor import LOCAL, Engine
+from bochner.sums.passes import LOCAL, Engine
 
 # --- Dask -----------------------------------------------------------------------------------------
 

@@ -16,8 +16,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
-from bochner.sums.executor import Together
-from bochner.sums.tree import MergeTree, Summand, blocks_per_part, narrowed, summed
+from bochner.sums.passes import MergeTree, Summand, Together, blocks_per_part, narrowed, summed
 
 LOG = logging.getLogger("bochner.engines")
 

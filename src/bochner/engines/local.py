@@ -34,9 +34,8 @@ from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidT
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.selection.chosen import Chosen
 from bochner.solvers.ridge.eigen import Triangle
-from bochner.sums.executor import LOCAL, Executor, InProcess
 from bochner.sums.moments import Accumulator
-from bochner.sums.tree import RunningSum, Summand
+from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -86,7 +85,7 @@ class Local:
     cannot be written, as on a full disk, the fit continues with a warning, and the record before
     it stays. Ctrl-C ends a pass after the current block, which is recorded. A record takes the
     memory of a sum once more on the disk: 8 D² bytes for each level of the tree
-    (:mod:`bochner.sums.tree`) for moments.
+    (:mod:`bochner.sums.passes`) for moments.
 
     To a device go the rows, block after block. Where sums are moments (ridge regression and
     classifier, Gaussian process, principal components) features are made and added up there, in

@@ -20,7 +20,7 @@ from bochner.data.partitions import Here
 from bochner.data.sources import Block, Partition
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.tree import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
+from bochner.sums.passes import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
 
 Handle = Any
 

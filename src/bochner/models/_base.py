@@ -66,9 +66,8 @@ from bochner.models._tables import (
 )
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.sums.executor import LOCAL, Engine, Executor, as_engine, home_of
 from bochner.sums.moments import Moments
-from bochner.sums.rows import sampled
+from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, home_of, sampled
 
 #: Where the state of a pickle says the version; no attribute can have this name.
 _WRITTEN = "bochner version"

@@ -21,8 +21,7 @@ from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
 from bochner.models._calibration import agreeing, decided
 from bochner.models._tables import by_partition, in_one_sentence, is_number
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.tree import SumOf
+from bochner.sums.passes import LOCAL, Executor, SumOf
 
 FEW_CLASSES = 50  # Up to this many different values are classes, for any number of rows
 

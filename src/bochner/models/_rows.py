@@ -18,8 +18,7 @@ from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom.nystrom import NystromMap, Rounded
 from bochner.solvers.convex.problem import FeatureBlock
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.tree import SumOf, narrowed, summed
+from bochner.sums.passes import LOCAL, Executor, SumOf, narrowed, summed
 
 
 def _targets(block: Any) -> list[tuple[Any, Array]]:

@@ -31,8 +31,7 @@ from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
 from bochner.models._parameters import by_jobs
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.tree import summed
+from bochner.sums.passes import LOCAL, Executor, summed
 
 _INFINITE = (
     "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "

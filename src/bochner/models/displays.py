@@ -33,7 +33,7 @@ from bochner.models._intervals import WithIntervals
 from bochner.selection.chosen import summand_of
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
-from bochner.sums.executor import LOCAL
+from bochner.sums.passes import LOCAL
 
 
 class Display(HtmlResult):

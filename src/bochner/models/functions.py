@@ -22,7 +22,7 @@ from bochner.selection.lengthscales import at_median, require_lengthscale, tune_
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import CRITERIA
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 
 @one_thread()

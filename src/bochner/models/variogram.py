@@ -27,7 +27,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import OnSphere, named_on_sphere
 from bochner.selection.spec import NAMED, as_kernel
 from bochner.selection.waves import scaled
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 
 @dataclass(frozen=True, eq=False)

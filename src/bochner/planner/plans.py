@@ -39,7 +39,7 @@ from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, PlannedFit, Task, local_fit, planned_fits
 from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")
 

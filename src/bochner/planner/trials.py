@@ -42,8 +42,8 @@ from bochner.selection.waves import waves_for
 from bochner.solvers.ridge.eigen import of_more_rows
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
-from bochner.sums.executor import LOCAL
 from bochner.sums.moments import MomentsOf, Precision
+from bochner.sums.passes import LOCAL
 
 WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
 WIDEST = 512  # Largest width of a trial

@@ -39,7 +39,7 @@ from bochner.report.quality import (
 )
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import decompose
-from bochner.sums.rows import indicators
+from bochner.sums.passes import indicators
 
 
 def _code(model: KernelEstimator) -> str:

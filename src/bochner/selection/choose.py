@@ -30,8 +30,7 @@ from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import nonempty, sampled, total_weight
+from bochner.sums.passes import LOCAL, Executor, nonempty, sampled, total_weight
 
 #: Finds a kernel from a kernel or name and a sample of rows.
 Search = Callable[[Any, RowSample], Tuning]

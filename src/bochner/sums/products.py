@@ -16,7 +16,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block
 from bochner.sums.moments import Precision
-from bochner.sums.tree import SumOf
+from bochner.sums.passes import SumOf
 
 ONE_BY_ONE = 12  # Up to this many vectors are multiplied one by one, for which BLAS is faster
 

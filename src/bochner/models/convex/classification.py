@@ -71,8 +71,7 @@ from bochner.solvers.convex.problem import (
     best_constant,
     optimum,
 )
-from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.rows import SampleOf, indicators, sampled
+from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, indicators, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 

@@ -35,7 +35,7 @@ from bochner.models.convex.fit import (
     number_or_word,
 )
 from bochner.solvers.convex.losses import Hinge, Logistic, Loss, Multinomial, SquaredHinge
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor
 
 
 @shared

@@ -29,7 +29,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.convex.problem import Optimum
-from bochner.sums.rows import indicators
+from bochner.sums.passes import indicators
 
 # --- Every class against every other --------------------------------------------------------------
 #

@@ -27,7 +27,7 @@ from bochner.solvers.convex.libsvm import judged, refined
 from bochner.solvers.convex.losses import BelowZero
 from bochner.solvers.convex.newton import minimise, valued
 from bochner.solvers.convex.problem import Problem, State, gradients, images, optimum
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor
 
 #: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
 #: rounding errors.

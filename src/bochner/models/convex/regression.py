@@ -70,8 +70,7 @@ from bochner.solvers.convex.problem import (
     hessian_factor,
     optimum,
 )
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled
+from bochner.sums.passes import LOCAL, Executor, sampled
 
 # --- Targets of a regression in a unit near their spread, so that their squares are numbers -------
 

@@ -31,7 +31,7 @@ from bochner.solvers.convex.losses import (
     by_name,
 )
 from bochner.solvers.convex.problem import best_constant
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor
 
 
 class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):

@@ -41,7 +41,7 @@ from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence
 from bochner.solvers.ridge.solution import Evidence
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.sums.passes import LOCAL, Executor, require_order
 
 MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
 

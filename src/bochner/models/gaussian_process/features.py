@@ -45,8 +45,8 @@ from bochner.selection.chosen import Chosen
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
 from bochner.solvers.ridge.problem import slack_of_leverage
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+from bochner.sums.passes import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,8 @@ from bochner.models.representations.representation import DIRECT_ROWS, ExactKern
 from bochner.selection.choose import choose
 from bochner.selection.waves import FEWEST_ROWS
 from bochner.solvers.ridge.solution import EvidenceOutcome
-from bochner.sums.executor import Executor
 from bochner.sums.moments import Precision
+from bochner.sums.passes import Executor
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------
 #

@@ -70,7 +70,7 @@ from bochner.solvers.waves import (
     square_sums,
     waves_of_samples,
 )
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor
 
 #: Draws of the posterior that deviations are made of where they are not exact: their relative
 #: error is 1/√(2 PATHS), 6 %, at most.

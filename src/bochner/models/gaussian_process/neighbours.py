@@ -53,7 +53,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
-from bochner.sums.executor import LOCAL, Executor, require_order
+from bochner.sums.passes import LOCAL, Executor, require_order
 
 JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at most
 

@@ -40,8 +40,8 @@ from bochner.models.representations.representation import (
     takes_pieces,
 )
 from bochner.solvers.ridge.solution import as_variance
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+from bochner.sums.passes import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)

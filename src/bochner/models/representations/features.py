@@ -53,11 +53,9 @@ from bochner.solvers.ridge.solution import (
     least_alpha,
     solve_ridge,
 )
-from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, Precision
+from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, sampled
 from bochner.sums.products import first_sums, gram_products
-from bochner.sums.rows import SampleOf, sampled
-from bochner.sums.tree import SumOf
 
 
 @dataclass(frozen=True, eq=False)

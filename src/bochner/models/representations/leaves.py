@@ -54,7 +54,7 @@ from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
 from bochner.solvers.ridge.problem import TINY
 from bochner.solvers.ridge.solution import Solution
-from bochner.sums.executor import Executor
+from bochner.sums.passes import Executor
 
 #: Number of rows with leave-one-out errors: they take a tenth of the time of the factors.
 LEFT_OUT_ROWS = 2048

@@ -46,8 +46,8 @@ from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, solve_ridge
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Accumulator, Moments, Precision
+from bochner.sums.passes import LOCAL, Executor
 
 # --- Kernel ridge regression with the kernel itself: the n × n answer, without an n × n matrix ---
 #

@@ -29,8 +29,7 @@ from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, least_alpha
-from bochner.sums.executor import Executor, require_order
-from bochner.sums.rows import sampled
+from bochner.sums.passes import Executor, require_order, sampled
 
 #: Why fits through features have no coefficients of rows.
 KERNEL_ONLY = 'only a fit with method="exact" or "local" has them; see coef_.'

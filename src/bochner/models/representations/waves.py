@@ -40,9 +40,8 @@ from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, least_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
-from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
-from bochner.sums.rows import SampleOf, nonempty
+from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, nonempty
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:

@@ -25,7 +25,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.spec import as_kernel
-from bochner.sums.rows import sampled
+from bochner.sums.passes import sampled
 
 #: Default widths as multiples of the number of rows; close together near 1, where the peak is.
 SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10)

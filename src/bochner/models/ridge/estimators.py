@@ -30,9 +30,8 @@ from bochner.models.representations.representation import (
     takes_pieces,
 )
 from bochner.solvers.ridge.solution import as_alpha
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
-from bochner.sums.rows import indicators
+from bochner.sums.passes import LOCAL, Executor, indicators
 
 
 class RidgeEstimator(KernelParameters, Differentiable, AddsRows):

@@ -34,8 +34,8 @@ from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, least_alpha
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Precision
+from bochner.sums.passes import LOCAL, Executor
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from bochner.models._tables import by_partition
 from bochner.models.sgd.fit import SgdFit, SgdSpec, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.strategies import StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
-from bochner.sums.executor import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor
 
 
 @shared

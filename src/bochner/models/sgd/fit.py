@@ -50,8 +50,7 @@ from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
 from bochner.solvers.sgd import SLOWEST, Descent, Schedule, Walk, as_loss
-from bochner.sums.executor import LOCAL, Executor, require_order
-from bochner.sums.rows import indicators, nonempty, sampled
+from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_order, sampled
 
 USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
 

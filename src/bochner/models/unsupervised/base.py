@@ -30,9 +30,7 @@ from bochner.models._parameters import estimator, shared
 from bochner.models._tables import by_partition
 from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.sums.executor import LOCAL, Executor
-from bochner.sums.rows import sampled
-from bochner.sums.tree import SumOf
+from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 
 
 def alone(blocks: Blocks) -> Blocks:

@@ -25,9 +25,8 @@ from bochner.models.unsupervised.base import FeatureParameters, KernelTransforme
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
-from bochner.sums.executor import LOCAL, Executor
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.rows import sampled
+from bochner.sums.passes import LOCAL, Executor, sampled
 
 #: Moments of both sides' features side by side, of each half of the rows; None of no rows.
 Halves = tuple[Moments | None, Moments | None]

@@ -37,8 +37,7 @@ from bochner.models.unsupervised.base import (
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped
-from bochner.sums.executor import LOCAL, Executor, Together
-from bochner.sums.rows import SampleOf, nonempty, sampled
+from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, nonempty, sampled
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,8 @@ from bochner.models.unsupervised.base import (
 )
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
-from bochner.sums.executor import LOCAL, Executor, Together
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.rows import SampleOf
+from bochner.sums.passes import LOCAL, Executor, SampleOf, Together
 
 #: Eigenvalues, rising, and their vectors.
 Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]

@@ -1,0 +1,316 @@
+"""Passes over rows: every pass is a sum, and an executor makes it, in an order fixed by the blocks.
+
+Floating-point sums depend on their order. So that any number of workers gives the bits of one, the
+order is a function of the blocks alone: consecutive blocks make a **part**, one block added after
+the other to the sum of no rows; sixteen parts, one merged after the other, make a node; sixteen
+nodes make a node, and so on. A table of one part is summed block after block, without merging.
+Summation in blocks: Higham (2002, section 4.2). Fixed orders for the sake of equal bits: Demmel and
+Nguyen (2015).
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from operator import methodcaller
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from bochner._core.arrays import added, to_numpy
+from bochner._core.shapes import Array, Float
+from bochner.data.blocks import Blocks, count_rows
+from bochner.data.sample import RowSample
+from bochner.data.sources import Block
+from bochner.errors import InvalidInput, InvalidType
+
+LOG = logging.getLogger("bochner.sums")
+
+S = TypeVar("S")
+
+PART_ROWS = 1 << 16  # Rows of a part: merging takes as long as adding a few hundred rows
+BRANCHES = 16  # Sums that one node of the tree merges
+
+
+class Summand(Protocol[S]):
+    """A sum over rows that a pass computes, block by block and part by part."""
+
+    def zero(self) -> S:
+        """Return the sum of no rows."""
+        ...
+
+    def add(self, total: S, block: Any) -> S:
+        """Return the sum with the rows of a block, made on the device of the block."""
+        ...
+
+    def merge(self, a: S, b: S) -> S:
+        """Return the sum of the rows of both; ``a`` comes first and may be modified."""
+        ...
+
+
+# --- The merge tree ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SumOf:
+    """The sum of ``part(block)``: numbers and arrays, lists to be joined, or a tuple of these."""
+
+    part: Callable[[Any], Any]  # The sum may change its arrays
+
+    def zero(self) -> None:
+        return None
+
+    def add(self, total: Any, block: Any) -> Any:
+        return added(total, self.part(block))
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return added(a, b)
+
+
+def narrowed(summand: Any, rows: slice) -> Any:
+    """Return the summand for these rows only, if it holds numbers per row, and has ``within``."""
+    return summand.within(rows) if hasattr(summand, "within") else summand
+
+
+def blocks_per_part(block_rows: int) -> int:
+    """Return the number of blocks of ``block_rows`` rows in a part."""
+    return max(1, PART_ROWS // block_rows)
+
+
+class MergeTree(Generic[S]):
+    """Sums of parts in order of arrival, merged as early as the order allows.
+
+    ``merge`` returns the sum of two; it may modify the first.
+    """
+
+    def __init__(self, merge: Callable[[S, S], S]) -> None:
+        self._merge = merge
+        self.levels: list[tuple[S, int] | None] = []  # sum and number of parts of each level
+
+    def take(self, done: S) -> None:
+        """Take in the sum of the next part, and of all nodes that it completes."""
+        for level, begun in enumerate(self.levels):
+            total, count = done, 1
+            if begun is not None:
+                total, count = self._merge(begun[0], done), begun[1] + 1
+            if count < BRANCHES:
+                self.levels[level] = total, count
+                return
+            self.levels[level], done = None, total
+        self.levels.append((done, 1))
+
+    def root(self, last: S | None = None) -> S | None:
+        """Return the sum of all parts, and of a last one; nothing more can be taken in after it."""
+        for begun in self.levels:
+            if begun is not None:
+                last = begun[0] if last is None else self._merge(begun[0], last)
+        return last
+
+
+class RunningSum(Generic[S]):
+    """The sum of blocks as they come, merged in the order of the tree.
+
+    ``block_rows`` are the rows of every block but the last. Memory: a sum for each level of the
+    tree that was reached, one up to 65,536 rows, two up to a million, three up to 16 million.
+    """
+
+    def __init__(self, summand: Summand[S], block_rows: int) -> None:
+        self._summand = summand
+        self._most = blocks_per_part(block_rows)
+        self._tree: MergeTree[S] = MergeTree(summand.merge)
+        self._part: S | None = None
+        self.blocks = 0
+
+    def add(self, block: Any) -> None:
+        """Add the next block."""
+        part = self._summand.zero() if self._part is None else self._part
+        self._part = self._summand.add(part, block)
+        self.blocks += 1
+        if self.blocks % self._most == 0:
+            self._tree.take(self._part)
+            self._part = None
+
+    def total(self) -> S:
+        """Return the sum of all blocks; nothing more can be added after it."""
+        total = self._tree.root(self._part)
+        return self._summand.zero() if total is None else total
+
+    def state(self) -> list[Any]:
+        """Return the state: number of blocks, unfinished part, and the sums of each level."""
+        return [self.blocks, self._part, self._tree.levels]
+
+    def restore(self, state: list[Any]) -> None:
+        """Continue from the state of another."""
+        self.blocks, self._part, self._tree.levels = state
+
+
+def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S:
+    """Return the sum of blocks, merged in the order of the tree."""
+    running = RunningSum(summand, block_rows)
+    for block in blocks:
+        running.add(block)
+    return running.total()
+
+
+# --- Executors -----------------------------------------------------------------------------------
+
+
+class Executor(Protocol):
+    """A place that computes sums, such as this process or a cluster."""
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of features that may be kept in this process from pass to pass.
+
+        None: a quarter of what is free.
+        """
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether rows are read in order, in this process."""
+        ...
+
+    def sum(self, summand: Summand[S], blocks: Blocks) -> S: ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """An engine that runs the passes of fits, as passed by a user."""
+
+    def passes(self, asked: str, blocks: Blocks) -> AbstractContextManager[Executor]:
+        """Yield the executor of one fit; ``asked`` describes the fit in words."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """All blocks in their order, in this process.
+
+    Ctrl-C and errors of the reader leave nothing behind: a sum is handed out whole or not at all.
+    """
+
+    # Bytes of features that may be kept from pass to pass; default a quarter of what is free.
+    memory: int | None = None
+    in_order: ClassVar[bool] = True
+
+    @contextmanager
+    def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
+        yield self
+
+    def sum(self, summand: Summand[S], blocks: Blocks) -> S:
+        began = time.monotonic()
+        total = summed(summand, blocks, blocks.block_rows)
+        LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
+        return total
+
+
+LOCAL = InProcess()
+
+
+def home_of(blocks: Blocks) -> Engine:
+    """Return the engine that holds the rows, else this process."""
+    library = next((partition.library for partition in blocks.source.partitions), "")
+    if not library:
+        return LOCAL
+    # engines are above all parts that fit, which know none but find them by name
+    engine: Engine = import_module("bochner.engines.clusters").HERE[library]()
+    return engine
+
+
+def as_engine(where: object, who: str) -> Engine:
+    """Check where a fit is to be made."""
+    if isinstance(where, Engine) and not isinstance(where, type):
+        return where
+    got = f"the class {where.__name__}" if isinstance(where, type) else type(where).__name__
+    raise InvalidType(
+        f"{who}: where must say where sums are made, one of bochner.engines, as Local(), "
+        f"Dask(client), Ray() or Spark(session); got {got}."
+    )
+
+
+def require_order(who: str, why: str, where: Executor, instead: str) -> None:
+    """Refuse an executor that does not read rows in order."""
+    if not where.in_order:
+        raise InvalidInput(
+            f"{who}: {why}, so all rows must come to one process, in order; got where={where!r}. "
+            f"{instead}"
+        )
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several summands in one pass; their sums are a list."""
+
+    summands: tuple[Any, ...]
+
+    def zero(self) -> list[Any]:
+        return list(map(methodcaller("zero"), self.summands))
+
+    def add(self, total: list[Any], block: Block) -> list[Any]:
+        for k, summand in enumerate(self.summands):
+            total[k] = summand.add(total[k], block)
+        return total
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return [s.merge(x, y) for s, x, y in zip(self.summands, a, b, strict=True)]
+
+
+# --- A random sample of rows ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SampleOf:
+    """The summand of a :class:`RowSample`, None for no rows; row numbers count from ``start``."""
+
+    seed: int
+    start: int = 0
+
+    def zero(self) -> RowSample | None:
+        return None
+
+    def add(self, total: RowSample | None, block: Block) -> RowSample | None:
+        return self.merge(total, RowSample.of(block, self.seed, self.start))
+
+    def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
+        if a is None or b is None:
+            return b if a is None else a
+        return a.merge(b)
+
+
+def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
+    """Return the sample of all rows, by one pass that makes no features.
+
+    With ``n_classes`` y holds codes of classes, and the sample their indicators.
+    """
+    sample = nonempty(where.sum(SampleOf(seed), blocks))
+    if not (n_classes and sample.y.shape[1]):
+        return sample
+    return replace(sample, y=indicators(sample.y[:, 0], n_classes))
+
+
+def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
+    """Return the sum of weights: rows, without a further pass, where there are none."""
+    if next(iter(blocks)).w is None:
+        return count_rows(blocks)
+    return where.sum(SumOf(_weight_of), blocks) or 1.0
+
+
+def _weight_of(block: Block) -> float:
+    return float(to_numpy(block.w).sum())
+
+
+def nonempty(rows: RowSample | None) -> RowSample:
+    """Return the sample, which must be there."""
+    if rows is None:
+        raise InvalidInput("A kernel by name needs rows to choose its lengthscale from; got none.")
+    return rows
+
+
+def indicators(codes: Float[Array, " n"], n_classes: int) -> Float[Array, "n K"]:
+    """Return +1 for rows of a class and −1 for others; of two classes, only the second's column."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0)[:, None]
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
