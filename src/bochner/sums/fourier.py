@@ -38,13 +38,6 @@ class WaveSums:
     gram: Array  # real and imaginary parts of t, of k in rising order
     cross: Array  # sums of b
 
-    def __add__(self, other: "WaveSums") -> "WaveSums":
-        return self._combined(other, +1)
-
-    def __sub__(self, other: "WaveSums") -> "WaveSums":
-        """Return sums over the rows of self that are not in other: the inverse of ``+``."""
-        return self._combined(other, -1)
-
     def about(self, origin: Float[Array, " t"]) -> "WaveSums":
         """Return the same sums with another origin of the targets."""
         step = self.origin - origin
@@ -57,7 +50,7 @@ class WaveSums:
             cross=cross,
         )
 
-    def _combined(self, other: "WaveSums", sign: int) -> "WaveSums":
+    def __add__(self, other: "WaveSums") -> "WaveSums":
         if self.cross.shape != other.cross.shape:
             raise IncompatibleModels(
                 f"Sums of waves add up where targets and frequencies are the same; got shapes "
@@ -66,7 +59,7 @@ class WaveSums:
             )
         other = other.about(self.origin)
         names = ("rows", "weight", "total", "squares", "gram", "cross")
-        both: Any = {name: getattr(self, name) + sign * getattr(other, name) for name in names}
+        both: Any = {name: getattr(self, name) + getattr(other, name) for name in names}
         return replace(self, **both)
 
 
