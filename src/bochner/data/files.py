@@ -367,7 +367,7 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
     """Return the columns of text that are stored as codes of a small dictionary.
 
     Other columns are read as text: pyarrow would gather the texts of a whole row group. A column
-    with over three bytes per row is none of these, beside a dictionary of 1 MB.
+    that takes over 3 bytes per value plus 2 MB in some row group is read as text.
     """
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]

@@ -38,8 +38,8 @@ from bochner.solvers.ridge.eigen import decompose, left_out_rows
 from bochner.solvers.ridge.solution import solve_ridge
 from bochner.sums.moments import Moments
 
-#: Rows of a fit whose errors without themselves are looked at, at most: of one in twenty that lie
-#: outside, the share is then known to a third of a hundredth.
+#: Most leave-one-out errors that a law is learned from: the share outside of 95 % intervals then
+#: has a standard error of 0.34 %.
 LEFT_OUT_ROWS = 4096
 
 #: How rows were predicted that scores come from, and what follows.
@@ -289,7 +289,7 @@ def interval_score(
     coverage: float,
     w: Float[Array, " m"] | None = None,
 ) -> float:
-    """Return the mean of width + 2/(1 − coverage) × what y is outside by.
+    """Return the mean of width + 2/(1 − coverage) × the distance of y outside the interval.
 
     Least, in the mean, at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
     """
@@ -297,7 +297,7 @@ def interval_score(
     return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
 
 
-# --- Intervals of processes, whose width is read off errors on rows: split conformal prediction ---
+# --- Intervals of processes: widths by errors on held-out rows or folds, conformal prediction -----
 #
 # Scores s_i = |y_i − f̂(x_i)|/sd(x_i) of m rows; the interval f̂(x) ± s_(j) sd(x) takes the j-th
 # smallest, j = ⌈(m + 1) coverage⌉. If the rows were not fitted on and are exchangeable with the new
@@ -315,7 +315,7 @@ def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLa
     groups = np.unique(marks, return_inverse=True)[1]
     firsts = np.unique(groups, return_index=True)[1]
     m = len(firsts)
-    # A model of most of few rows is near the model of all, and costs little
+    # Ten folds are nearer to the fit of all rows, and few rows are cheap
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
     errors, deviations = [np.empty((0, sample.y.shape[1]))], [np.empty((0, sample.y.shape[1]))]
@@ -339,7 +339,7 @@ LEAST_GAIN = 0.01  # Share of its costs that a finer law must save
 
 
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
-    """Learn the law of errors: the simplest whose intervals are as short, and miss as little.
+    """Learn the law of errors: the simplest whose interval scores are within 1 % of the best.
 
     Scale and distribution are learned from 4096 rows at most, in about a second for each target.
     Held-out rows are split in half: one half learns the law, the other gives the scores.
@@ -436,7 +436,7 @@ def _scale(
 def _shape(
     kernel: Kernel, z: Inputs, u: Float[Array, " m"], w: Float[Array, " m"], seed: int
 ) -> tuple[Distribution, Float[Array, "n J"]]:
-    """Return the conditional distributions of u, and those at all rows, as learned without each."""
+    """Return the conditional distributions of u, and for each row the one learned without it."""
     knots = np.unique(np.quantile(u, np.arange(1, 40) / 40))
     if len(knots) < 2:
         knots = np.array([u.min(), max(u.max(), np.nextafter(u.min(), np.inf))])

@@ -1,4 +1,4 @@
-"""Functions of estimators: ``tune`` searches for a kernel, and ``merge`` adds models up."""
+"""Functions of estimators: ``tune`` finds a kernel, ``merge`` joins models of separate rows."""
 
 from copy import copy
 from dataclasses import replace
@@ -127,9 +127,9 @@ def merge(*models: Any) -> Any:
     Raises
     ------
     IncompatibleModels
-        If the maps, or the classes of labels, differ; the message says how to make them equal.
+        If classes of learners, labels, kernels, maps or targets differ; the message has the remedy.
     InvalidType
-        If they are learners of other kinds: learners with other losses read every row many times.
+        If a model keeps no moments that add: ``method="exact"`` or "local", and other losses.
 
     Notes
     -----

@@ -169,7 +169,7 @@ def _parts(parts: Iterable[tuple[Any, Any]], arrays: NamedArrays, at: str) -> li
 
 
 def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
-    """Return an instance of one of bochner's classes; refuse any other."""
+    """Encode an instance of one of bochner's classes, or a user's kernel; refuse any other."""
     kind, name = type(value), name_of(type(value))
 
     def fields(state: Mapping[str, Any]) -> Json:
@@ -210,7 +210,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
 ) -> Any:
     """Return the value that :func:`encode` wrote; refuse any other.
 
-    ``own`` are classes of kernels from outside of bochner, by their names in files.
+    ``user_kernels`` are kernel classes from outside of bochner, by their names in files.
     """
     inner = lambda part: decode(part, arrays, user_kernels)
     values = lambda fields: {name: inner(part) for name, part in fields.items()}

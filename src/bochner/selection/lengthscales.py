@@ -1,8 +1,8 @@
 """Lengthscales by descents of leave-one-out errors or the evidence on kernel matrices.
 
-The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`,
-:mod:`bochner.solvers.ridge.solution`) is turned into the gradient in log ℓ. With k = κ(s),
-s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units of ℓ,
+The gradient of a criterion in the kernel matrix (:mod:`bochner.solvers.ridge.dual`) is turned into
+the gradient in log ℓ. With k = κ(s), s = Σ_j (x_j − y_j)²/ℓ_j², R = ∂E/∂K ∘ κ'(s) and X in units
+of ℓ,
 
     ∂E/∂log ℓ_j = −2 Σ R (x_j − y_j)² = −4 (Σ_i x_ij² Σ_l R_il − x_jᵀ R x_j),
 
@@ -179,7 +179,7 @@ class _Spent(Exception):
 
 
 def descend(of: Objective, start: Array, evaluations: int, gain: float = 3e-4) -> Evaluated:
-    """Return the best of at most so many evaluations, and until one gains less than this share."""
+    """Return the best of some evaluations; the last is the first that gains less than ``gain``."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
     free = np.array([low < high for low, high in bounds])
@@ -324,7 +324,7 @@ class MatrixSearch:
         if rows is None:
             return None
         X = rows.X.astype(np.float64)
-        if X.shape[0] * X.shape[1] <= 1 << 20:  # sparse rows with one lengthscale per column
+        if X.shape[0] * X.shape[1] <= 1 << 20:  # for one lengthscale per column
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
@@ -425,7 +425,7 @@ class OnProcess(Objective):
 
     @cached_property
     def level(self) -> float:
-        """Sum of the log units of the targets: powers of two next to their deviations."""
+        """Sum over targets of the log of the power of two nearest to their deviation."""
         if self.criterion is not EVIDENCE:
             return 0.0
         deviation = self.rows.y.std(axis=0)

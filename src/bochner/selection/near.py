@@ -45,7 +45,7 @@ AT_ONCE = 1 << 16  # Rows of one evaluation of p
 
 
 class Split(NamedTuple):
-    """p(x) = Σ_j v_j k(x, s_j), and the least p of rows of the second half."""
+    """A split by p(x) = Σ_j v_j k(x, s_j): rows with p ≥ ``cut`` are the second half."""
 
     rows: Float[Array, "m d"]
     weights: Float[Array, " m"]
@@ -179,11 +179,11 @@ def neighbourhoods(
 def errors_of_near_rows(
     kernel: Kernel, rows: RowSample, seed: int, centred: bool
 ) -> Callable[[Kernel, Any], Float[Array, " m"]]:
-    """Return weighted squared leave-one-out errors by kernel and penalty, averaged over targets.
+    """Return a function of kernel and penalty that gives weighted squared leave-one-out errors.
 
-    They are those of rows in the middle of places of rows that are near by ``kernel``. Their mean
-    is the error relative to the variance; it is infinite if rounding leaves the matrix of a place
-    not positive.
+    They are averaged over targets, of rows in the middle of places of rows that are near by
+    ``kernel``. Their mean is the error relative to the variance; it is infinite if rounding leaves
+    the matrix of a place not positive.
     """
     X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
@@ -267,7 +267,7 @@ def tuned_among_near_rows(
 
 
 def stretched(kernel: Kernel, factor: float) -> Kernel | None:
-    """Return the kernel with all lengthscales times a factor; None if a part has none."""
+    """Return the kernel with all lengthscales times a factor; None if a part has no lengthscale."""
     scales = kernel.get_params(deep=False).get("lengthscale")
     if scales is not None:
         return kernel.replace(lengthscale=rounded(times(scales, factor)))
@@ -342,7 +342,7 @@ def judge_among_near_rows(
 
 
 def rivals_of(tuning: Tuning) -> list[Kernel]:
-    """Return the two kernels whose errors are nearest to the error of the chosen one."""
+    """Return at most two other kernels of least error, below 1.5 times that of the chosen."""
     compared, kernel = tuning.compared, tuning.kernel
     most = 1.5 * min((c.error for c in compared if c.kernel == kernel), default=np.inf)
     rivals = [c for c in compared if c.kernel != kernel and c.error < most]

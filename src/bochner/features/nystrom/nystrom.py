@@ -1,4 +1,4 @@
-"""Nyström features: rows of the data themselves as landmarks.
+"""Nyström features: projections on kernel functions of landmarks, mostly rows of the data.
 
 With landmarks S, C = k(X, S) and A = k(S, S) = L Lᵀ the features are Z = C L⁻ᵀ, so that
 Z Zᵀ = C A⁻¹ Cᵀ: the kernel matrix of the projections onto span{k(s, ·)}. Hence Z Zᵀ ⪯ K, and
@@ -204,8 +204,8 @@ class RidgeLeverage(Landmarks):
     Parameters
     ----------
     alpha : float, optional
-        Ridge penalty of the fit on these rows. Default: what the width can resolve, the mean of
-        the eigenvalues after the first D/(4 log D) (the authors' program).
+        Ridge penalty of the fit on these rows. Default: the sum of the
+        eigenvalues of k(S, S) after the first k, over k = D/(4 log D) (the authors' program).
 
     Notes
     -----
@@ -321,7 +321,7 @@ def estimate(
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
-    """Return λ: the one asked for, or the mean eigenvalue that the rows S cannot resolve."""
+    """Return λ: alpha if given, else the sum of the eigenvalues after the first k, over k."""
     K = kernel(S)
     if alpha is None:
         weights = p**-0.5
@@ -398,15 +398,15 @@ COARSE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class NystromMap(FeatureMap):
-    """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the rounding of k(x, S).
+    """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the effect of rounding.
 
-    A saved map has rows of the training data, and L⁻ᵀ, so that it is the same on all machines.
+    A saved map has its landmarks, often rows of the training data, and L⁻ᵀ, so that it is the same
+    on all machines.
     """
 
     kernel: Kernel
-    landmarks: Float[Array, "D d"]  # S, rows of the data
-    #: τ as a share of the mean diagonal of A. None: 1e-6 for float32 rows and 1e-12 for float64
-    #: rows.
+    landmarks: Float[Array, "D d"]  # S: rows of the data, centres of clusters, or given rows
+    #: τ over the mean diagonal of k(S, S). None: 1e-6 for float32 rows, 1e-12 for float64 rows.
     jitter: float | None = None
     #: L⁻ᵀ, (D, D), by the name of its precision: a cache, filled when first needed.
     roots: dict[str, Array] = field(default_factory=dict, compare=False)
@@ -459,7 +459,7 @@ class NystromMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class Rounded(FeatureMap):
-    """A map whose features, not rows, are rounded to one precision: times keep their minutes."""
+    """A map with features in one precision; rows are not rounded, so times keep their minutes."""
 
     kernel: Kernel
     inner: FeatureMap

@@ -1,4 +1,4 @@
-"""The law of f given the rows, as a Gaussian process has it on any representation of these."""
+"""The law of f given the rows: the base class of the forms that Gaussian processes have."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

@@ -50,7 +50,6 @@ from bochner.solvers.ridge.solution import (
     Solution,
     as_given,
     given_alpha,
-    least_alpha,
     solve_ridge,
 )
 from bochner.sums.moments import Moments, Precision
@@ -178,7 +177,7 @@ def summed_features(
     """
     who, asked = spec.features.who, spec.features.precision
     shape = required_targets(who, blocks.target_shape)
-    if asked == "auto" and least_alpha(spec.alpha) == 0:
+    if asked == "auto" and given_alpha(spec.alpha) == 0:
         asked = "float64"
     dtype = precision or feature_precision(asked, blocks.n_rows, chosen.map)
     chosen, method, n = replace(chosen, precision=dtype), chosen.choice.method, blocks.n_rows
@@ -222,7 +221,7 @@ def solve(
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
     double = sums.chosen.precision == "float64"
-    by_triangle = double and least_alpha(spec.alpha) == 0
+    by_triangle = double and given_alpha(spec.alpha) == 0
     if by_triangle and (blocks is not None or sums.keeps_all):
         eigen = triangle(sums, blocks, where)
         rows: Iterable[Rows] = map(sums.centred, sums.pieces(sums.sample))
@@ -270,7 +269,7 @@ class WideSums(Representation):
     power: Float[Array, " t"]  # Σ w (y − ȳ)², or Σ w y² where there is no intercept
     target_shape: tuple[int, ...]
 
-    certified_rows = 2048  # Their features take 500 MB of 32,768
+    certified_rows = 2048  # Of 32,768 features they take 500 MB
 
     lacks: ClassVar[Mapping[str, str]] = {
         "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
@@ -308,7 +307,7 @@ def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
     Without penalty, and by evidence, the matrix is formed; landmarks need one of this size anyway.
     """
     features = spec.features
-    if features.width <= WIDE or least_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
+    if features.width <= WIDE or given_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
         return False
     if isinstance(features.method, Nystrom | FourierGrid):
         return False
@@ -337,7 +336,7 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
 
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSums, Solution]:
-    """Choose what is open, sum up what single passes make, then solve by twenty to sixty passes.
+    """Choose what is open, sum in one pass, then solve by twenty to sixty further passes.
 
     The lowest rows of the sample make the preconditioner.
     """

@@ -28,7 +28,7 @@ from bochner.models._calibration import Calibration
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
-from bochner.solvers.ridge.solution import Alpha, Solution, least_alpha
+from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
 from bochner.sums.passes import Executor, require_order, sampled
 
 #: Why fits through features have no coefficients of rows.
@@ -123,7 +123,7 @@ class Representation(Lacking, ABC):
         return self.chosen.rounded
 
     def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
-        """Return the certificate on rows of the sample, or on others; alpha in proportion."""
+        """Return the certificate on the sample or on other rows, at alpha in proportion to them."""
         seed, n = self.chosen.seed, self.count if blocks is None else count_rows(blocks)
         rows: RowSample = self.sample if blocks is None else sampled(blocks, seed)
         return certify(
@@ -168,7 +168,7 @@ class AllRows(Representation):
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:
-    """Return what fits with the kernel itself lack, ``kind`` of them."""
+    """Return the attributes that fits with the kernel itself lack, with reasons."""
     nothing = f"{kind} has the kernel itself, and nothing to certify"
     return {
         "coef_": f"{kind} has no features; see dual_coef_ or solution_, and X_fit_.",
@@ -186,7 +186,7 @@ def require_kernel_fit(
 ) -> tuple[int, ...]:
     """Refuse a penalty of zero and workers; return the shape of a target."""
     who = spec.features.who
-    if least_alpha(spec.alpha) == 0:
+    if given_alpha(spec.alpha) == 0:
         raise InvalidInput(
             f'{who}: method="{method}" requires alpha above 0; got {spec.alpha!r}. '
             "Pass a small one, e.g. 1e-6, or take features: they have a solution of least norm."
@@ -198,12 +198,12 @@ def require_kernel_fit(
 
 def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
     """Return the given penalty per unit of weight; None where it is to be chosen."""
-    alpha = least_alpha(spec.alpha)
-    return None if isinstance(alpha, str) else alpha / float(rows.w.sum())
+    alpha = given_alpha(spec.alpha)
+    return None if alpha is None else alpha / float(rows.w.sum())
 
 
 def require_weight(who: str, weight: float) -> None:
-    """Refuse a sum of weights that float64 holds without digits to spare for errors far below."""
+    """Refuse weights so small that squares of errors would underflow in float64."""
     if not weight >= 1e-90:
         raise InvalidInput(
             f"{who}: sample weights must have a sum above 1e-90; got {weight:.3g}. Multiply all "
@@ -240,7 +240,7 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
 
 
 def of_differences(kernel: Kernel) -> bool:
-    """Whether the kernel is one of x − y alone."""
+    """Whether the kernel depends on x − y only."""
     leaves = leaves_of(kernel, (*ALGEBRA, Mahalanobis, Columns))
     return all(isinstance(leaf, Stationary | Constant) for leaf in leaves)
 
@@ -300,15 +300,15 @@ class ExactKernel(Method):
 
 
 def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
-    """Return the choice of the kernel itself: Nyström features with each of these rows."""
-    reason = f"The exact kernel of {X.shape[0]:,} rows, by a Cholesky factor of their matrix."
+    """Return the choice of the kernel itself; its map is the Nyström map with all of these rows."""
+    reason = f"The exact kernel of {X.shape[0]:,} rows, by the matrix of its values."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X)))
     return Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
 
 
 @dataclass(frozen=True)
 class LocalKernel(Method):
-    """The kernel itself within leaves of a tree of rows, and landmarks across; "local".
+    """The kernel itself within leaves of near rows, landmarks between leaves; "local".
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, least_alpha, pooled
+from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
 from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, nonempty
@@ -311,8 +311,8 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
-    alpha = least_alpha(spec.alpha)
-    if not isinstance(alpha, str) and not alpha > 0:
+    alpha = given_alpha(spec.alpha)
+    if alpha is not None and not alpha > 0:
         raise InvalidInput(
             f"{spec.features.who}: alpha must be above 0 where waves are summed, which are more "
             'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'

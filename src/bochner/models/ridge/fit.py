@@ -33,7 +33,7 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import chosen_grid_sums, grid_sums
 from bochner.selection.choose import choose
 from bochner.selection.spec import WIDTH
-from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, least_alpha
+from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
 
@@ -137,7 +137,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     """
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
     any_features = again and any_width and features.precision == "auto"
-    penalised = least_alpha(spec.alpha) != 0
+    penalised = given_alpha(spec.alpha) != 0
     waves = replace(features, waves=penalised and not features.of_classes)
     automatic = method is None and any_features and blocks.n_rows is not None and penalised
     few = automatic and n * windows_of(features.kernel, blocks.n_columns) <= most_at_once(spec)
@@ -182,13 +182,13 @@ def default_leaves(spec: RidgeSpec) -> LocalKernel:
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
-    """Fit on features."""
+    """Fit on features; ``precision`` is that of all sums, chosen by default."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
     return warned(inputs, spec, *solved_features(spec, chosen, blocks, precision=precision))
 
 
 def with_rows_of(fit: RidgeFit, spec: RidgeSpec, blocks: Blocks) -> RidgeFit:
-    """Return the fit to the rows before and to these; one with the kernel itself takes features."""
+    """Return the fit to the rows before and to these; it has features."""
     rows = fit.representation
     if isinstance(rows, MatrixRows | LeafRows):
         y = rows.y.reshape(len(rows.y), *fit.target_shape)

@@ -42,7 +42,7 @@ TILE = 1024  # Rows whose kernel values are computed at a time
 
 @dataclass(frozen=True, eq=False)
 class GaussianRows:
-    """The matrix of a Gaussian kernel between many rows; LIBSVM computes its values."""
+    """Rows in place of their Gaussian kernel matrix: LIBSVM computes values as it needs them."""
 
     kernel: Any  # solvers do not import kernels
     X: Float[Array, "n d"]
@@ -117,7 +117,7 @@ def _fitted(problem: Problem, rows: Array, y: Array, slopes: float, moves: int) 
 
 
 def _ended(problem: Problem, coef: Array, intercept: Array, taken: list[tuple[int, int]]) -> State:
-    """Return the end of machines that took some moves of those that they may."""
+    """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
     ended = all(moves < most for moves, most in taken)
     outcome = Convergence.CONVERGED if ended else Convergence.MOST_STEPS
     at = judged(problem, coef, intercept, moves=sum(moves for moves, _ in taken))

@@ -29,10 +29,10 @@ TINY = 1e-300  # Least that is divided by, or that a diagonal is taken for
 
 # --- algorithms, and the minimum they find with its outcome, whose text is the remedy -------------
 
-# Newton steps by Cholesky factors of Hessians or of the kernel matrix of the active rows: each step
-# sums the Hessian again ("cholesky"), or updates the last one by the rows whose curvature has
-# changed. Newton steps by products with Hessians, preconditioned, where all columns share their
-# passes. Sequential minimal optimisation of the dual, on a kernel matrix.
+# "cholesky": Newton steps by factors of the Hessian, summed again in each step, or of the kernel
+# matrix of the active rows. "cholesky updates": the last Hessian, changed by the rows whose
+# curvature changed. "conjugate gradients": products with Hessians, preconditioned; all columns
+# share their passes. "libsvm": sequential minimal optimisation of the dual, on a kernel matrix.
 Algorithm = Literal["cholesky", "cholesky updates", "conjugate gradients", "libsvm"]
 
 
@@ -132,7 +132,7 @@ class SolverRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureBlock:
-    """Consecutive rows, which also serve solvers as all rows: X unless they are kept in memory."""
+    """Features of consecutive rows; also all rows, for solvers. X are the rows, None if kept."""
 
     Z: Array
     y: Array | None = None
@@ -276,7 +276,7 @@ class Problem:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A point on the way to the minimum, with all that a neighbouring problem can start from."""
+    """A point, or a step between points, with all that a similar problem can start from."""
 
     coef: Float[Array, "D t"]  # of features, or of the kernel and each row
     intercept: Float[Array, " t"]
@@ -354,7 +354,7 @@ def side_by_side(ends: Sequence[State]) -> State:
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
     """Return the optimum of a state.
 
-    Where its targets are in ``units``, coefficients are for those in units of one, at this alpha.
+    If targets were divided by ``units``, coefficients are multiplied; ``alpha`` is reported.
     """
     return Optimum(
         units * at.coef,
@@ -441,14 +441,14 @@ def least_length(
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
-ENOUGH = 0.1  # Share of the first slope that is next to none
+ENOUGH = 0.1  # Slopes below this share of the first count as zero
 
 
 def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, " t"]:
-    """Return where the slope is a tenth of that at zero, or less; zero where it does not fall.
+    """Return lengths where slopes are a tenth of the first at most; zero if they do not fall.
 
-    ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one the
-    length is doubled until the function rises, so often at most, then sought between.
+    ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one each
+    length is doubled until its slope is positive, then found by secants and bisection.
     """
     low, high = np.zeros(count), np.ones(count)
     first, at_high = slope(low), slope(high)

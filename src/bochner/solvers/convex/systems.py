@@ -217,7 +217,7 @@ def _hessian_product(
 
 @dataclass(frozen=True, eq=False)
 class Hessian:
-    """Multiplies by H, over rows of some curvature, or over all rows where these are many."""
+    """Multiplies by H, over the rows with curvature where they are few, else over all."""
 
     rows: SolverRows
     state: Float[Array, "m u"]  # what ``Loss.curvature`` says of the rows

@@ -55,9 +55,9 @@ class Outcome(Sentence):
         "preconditioner), or ask for less with method=ExactKernel(tol=..., max_iter=...)."
     )
     PASSES_ENDED = (
-        "The passes over the rows ended before predictions were as close to those of all rows as "
-        "is little beside their own error; solution_.history says how close they are. Raise alpha, "
-        "or take fewer features: up to 10,000 are solved for directly."
+        "The passes over the rows ended before predictions were close enough to the exact ones, "
+        "compared with their own error; solution_.history says how close they are. Raise alpha, or "
+        "take fewer features: up to 10,000 are solved for directly."
     )
 
     @property
@@ -270,14 +270,11 @@ def as_alpha(alpha: Any) -> Alpha:
     return nonnegative(alpha, "KernelRidge", "alpha")
 
 
-def least_alpha(alpha: Alpha) -> Any:
-    """Return the smallest of given penalties, or the criterion."""
-    return min(alpha) if isinstance(alpha, tuple) else alpha
-
-
 def given_alpha(alpha: Alpha) -> float | None:
     """Return the smallest of given penalties, None where a criterion chooses."""
-    return None if isinstance(alpha, str) else least_alpha(alpha)
+    if isinstance(alpha, str):
+        return None
+    return min(alpha) if isinstance(alpha, tuple) else alpha
 
 
 def solve_ridge(
@@ -358,11 +355,12 @@ def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: st
 
 # --- Noise and amplitude of a Gaussian process on features, from moments alone -------------------
 #
-# y = b + Zβ + ε with β ~ N(0, a²I), ε_i ~ N(0, σ²/w_i) and λ = σ²/a². With G = V diag(w) Vᵀ and
-# c = VᵀB about the means, ν = n − 1 degrees of freedom (b has a flat prior: its contrasts are
-# integrated, as in restricted maximum likelihood) or ν = n without an intercept,
+# y = b + Zβ + ε with β ~ N(0, a²I), ε_i ~ N(0, σ²/w_i) and λ = σ²/a². With G = V diag(μ) Vᵀ,
+# B = Σ w z y, P = Σ w y² (all about the means) and c = VᵀB, ν = n − 1 degrees of freedom (b has a
+# flat prior: its contrasts are integrated, as in restricted maximum likelihood) or ν = n without an
+# intercept,
 #
-#     q(λ) = (P − Σ c²/(w + λ))/λ,     log |ZZᵀ + λI| = Σ log(w + λ) + (ν − D) log λ
+#     q(λ) = (P − Σ c²/(μ + λ))/λ,     log |ZZᵀ + λI| = Σ log(μ + λ) + (ν − D) log λ
 #
 # in the evidence of :mod:`~.problem`. The only unknown is λ for each target, where its slope is
 # zero (Rasmussen and Williams 2006, eq. 2.30; with an intercept eq. 2.45 and ½ log n).
