@@ -78,8 +78,8 @@ def _target(help_: str, **more: Any) -> Any:
 def bochner() -> None:
     """Kernel methods at any size: fit, predict, and say how good the answer is.
 
-    FILES are Parquet or CSV files, folders of them, or globs, and are read in pieces. A dash (-)
-    is the table on standard input.
+    FILES are Parquet, Feather or text files (CSV, TSV), folders or globs of them, and are read in
+    pieces. A dash (-) is the table on standard input.
     """
 
 
@@ -472,7 +472,7 @@ def plan(terminal: "Terminal", given: Any) -> Result:
 
 
 def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
-    """Return the files, the model, and the rows of the files with their target or without it."""
+    """Return files, model, and for each flag the rows, with their target if it is true."""
     from bochner.cli.models import open_model
 
     paths = found_files(given.files)
@@ -504,8 +504,8 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
     "coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="SHARE",
-    help="Share of new observations that intervals of a regressor hold: of gp 0.9 if not given, of "
-    "others none.",
+    help="Probability that an interval contains a new observation. gp: 0.9 if not given; others: "
+    "no intervals if not given.",
 )
 @_separator
 def predict(terminal: "Terminal", given: Any) -> Result:

@@ -82,7 +82,7 @@ def as_texts(column: Any) -> Any:
 
 
 def places_in(texts: Any) -> np.ndarray:
-    """Return the place of each cell in the dictionary of texts, behind its end where missing."""
+    """Return the index of each cell's text in the dictionary; its length where missing."""
     return plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
 
 
@@ -204,9 +204,9 @@ _CLOCK = (
 )
 _AND_CLOCK = rf"(?:[T\s]+{_CLOCK}(?:\s*(?:Z|UTC|[+-]\d{{2}}:?\d{{2}}))?)?"
 
-#: How texts may write dates and times. Of two forms that both read all texts the first is taken:
-#: a number above 12 distinguishes day and month. A month or a quarter of a year is
-#: its first day.
+#: How texts may write dates and times. Of two forms that both match, the first is taken: a number
+#: above 12 distinguishes day and month. A month or a quarter of a year is its first day. A zone is
+#: read and ignored: times are as the clock shows them.
 FORMS: dict[str, re.Pattern[str]] = {
     "clock": re.compile(_CLOCK),
     "year-month-day": re.compile(

@@ -35,7 +35,7 @@ from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
 
-#: Numbers, at most, that are read at a time where that is more than one chunk.
+#: Most numbers that are read at a time, 32 MB in float64; one chunk if that has more.
 CELLS_READ = 1 << 22
 
 
@@ -404,8 +404,8 @@ def _streams(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _count(streams: Iterator[bytes]) -> Iterator[int]:
-    counts = [*streams]
-    yield table_of(counts).num_rows if counts else 0
+    held = [*streams]
+    yield table_of(held).num_rows if held else 0
 
 
 def table_of(streams: list[bytes]) -> Any:
@@ -444,9 +444,9 @@ def library_of(table: Any) -> str:
 def partitions_of(table: Any) -> Any:
     """Return the class of the partitions of a table or array that an engine holds.
 
-    Its ``readers(table)`` or ``chunks(X, y, w)`` are sources of rows, ``mapped(table, call, name)``
-    gives what ``call`` gives of each partition, when asked for, and
-    ``with_columns(table, columns)`` a table with more columns.
+    Its ``readers(table)`` or ``chunks(X, y, w)`` make sources of rows, ``each(partitions, call)``
+    runs a call on all, ``mapped(table, call, name)`` does so when asked for, and
+    ``with_columns(table, columns)`` makes a table with more columns.
     """
     return _HELD[library_of(table)][0]
 
@@ -470,7 +470,7 @@ class Slice(Partition):
 
 
 def is_stored(X: Any) -> bool:
-    """Whether X is an array in chunks that slices are read of, and of no array library."""
+    """Whether X is an array in a file that is read by slices (h5py, Zarr), of no array library."""
     parts = ("shape", "dtype", "chunks", "__getitem__")
     foreign = hasattr(X, "rechunk") or array_api_compat.is_array_api_obj(X)
     return all(hasattr(X, name) for name in parts) and not foreign

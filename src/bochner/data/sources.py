@@ -75,7 +75,7 @@ class Source(ABC):
         """Return a fingerprint of the rows: by default a digest of all rows, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
-    #: The partitions of an engine that holds the rows, in order; if any does.
+    #: Partitions with the rows in order if an engine holds them, else empty.
     partitions: Any = ()
 
     def part(self, start: int, stop: int) -> "Source | None":

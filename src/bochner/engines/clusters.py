@@ -57,8 +57,8 @@ class Dask:
     If a worker dies, other workers sum its parts again, with the same bits. A worker receives the
     feature map once a fit. For each part it receives the location of the rows, or the rows
     themselves if they are in memory here or must be read in order (text files, iterables). Workers
-    exchange the sums of parts; only the total comes here. Memory of a
-    worker: one block, its features, and a few sums.
+    exchange the sums of parts; only the total comes here. Memory of a worker: one block, its
+    features, and a few sums.
 
     Examples
     --------
@@ -357,7 +357,7 @@ class Spark:
 
 @dataclass(frozen=True, eq=False)
 class _Shared:
-    """A value that is broadcast: what arrives is the value, functions of scripts among it too."""
+    """A value to broadcast, pickled by cloudpickle: functions defined in scripts arrive too."""
 
     value: Any
 
@@ -435,5 +435,5 @@ def _is_shared(value: Any) -> bool:
     return type(value).__name__ == "Broadcast"
 
 
-#: The engines that hold rows, by their packages: each returns the one of this process.
+#: By package of the rows: a function that returns the engine this process is connected to.
 HERE: dict[str, Callable[[], Engine]] = {"dask": _dask_here, "ray": Ray, "pyspark": Spark}

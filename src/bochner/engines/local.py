@@ -345,7 +345,7 @@ OPEN = {"moments": Accumulator, "triangle": Triangle}
 
 
 def packed(value: Any) -> Any:
-    """Return a sum whose mutable parts are pairs of a name and their content."""
+    """Return a sum with each mutable part as its name in files and its state."""
     for name, kind in OPEN.items():
         if type(value) is kind:
             return {"open": name, "held": packed(value.__getstate__())}
@@ -376,7 +376,7 @@ class _Digest(NumpyHasher):
     """Hash of a value: its arrays, numbers, text and functions, however deep."""
 
     def save(self, obj: Any) -> None:
-        if isinstance(obj, Chosen):  # of choices those of the features, for searches are timed
+        if isinstance(obj, Chosen):  # what fixes the features: a search is timed
             obj = obj.map, obj.kernel, obj.precision, obj.seed
         elif isinstance(obj, FunctionType):
             cells = [cell.cell_contents for cell in obj.__closure__ or ()]

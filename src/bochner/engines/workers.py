@@ -85,7 +85,7 @@ class ClusterPasses(abc.ABC):
 
     memory = 0  # rows stay where they are
     in_order = False
-    #: Workers, one at least.
+    #: Threads or processors of the cluster, one at least.
     count: int
 
     def __init__(self, label: str) -> None:

@@ -1,4 +1,4 @@
-"""Kernels of one kernel: of transformed inputs, exponentials, modulated, normalised."""
+"""Kernels of functions, of transformed rows, exponentials, modulated, normalised; tree walks."""
 
 import abc
 import math
@@ -340,7 +340,8 @@ class Warped(Transformed):
 # --- Kernels made of one kernel: multiplied by a function, normalised, exponentiated -------------
 #
 # Each keeps a kernel positive semi-definite: Shawe-Taylor & Cristianini (2004), proposition 3.22.
-# Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``: they have a sign.
+# Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``, as they are written
+# with operators.
 
 
 @dataclass(frozen=True)
@@ -582,7 +583,7 @@ def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> 
     return left[:, None] * K * right[None, :]
 
 
-# --- The kernel matrix of rows with themselves; of a sum in bands, each pair once -----
+# --- The kernel matrix of rows with themselves: of a sum in bands, each pair once ----------------
 
 
 #: Rows of a band.

@@ -330,7 +330,7 @@ class Combined(Kernel):
 
     @abc.abstractmethod
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
-        """Return ∂E/∂ each part, given C = ∂E/∂k; ``K()`` and ``part()`` are the values."""
+        """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return self.joined(*(part.evaluate(X, Y) for part in parts_of(self).values()))
@@ -377,7 +377,7 @@ class Sum(Combined):
 
 @dataclass(frozen=True)
 class Product(Combined):
-    """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (Schur: again positive).
+    """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (positive: Schur).
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ def require_fields(value: Any) -> None:
     shaped = _is_part_of_map(kind) or kind in consistent
     sizes: Sizes = {} if shaped else None
     free = value.tunable if isinstance(value, Kernel) else ()
-    # of a number of a kernel that may be free, and is, any number would do
+    # a free number stands for any: the check is of 1.0
     one = lambda number: 1.0 if isinstance(number, Free) else number
     for name, hint in _hints(kind):
         field = getattr(value, name)
@@ -177,7 +177,7 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
 
 # --- Numbers that predictions are made of must be numbers ----------------------------------------
 
-#: Fields that must be finite; of maps all fields, which may contain infinity, e.g. log 0.
+#: Fields that must be finite. Fields of maps may hold infinity, as log 0, but no NaN.
 _FIELDS: dict[type, tuple[str, ...]] = {
     Solution: ("coef", "intercept"),
     Optimum: ("coef", "intercept"),

@@ -23,7 +23,7 @@ from bochner.models._calibration import decided
 from bochner.models.error_law import LeftOutRows
 from bochner.report.render import number
 
-#: Learners that are fitted from the moments of their rows.
+#: Learners of squared errors: leave-one-out predictions, and moments if they have features.
 RIDGE = (bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor)
 
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
@@ -52,14 +52,14 @@ def moments_of(model: KernelEstimator) -> bo.Moments | None:
 
 
 def coded(model: KernelEstimator, blocks: bo.Blocks) -> bo.Blocks:
-    """Return the rows; labels as codes, their weights as they are."""
+    """Return the rows; for a classifier labels as codes, and weights without class_weight."""
     if kind_of(model) != "classification":
         return blocks
     return unweighted(model)._class_blocks(blocks, first=False)[0]
 
 
 def unweighted(model: KernelEstimator) -> Any:
-    """Return the classifier as one that counts every row by its own weight."""
+    """Return a copy of the classifier without class_weight: rows keep their own weights."""
     plain = copy(model)
     plain.class_weight = None
     return plain
@@ -92,7 +92,7 @@ class Examined(NamedTuple):
 
 
 def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
-    """Return the predictions of at most 2²⁰ random rows, of all rows if there are no more."""
+    """Return random rows and their predictions: 2²⁰, fewer if columns are many, all if no more."""
     most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
     X, y, w, index = blocks.sample(most, seed)
     X = X if is_sparse(X) else to_numpy(X)

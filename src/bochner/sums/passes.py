@@ -215,7 +215,7 @@ def home_of(blocks: Blocks) -> Engine:
     library = next((partition.library for partition in blocks.source.partitions), "")
     if not library:
         return LOCAL
-    # engines are above all parts that fit, which know none but find them by name
+    # engines are a layer above, so they are imported by name
     engine: Engine = import_module("bochner.engines.clusters").HERE[library]()
     return engine
 
@@ -292,7 +292,7 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
 
 
 def total_weight(blocks: Blocks, where: Executor = LOCAL) -> float:
-    """Return the sum of weights: rows, without a further pass, where there are none."""
+    """Return the sum of weights; without weights the number of rows, mostly without a pass."""
     if next(iter(blocks)).w is None:
         return count_rows(blocks)
     return where.sum(SumOf(_weight_of), blocks) or 1.0

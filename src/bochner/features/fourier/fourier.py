@@ -1,4 +1,4 @@
-"""Random Fourier features of stationary kernels.
+"""Fourier features of stationary kernels, at random or by leverage, and of histogram kernels.
 
 By Bochner's theorem k(x − y) = k(0) E cos(ω·(x − y)) with ω from the kernel's spectral measure, and
 m frequencies ω_j give
@@ -125,7 +125,7 @@ class FourierMap(FeatureMap):
 
     @property
     def n_frequencies(self) -> int:
-        """How many, m."""
+        """Number m of frequencies."""
         return self.frequencies.shape[1]
 
     @property
@@ -338,9 +338,9 @@ class LeverageFourier(Method):
 
 
 def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return frequencies to choose from as rows, and p over the density that they have.
+    """Return frequencies to choose from as rows, and p over the density they were drawn from.
 
-    Half of those of isotropic kernels are twice as long: p has few that matter at small penalties.
+    Of isotropic kernels half are twice as long: p has few that matter at small penalties.
     """
     W = frequencies(kernel, IID(), count, d, rng).T
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
@@ -370,15 +370,15 @@ def leverages(
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
     """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage.
 
-    Given the candidates the mean of what is drawn is that of all, whose mean is the kernel.
+    In the mean over draws the kernel is that of all candidates, whose mean is the given kernel.
     """
     m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
     index = ask.stream("rows").permutation(X.shape[0])[:1000]
     W, ratios = candidates(kernel, d, 8 * m, rng)
     shares = ratios * leverages(kernel, in_float64(X[np.sort(index)]), W, method.penalty)
-    fair = 0.1  # the share of draws without leverage: no weight is above its inverse
-    chances = (1 - fair) * shares / shares.sum() + fair * ratios / ratios.sum()
+    uniform = 0.1  # the share of draws without leverage: no weight is above its inverse
+    chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
     amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])

@@ -262,7 +262,7 @@ def sketch_map(
 class Padded:
     """H D x, not normalised: x with zeros after it."""
 
-    signs: Array  # Diagonal of D; P is a power of two
+    signs: Array  # Diagonal of D; their number is a power of two
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
         return signed_walsh(dense(U), self.signs)
@@ -301,7 +301,7 @@ class Pairs:
 
     @property
     def width(self) -> int:
-        """How many: m."""
+        """Number m of entries."""
         return len(self.partners)
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
@@ -329,7 +329,7 @@ class Entries:
 
     @property
     def width(self) -> int:
-        """How many: m."""
+        """Number m of entries."""
         return len(self.chosen)
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
@@ -389,7 +389,7 @@ class PolySketch(Method):
 
 
 class Tree:
-    """The steps of a tree while it is drawn; each once, its stream named by its place."""
+    """The steps of a tree while it is drawn, each once; random streams are named by place."""
 
     def __init__(self, ask: Request, inner: int) -> None:
         self.ask, self.inner = ask, inner

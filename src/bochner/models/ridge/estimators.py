@@ -177,7 +177,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
-        "float32" never sweeps again, and the outcome says if it should. "float64" throughout.
+        "float32" makes no second pass, and the outcome says if it should. "float64" throughout.
     %(fit_intercept)s
     random_state : int, Generator, RandomState or None, default None
         Seed of features and samples. The same seed gives the same model for any block size.
@@ -222,7 +222,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     **alpha = 0.** The best-fitting coefficients of least norm: the interpolant if D ≥ n, least
     squares if D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
-    sweep, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
+    pass, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
     largest. After ``partial_fit`` or a merge of more than 8192 rows there are only moments, and
     directions below √D·1.5e-8 are dropped.
 
@@ -279,7 +279,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
-    one sweep. Probabilities are calibrated on decision values of rows left out one by one
+    one pass. Probabilities are calibrated on decision values of rows left out one by one
     (``bochner.models._calibration``), 2048 at random or the rows of the sample; 3072 for a fit
     with the kernel itself.
 

@@ -25,7 +25,7 @@ class Outcome(Sentence):
     )
     REFINED = (
         "Solved in float64: float32 products of the features did not resolve the alpha that the "
-        "data ask for, so the sweep was done again in float64."
+        "data ask for, so the pass was made again in float64."
     )
     LEAST_NORM = (
         "alpha is 0 and there are no more rows than features: of all coefficients that pass "
