@@ -129,7 +129,7 @@ def _table(command: Callable[..., Result]) -> Callable[..., Result]:
     return command
 
 
-def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> bo.Blocks:
+def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.Blocks":
     """Return the rows and columns that the options of a command select."""
     table = {"columns": given.columns, "drop": given.drop, "dtypes": given.types}
     return bo.Blocks.from_files(paths, target, separator=given.separator, **table, **more)
