@@ -368,10 +368,10 @@ class Nystrom(Method):
     -----
     Serves every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
     decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
-    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times the moments'
-    moments. Fewer than D landmarks are taken when they explain the kernel to float32's rounding.
-    ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row. Landmarks are
-    chosen among rows in memory.
+    use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times as long
+    as a pass for moments. Fewer than D landmarks are taken when they explain the kernel to
+    float32's rounding. ``phi.residual(X)`` is the certificate, k(x, x) − |φ(x)|² ≥ 0 for every row.
+    Landmarks are chosen among rows in memory.
 
     Examples
     --------
