@@ -6,7 +6,7 @@ A table in memory has one reader, a list of files has one each. Readers give pie
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,8 +128,8 @@ class Tables(Source):
                 X[:, at : at + columns.shape[1]] = columns
                 at += columns.shape[1]
             if not (self.raw or self.schema.encoders):
-                names = self.schema.feature_names
-                require_finite(X, lambda col: f"column {names[col]!r}", where)  # noqa: B023
+                named = lambda col: f"column {self.schema.feature_names[col]!r}"
+                require_finite(X, named, where)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
         if unseen:
             _warn_unseen(self.who, unseen)
@@ -152,6 +152,10 @@ class Tables(Source):
     def readable(self) -> tuple[Encoder, ...]:
         """The encoder that reads each column."""
         return self.schema.encoders or self.drafts or self.schema.plain
+
+    @cached_property
+    def _categories(self) -> dict[str, tuple[str, ...]]:
+        return dict(self.schema.categories)
 
     def learned(
         self,
@@ -249,8 +253,9 @@ class Tables(Source):
         """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
         if not (self.raw or self.schema.encoders):
             column = column_of(frame, encoder.name)
-            if levels := dict(self.schema.categories).get(encoder.name):
-                return np.eye(len(levels))[_codes(encoder.name, column, levels, where)]
+            if levels := self._categories.get(encoder.name):
+                codes = _codes(encoder.name, column, levels, where)
+                return codes[:, None] == np.arange(len(levels))
             comma = isinstance(encoder, Numbers) and encoder.comma
             return numbers_of(encoder.name, column, self.dtype, where, comma)[:, None]
         if self.raw:
