@@ -10,10 +10,9 @@ import numpy as np
 
 from bochner._core.checks import (
     bytes_in_words,
-    check_fields,
+    counted,
     free_bytes,
     integer,
-    optional,
     positive,
 )
 from bochner._core.html import HtmlResult, html_table, paragraph
@@ -49,16 +48,20 @@ class Budget:
     """Limits of the time and memory of a fit, without the rows and the process itself."""
 
     seconds: float | None = None  # None: each doubling of the time must reduce the error enough
-    bytes: float | None = None  # None: half of the free memory
+    bytes: int | None = None  # None: half of the free memory
 
     def __post_init__(self) -> None:
         """Check the arguments."""
-        check_fields(self, seconds=optional(positive), bytes=optional(positive))
+        if self.seconds is not None:
+            object.__setattr__(self, "seconds", positive(self.seconds, "plan", "budget seconds"))
+        if self.bytes is not None:
+            most = int(positive(self.bytes, "plan", "budget bytes"))
+            object.__setattr__(self, "bytes", counted(most, "plan", "budget bytes"))
 
     @property
     def room(self) -> int:
         """Bytes that a fit may take."""
-        return free_bytes() // 2 if self.bytes is None else int(self.bytes)
+        return free_bytes() // 2 if self.bytes is None else self.bytes
 
     def allows(self, fit: PlannedFit) -> bool:
         """Whether the fit takes no more than the budget."""

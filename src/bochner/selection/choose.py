@@ -169,8 +169,9 @@ def choose_kernel(
 
         few = sparse and X.shape[0] * X.shape[1] <= MOST_CELLS
         rows = replace(sample, X=dense(X)) if few else sample
-        race = Race.of(rows, seed, asked, share=share, serves=serves, **options)
-        if race is not None and len(rows) >= 64:  # fewer rows do not determine a family
+        many = len(rows) >= 64  # fewer rows do not determine a family
+        race = Race.of(rows, seed, asked, share=share, serves=serves, **options) if many else None
+        if race is not None:
             return race.best()
     name, centred = "gaussian" if name == "auto" else name, options.get("centred", True)
     return choose_lengthscale(name, sample, seed, share, centred)

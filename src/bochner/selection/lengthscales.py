@@ -50,6 +50,7 @@ from bochner.solvers.ridge.solution import SAME
 ROWS, FEW = 1024, 256  # Rows of the last descents, and of those before
 BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
+LEAST_GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
 LEAST = 1e-8  # Least penalty, as a share of k(x, x)
 
 # --- descents ----------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class _Spent(Exception):
     """Ends a descent after its last evaluation."""
 
 
-def descend(of: Objective, start: Array, evaluations: int, gain: float = 3e-4) -> Evaluated:
+def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
     """Return the best of some evaluations; the last is the first that gains less than ``gain``."""
     best, count = Evaluated(of, start, float("inf")), 0
     bounds = of.bounds(start)
@@ -215,7 +216,7 @@ def least(points: Iterable[Evaluated]) -> Evaluated:
     return min(points, key=lambda point: point.value)
 
 
-def go_on(start: Evaluated, evaluations: int, gain: float = 3e-4) -> Evaluated:
+def go_on(start: Evaluated, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
     """Descend from a point; return the end if it is better."""
     return least([start, descend(start.of, start.at, evaluations, gain)])
 

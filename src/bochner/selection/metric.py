@@ -69,8 +69,9 @@ def next_root(
     Z, w = rows.X @ L, rows.w
     s = squared_distances(Z)
     y = rows.y / np.sqrt(np.maximum(w @ (rows.y - w @ rows.y / w.sum()) ** 2, 1e-300))
-    coef = KernelRows(family.profile(s), y, w, rows.centred).at(alpha).coef
-    slope, M = 2 * family.with_slope(s)[1], np.zeros(L.shape)
+    K, slope = family.with_slope(s)
+    coef = KernelRows(K, y, w, rows.centred).at(alpha).coef
+    slope, M = 2 * slope, np.zeros(L.shape)
     for c in coef.T:
         R = slope * c
         gradient = R.sum(axis=1)[:, None] * Z - R @ Z

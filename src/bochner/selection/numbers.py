@@ -55,15 +55,15 @@ from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 
 #: A step of the last descents that gains less than this share of the criterion is the last.
 GAIN = 1e-5
-#: Ranges of numbers by field: of the starts, then bounds. Lengths are in median distances, weights
-#: in units of the largest; other numbers have no unit.
+#: Ranges of the starts, then bounds: of lengths in median distances, of weights in units of the
+#: largest, and of other numbers by field, without a unit.
+LENGTHS = (1 / 64, 4.0, 1 / 128, 32.0)
+WEIGHTS = (1e-3, 1.0, 1e-9, 1e9)
 RANGES = {
-    "length": (1 / 64, 4.0, 1 / 128, 32.0),
     "lengthscale": (0.3, 5.0, 1 / 32, 32.0),  # of waves
     "shape": (0.1, 10.0, 1e-3, 1e3),
     "smoothness": (0.5, 5.0, 0.4, 12.0),
     "power": (0.5, 1.9, 0.1, 2.0),
-    "weight": (1e-3, 1.0, 1e-9, 1e9),
 }
 
 
@@ -271,9 +271,9 @@ def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> Numbe
         case "scale":
             inner = _at_starts(leaf.kernel) if isinstance(leaf, Scaled) else Linear()
             unit = 1 / max(float(np.mean(inner.diag(X))), np.finfo(float).tiny)
-            return _between(*(unit * share for share in RANGES["weight"]))
+            return _between(*(unit * share for share in WEIGHTS))
         case "offset" | "value":
-            return _between(*RANGES["weight"])
+            return _between(*WEIGHTS)
     return _between(*RANGES.get(place.name, RANGES["shape"]))
 
 
@@ -288,7 +288,7 @@ def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()
-    near, far, low, high = (share * median for share in RANGES["length"])
+    near, far, low, high = (share * median for share in LENGTHS)
     least = min(low, float(np.median(gaps)) if len(gaps) else np.inf)
     return _between(max(near, least), far, least, high)
 

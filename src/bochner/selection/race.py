@@ -414,11 +414,11 @@ class Race:
         # A slope ∂log(error)/∂log α of 0.015 is accepted: the error is 0.1 % above its least.
         candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=0.015))
         fit = likeliest = penalties.at(candidate.alpha)
-        if fit is not None and not self.of_classes:
+        if fit is None:
+            return self._judgement(candidate, problem)
+        if not self.of_classes:
             alpha = penalties.best("evidence", candidate.alpha, level=0.015)
             likeliest = penalties.at(alpha) or fit
-        if fit is None or likeliest is None:
-            return self._judgement(candidate, problem)
         fitted = across @ fit.coef + fit.intercept
         return self._judgement(candidate, problem, fitted, likeliest.criteria["evidence"][0])
 

@@ -103,11 +103,14 @@ class Schedule:
     power: float
     size: float  # mean k(x, x) of the rows
 
-    @property
+    @cached_property
     def eta0(self) -> float:
-        """The first rate; with L, the curvature of the loss, no step overshoots its row."""
-        if self.eta is not None:
-            return self.eta
+        """The first rate."""
+        return self._safe if self.eta is None else self.eta
+
+    @property
+    def _safe(self) -> float:
+        """The rate 1/(L (size + 1)), L the curvature of the loss: no step overshoots its row."""
         return 1 / (CURVATURE.get(self.loss, 1.0) * (self.size + 1))
 
     @cached_property
@@ -122,7 +125,7 @@ class Schedule:
         slope = float(as_loss(self.loss).slope(y, f)[0, 0])
         rate = typical / max(1.0, slope) / max(self.size, 1e-300)
         if self.loss in CURVATURE:
-            rate = min(rate, 1 / (CURVATURE[self.loss] * (self.size + 1)))
+            rate = min(rate, self._safe)
         return 1 / (rate * self.alpha)
 
     def rate(self, step: int, now: float) -> float:

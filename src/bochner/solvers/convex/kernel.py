@@ -239,9 +239,9 @@ _Curved = tuple[slice, Array, Array]
 
 
 def _curved(problem: Problem, fitted: Float[Array, "n t"]) -> tuple[list[_Curved], float]:
-    """Return each column by itself, or, if that takes long and this less, all by their mean.
+    """Return the columns one by one, or all by their mean curvature if that is much faster.
 
-    And the number of steps that take as long as the factors.
+    Also return the number of steps that take as long as the factors.
     """
     loss, (n, t) = problem.loss, problem.y.shape
     h = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted)))

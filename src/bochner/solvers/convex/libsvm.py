@@ -63,12 +63,16 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES) -> State:
     There is an intercept. O(n²) to O(n³) a column, mostly near the former.
     """
     coef, intercept, taken = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
+    before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
         y, live = column.y[:, 0], column.w[:, 0] > 0
         of_classes = isinstance(column.loss, ClassMargin)
         rows = np.flatnonzero(live & (y != 0) if of_classes else live)
-        machine, most = _fitted(column, rows, y[rows] > 0 if of_classes else y[rows], slopes, moves)
+        if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
+            before = rows, column.w, _matrix(column, rows)
+        y = y[rows] > 0 if of_classes else y[rows]
+        machine, most = _fitted(column, rows, before[2], y, slopes, moves)
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
         taken.append((int(np.max(machine.n_iter_)), most))
@@ -88,7 +92,8 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
     pairs = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
     intercept = np.array([float(k in present) - float(l in present) for k, l in pairs])
     if len(present) > 1:
-        machine, most = _fitted(problem, rows, labels, slopes, moves)
+        K = _matrix(problem, rows)
+        machine, most = _fitted(problem, rows, K, labels, slopes, moves)
         taken.append((int(np.max(machine.n_iter_)), most))
         support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
         duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
@@ -102,14 +107,15 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
     return _ended(problem, coef, intercept, taken)
 
 
-def _fitted(problem: Problem, rows: Array, y: Array, slopes: float, moves: int) -> tuple[Any, int]:
-    """Return LIBSVM's machine for some rows, and the moves that it may make."""
-    w, K = problem.w[rows, 0], _matrix(problem, rows)
-    most = moves * len(y)
+def _fitted(
+    problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int
+) -> tuple[Any, int]:
+    """Return LIBSVM's machine for some rows with this matrix, and the moves that it may make."""
+    w, most = problem.w[rows, 0], moves * len(y)
     machine = _machine(problem, w).set_params(tol=slopes, max_iter=most)
     if isinstance(K, GaussianRows):
         machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
-        K, _ = K.kernel.in_units(K.X, K.X)
+        K, _ = K.kernel.in_units(K.X, K.X)  # rows in place of their matrix
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is part of the outcome
         machine.fit(K, y, UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w)

@@ -141,7 +141,7 @@ def _descended(
         value = problem.objective(size, at.intercept)
         steps.append(Step(value, promised, step.products, curved, at.width if nonsmooth else 0.0))
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
-        if idle >= 3:  # steps that gain next to nothing, and more would not
+        if idle >= 3:  # three steps gained less than rounding hides
             outcome = Convergence.ROUNDED
             break
         if nonsmooth or joint:
