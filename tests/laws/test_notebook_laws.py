@@ -137,6 +137,13 @@ def test_a_fit_says_what_was_found_and_the_diagram_of_its_estimator_holds_it(nam
     assert len(text) < 3000
 
 
+def test_maps_and_sums_say_their_sizes():
+    kernel = repr(ridge().kernel_)
+    assert repr(ridge().map_).endswith(f"(kernel={kernel}, n_inputs=2, n_features=32)")
+    assert repr(ridge().moments_) == "Moments(rows=120, D=32, targets=1, precision='float64')"
+    assert repr(ridge().sample_) == "RowSample(rows=120, columns=2, targets=1)"
+
+
 def test_the_diagram_of_a_pipeline_holds_its_estimators_and_that_of_no_fit_is_scikit_learns():
     page = bo.KernelRidge(alpha=2.0)._repr_html_()
     assert "sk-top-container" in page

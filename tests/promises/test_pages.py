@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import unicodedata
 from importlib import import_module
 from pathlib import Path
 
@@ -168,6 +169,60 @@ def test_pages_that_the_source_names_exist():
     texts = (path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
     named = {name for text in texts for name in re.findall(r"docs/[\w.]+\w", text)}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+# ---- the bibliography
+
+
+def plain(text):
+    """Text without TeX's braces, backslashes and accents."""
+    letters = unicodedata.normalize("NFKD", re.sub(r"\\[^a-zA-Z]|\\[a-zA-Z] ?|[{}\\]", "", text))
+    return "".join(c for c in letters if not unicodedata.combining(c))
+
+
+def bibliography():
+    """Key to (surnames of the authors, year)."""
+    text = (ROOT / "docs" / "references.bib").read_text(encoding="utf-8")
+    entries = {}
+    for key, body in re.findall(r"^@\w+\{(\w+),\n(.*?)^\}$", text, re.DOTALL | re.MULTILINE):
+        fields = dict(re.findall(r"^  (\w+) = \{(.*)\},$", body, re.MULTILINE))
+        authors = {plain(a.partition(",")[0]) for a in fields["author"].split(" and ")}
+        entries[key] = (authors, fields["year"])
+    assert len(entries) == text.count("\n@")
+    return entries
+
+
+def cited_keys(text):
+    return set(re.findall(r"\[@(\w+)", text))
+
+
+NAMED = re.compile(r"\b([^\W\d_][\w'’-]+)(?: et al\.)?(?: | \()((?:19|20)\d\d)(?=[,;)])")
+
+
+def cited_in(source):
+    """(surname, year) of works cited in words, as ``Rahimi and Recht (2007)``."""
+    return {(plain(name), year) for name, year in NAMED.findall(source) if name[0].isupper()}
+
+
+def test_every_key_that_a_page_cites_is_in_the_bibliography():
+    assert cited_keys(TEXT) - set(bibliography()) == set()
+
+
+def test_every_work_that_the_source_cites_is_in_the_bibliography():
+    known = {(name, year) for names, year in bibliography().values() for name in names}
+    for path in SOURCE.rglob("*.py"):
+        assert cited_in(path.read_text(encoding="utf-8")) - known == set(), path
+
+
+def test_every_entry_of_the_bibliography_is_cited():
+    words = {pair for p in SOURCE.rglob("*.py") for pair in cited_in(p.read_text(encoding="utf-8"))}
+    keys = cited_keys(TEXT)
+    idle = {
+        key
+        for key, (names, year) in bibliography().items()
+        if key not in keys and not words & {(name, year) for name in names}
+    }
+    assert idle == set()
 
 
 # ==== docs/choose.md says what its command prints, and the command runs.

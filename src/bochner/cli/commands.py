@@ -485,8 +485,8 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
         names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
         columns = None if schema or not names else names
         schemas = [schema if t or schema is None else schema.features_only() for t in truth]
-        given_as = {"columns": columns, "separator": given.separator}
-        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **given_as) for s in schemas)
+        how = {"columns": columns, "separator": given.separator}
+        return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **how) for s in schemas)
 
 
 @_command()
@@ -627,11 +627,11 @@ def show(terminal: "Terminal", given: Any) -> Result:
         return {"model": type(loaded).__name__, "holds": str(loaded)}
     inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
     defaults = type(loaded)().get_params(deep=False)
-    given_as = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
+    parameters = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
     terminal.show(
         {
             "model": type(loaded).__name__,
-            "parameters": {k: v for k, v in given_as.items() if v != repr(defaults[k])},
+            "parameters": {k: v for k, v in parameters.items() if v != repr(defaults[k])},
             **loaded.fit_.facts(),
             "inputs": inputs,
             "inputs_words": "",

@@ -81,6 +81,12 @@ def as_texts(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(column.indices, words)
 
 
+def _occurring(column: Any) -> Any:
+    """Return the same; of a dictionary longer than the column only the words that occur."""
+    texts = as_texts(column)
+    return as_texts(texts.dictionary_decode()) if len(texts.dictionary) > len(texts) else texts
+
+
 def places_in(texts: Any) -> np.ndarray:
     """Return the index of each cell's text in the dictionary; its length where missing."""
     return plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
@@ -118,9 +124,9 @@ def numbers_of(
     if kind == "null":
         return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
-        texts = as_texts(column)
-        words = texts.dictionary.to_pylist()
-        stray = [not is_all_numbers([word], comma) for word in words]
+        texts = _occurring(column)
+        words = [w.replace(",", ".", 1) if comma else w for w in texts.dictionary.to_pylist()]
+        stray = [not is_number(word) for word in words]
         if (wrong := np.flatnonzero(by_value(texts, stray) == 1)).size:
             row = int(wrong[0])
             raise InvalidInput(
@@ -129,7 +135,7 @@ def numbers_of(
                 f"the column as text with dtypes={{{name!r}: 'category'}}."
             )
         pairs = zip(words, stray, strict=True)
-        numbers = [np.nan if no_number else float(w.replace(",", ".")) for w, no_number in pairs]
+        numbers = [np.nan if no_number else float(w) for w, no_number in pairs]
         return by_value(texts, numbers).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
@@ -182,7 +188,7 @@ def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]
         if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
             raise _of_another_type(encoder.name, "times", kind, where)
         return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
-    texts = as_texts(column)
+    texts = _occurring(column)
     form = encoder.form or form_of(texts_in(texts)) or "year-month-day"
     seconds = np.array([seconds_of(text, form) for text in texts.dictionary.to_pylist()])
     cells = by_value(texts, np.where(np.isnan(seconds), np.inf, seconds))

@@ -146,7 +146,7 @@ class Tables(Source):
 
     def of_cells(self) -> "Tables":
         """Return the same rows as cells, NaN where they are missing: one column each."""
-        return replace(self, raw=True, n_columns=len(self.readable))
+        return replace(self, raw=True, n_columns=len(self.readable), fold_tables={})
 
     @property
     def readable(self) -> tuple[Encoder, ...]:

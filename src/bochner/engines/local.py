@@ -313,12 +313,12 @@ class RecordedPasses:
         """
         began = time.monotonic()
         try:
-            for name, record in (self._finished | ({NOW: now} if now else {})).items():
+            for name, record in [*self._finished.items(), *([(NOW, now)] if now else [])]:
                 arrays = NamedArrays()
                 header = json.dumps(encode(packed(record), arrays))
                 with atomic(self._folder / name) as file:
                     np.savez(file, allow_pickle=False, record=header, **arrays.by_name)
-            self._finished = {}
+                self._finished.pop(name, None)
             if not now:
                 (self._folder / NOW).unlink(missing_ok=True)
         except InvalidType as error:

@@ -105,7 +105,7 @@ def name_of(cls: type) -> str | None:
 
 
 def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
-    """Return the class of this name, in any module since the file was written; refuse others."""
+    """Return the class of this name, also if its module has moved since; refuse others."""
     if name in user_kernels:
         return user_kernels[name]
     module, _, class_name = name.partition(":")
@@ -114,7 +114,7 @@ def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
         raise TypeError(
             f"{name} is no class of model files; a kernel of your own is loaded by kernels=(...,)"
         )
-    with suppress(ModuleNotFoundError, AttributeError):
+    with suppress(ImportError, OSError, AttributeError):
         cls = getattr(import_module(f"bochner.{module}"), class_name)
         if isinstance(cls, type) and name_of(cls) == f"{module}:{class_name}":
             return cls

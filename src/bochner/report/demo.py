@@ -385,7 +385,7 @@ def relief_around(
     around = np.stack(parts, axis=1)
     size = np.sqrt(np.mean(around**2, axis=1)) + 20.0  # metres, also where the relief is flat
     log = np.log(size)
-    more = np.stack([log - log.mean(), predicted / 2000.0], axis=1)
+    more = np.stack([log - log.mean(), predicted / 2000.0], axis=1)  # heights in units of 2 km
     return np.hstack([around / size[:, None], more]), size
 
 

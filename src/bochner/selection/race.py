@@ -413,9 +413,10 @@ class Race:
         penalties = Penalties(problem)
         # A slope ∂log(error)/∂log α of 0.015 is accepted: the error is 0.1 % above its least.
         candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=0.015))
-        fit = likeliest = penalties.at(candidate.alpha)
+        fit = penalties.at(candidate.alpha)
         if fit is None:
             return self._judgement(candidate, problem)
+        likeliest = fit
         if not self.of_classes:
             alpha = penalties.best("evidence", candidate.alpha, level=0.015)
             likeliest = penalties.at(alpha) or fit
