@@ -236,8 +236,8 @@ class Bent(Radial):
     def profile(self, s):
         return (1 + s) ** -self.bend
 
-    def slope(self, s):
-        return -self.bend * (1 + s) ** (-self.bend - 1)
+    def with_slope(self, s):
+        return self.profile(s), -self.bend * (1 + s) ** (-self.bend - 1)
 
 
 TRACED = [

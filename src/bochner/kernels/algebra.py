@@ -368,7 +368,15 @@ class Exp(Combined):
 
     def joined(self, *values: Array) -> Array:
         with np.errstate(over="ignore"):
-            K = array_namespace(values[0]).exp(values[0])
+            return array_namespace(values[0]).exp(values[0])
+
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
+        return self._finite(super().evaluate(X, Y))
+
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
+        return self._finite(super().diagonal(X))
+
+    def _finite(self, K: Array) -> Array:
         remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
         return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 
@@ -596,9 +604,9 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
     memory, and two thirds of the time of bands of all columns.
     """
-    inner, U = untransformed(kernel, X)
-    if X.shape[0] <= BAND or not isinstance(inner, Sum):
+    if X.shape[0] <= BAND or not isinstance(next(leaves_of(kernel, (Transformed,))), Sum):
         return np.ascontiguousarray(kernel(X))
+    inner, U = untransformed(kernel, X)
     first = inner(U[:BAND])
     K = np.empty((U.shape[0], U.shape[0]), first.dtype)
     K[:BAND, :BAND] = first

@@ -44,6 +44,7 @@ def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
 
 
 Weights = Annotated[tuple[float, ...], _weights]
+Conditions = Annotated[str, word("dirichlet", "neumann", "periodic")]
 
 
 class Basis(Kernel):
@@ -333,7 +334,7 @@ class GreenFunction(Kernel):
     """
 
     box: Annotated[tuple[tuple[float, float], ...], checked_box]
-    conditions: Annotated[str, word("dirichlet", "neumann", "periodic")] = "dirichlet"
+    conditions: Conditions = "dirichlet"
     kappa: Annotated[float, nonnegative] = 0.0
     power: MaybePositive = None
     terms: Counted = 1024

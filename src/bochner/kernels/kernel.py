@@ -5,7 +5,7 @@ the field ``lengthscale`` of the field ``left``.
 """
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from dataclasses import replace as replace_fields
 from numbers import Real
@@ -329,7 +329,7 @@ class Combined(Kernel):
         """Return k, given the values of the parts."""
 
     @abc.abstractmethod
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
+    def back(self, C: Array, K: Values, *parts: Values) -> Iterable[Array]:
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -403,8 +403,9 @@ class Product(Combined):
     def joined(self, *values: Array) -> Array:
         return values[0] * values[1]
 
-    def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
-        return C * parts[1](), C * parts[0]()
+    def back(self, C: Array, K: Values, *parts: Values) -> Iterator[Array]:
+        yield C * parts[1]()
+        yield C * parts[0]()
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ class Monotone(Transformed):
             object.__setattr__(self, name, curves)
         fits = len(self.points) == len(self.values) == len(self.columns)
         for p, v in zip(self.points, self.values, strict=fits):
-            fits &= len(p) == len(v) >= 2 and bool(np.isfinite((*p, *v)).all())
-            fits &= bool((np.diff(p) > 0).all() and (np.diff(v) >= 0).all())
+            fits = fits and len(p) == len(v) >= 2 and bool(np.isfinite((*p, *v)).all())
+            fits = fits and bool((np.diff(p) > 0).all() and (np.diff(v) >= 0).all())
         if not fits:
             raise InvalidInput(
                 "Monotone: points and values must be two or more finite numbers for each of the "

@@ -169,7 +169,8 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
     K: Values
     if isinstance(kernel, Combined):
         values, backs = zip(*map(of, parts_of(kernel)), strict=True)
-        K = cache(lambda: kernel.joined(*(part() for part in values)))
+        joined = lambda: kernel.joined(*(part() for part in values))
+        K = joined if isinstance(kernel, Sum) else cache(joined)
 
         def through(C: Array) -> Any:
             each = zip(backs, kernel.back(C, K, *values), strict=True)

@@ -17,7 +17,16 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed
-from bochner.kernels.kernel import Combined, Constant, Kernel, leaves_of, parts_of
+from bochner.kernels.kernel import (
+    Constant,
+    Kernel,
+    Power,
+    Product,
+    Scaled,
+    Sum,
+    leaves_of,
+    parts_of,
+)
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal, angles, gegenbauers, n_nodes
@@ -198,7 +207,7 @@ def of_points_beside(
             return kernel
         case OnSphere():
             return Columns(on_unit_sphere(kernel), (0, 1, 2))
-        case Combined():
+        case Sum() | Product() | Scaled() | Power():
             parts = parts_of(kernel).items()
             return kernel.replace(**{k: of_points_beside(v, globe, columns) for k, v in parts})
         case Columns():

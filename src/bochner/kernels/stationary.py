@@ -43,8 +43,12 @@ class Stationary(Kernel):
         """Return the law of the frequencies ω in R^d, for d columns."""
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        self.spectral_measure(X.shape[1])  # refuses another number of columns
+        self._require_columns(X.shape[1])
         return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
+
+    def _require_columns(self, d: int) -> Any:
+        """Refuse another number of columns than the kernel has numbers for."""
+        return per_column(self.lengthscale, d, type(self).__name__, "lengthscale")
 
 
 class Compilable(Stationary):

@@ -198,8 +198,10 @@ class ExponentialPower(stationary.Radial):
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
+        if not self.smooth:
+            return super().with_slope(s)
         k = self.profile(s)
-        return (k, -k) if self.smooth else super().with_slope(s)
+        return k, -k
 
     @property
     def smooth(self) -> bool:
@@ -331,6 +333,8 @@ class Periodic(stationary.Stationary):
         pairs = (("period", self.period), ("lengthscale", self.lengthscale))
         return [stationary.per_column(value, d, "Periodic", name) for name, value in pairs]
 
+    _require_columns = per_axis
+
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
         periods, lengths = self.per_axis(X.shape[1])
@@ -425,6 +429,8 @@ class SpectralMixture(stationary.Stationary):
         return means, tuple(
             stationary.per_column(s, d, "SpectralMixture", "scales") for s in self.scales
         )
+
+    _require_columns = _parts
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)

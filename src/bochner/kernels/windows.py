@@ -22,6 +22,9 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Part, leaves_of
 from bochner.kernels.numbers import gradients
 
+#: Averages of windows, and the power of their number that sums are divided by.
+AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
+
 
 @dataclass(frozen=True)
 class Windows(Kernel):
@@ -70,7 +73,7 @@ class Windows(Kernel):
     kernel: Part
     width: Counted = 1
     channels: Counted = 1
-    average: Annotated[str, word("mean", "root", "sum")] = "mean"
+    average: Annotated[str, word(*AVERAGES)] = "mean"
     lengths: Switch = False
 
     @property
@@ -123,7 +126,7 @@ class Windows(Kernel):
 
     def _shares(self, X: Rows) -> tuple[Array, Array | None]:
         """Return 1/s(x) and the number of windows of each row (None if rows do not differ)."""
-        most, power = self.count(X.shape[1]), {"mean": 1.0, "root": 0.5, "sum": 0.0}[self.average]
+        most, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:
             return 0.0 * first + most**-power, None
@@ -179,7 +182,7 @@ class Windows(Kernel):
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         def of_windows(rows: Any, U: Array, a: Array) -> Array:
-            parts = ((V, a[:, None] * C[rows][:, j] * b) for j, V, b in self.positions(Y))
+            parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
             return sum(gradients(self.kernel, U, V, part) for V, part in parts)
 
         return self.back(X, of_windows)

@@ -158,6 +158,10 @@ class FourierMap(FeatureMap):
         W = self.frequencies
         return W.chains if isinstance(W, Transforms) else _in_turns(W)
 
+    @cached_property
+    def _phase_turns(self) -> tuple[Array, Array]:
+        return _in_turns(self.phases)
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if not (is_sparse(X) and isinstance(self.frequencies, Transforms)):
             return with_far_rows(self, X, self._waves)
@@ -171,7 +175,7 @@ class FourierMap(FeatureMap):
         """Return the features, with angles in the precision of X."""
         double, phased = precision(X) == np.float64, len(self.phases) > 0
         scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
-        phases, turns = _in_turns(self.phases)[double] if phased else None, self._turns[double]
+        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
         if is_numpy(X):
             Z = native.waves(np.ascontiguousarray(X), turns, scale, phases)
         elif isinstance(turns, native.Chains):

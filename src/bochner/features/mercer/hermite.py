@@ -294,7 +294,7 @@ class HermiteMap(products.Products):
 
     @cached_property
     def _counts(self) -> list[int]:
-        """Axes that have a function of degree 0, 1, 2, … (the first ``n``)."""
+        """Number of axes, the first ones, that have a function of degree 0, 1, 2, …."""
         most = self.indices.max(axis=0)
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import MaybePositive, optional, word
+from bochner._core.checks import MaybePositive, optional
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, in_double
@@ -220,7 +220,7 @@ class LaplacianEigenfunctions(Method):
 
     boundary: MaybePositive = None
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.checked_box)] = None
-    conditions: Annotated[str, word("dirichlet", "neumann", "periodic")] = "dirichlet"
+    conditions: basis.Conditions = "dirichlet"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -151,7 +151,7 @@ def _unit(l: int, s: int, d: int) -> float:
 # --- Features of isotropic kernels on the globe ---------------------------------------------------
 #
 # k(x, y) = Σ_l a_l Σ_m Y_lm(x) Y_lm(y) (`bochner.kernels.sphere`), cut at a degree L: the rest
-# out is Σ_{l > L} (2l + 1) a_l of k(x, x), the same everywhere. Fits that sum waves never make
+# is Σ_{l > L} (2l + 1) a_l of k(x, x), the same everywhere. Fits that sum waves never make
 # these features (`bochner.solvers.harmonics`).
 
 
