@@ -675,6 +675,7 @@ CASES = [
     (lambda: globe(metric="haversine"), InvalidInput, "metric must be"),
     (lambda: globe().fit("laplace"), InvalidInput, "OnSphere: kernel must be a Kernel"),
     # regressions by other losses
+    (lambda: regressor(alpha="loo"), InvalidInput, '"holdout" or a number of 0 or above; got'),
     (lambda: regressor(loss="poisson"), InvalidInput, 'loss="poisson" needs y of 0 or above; got'),
     (lambda: regressor(y=abs(Y) - abs(Y).min(), loss="gamma"), InvalidInput, 'loss="gamma" needs'),
     (lambda: regressor(y=0 * Y, loss="poisson"), InvalidInput, "needs a y above 0 in some row;"),

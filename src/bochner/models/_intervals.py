@@ -26,7 +26,7 @@ from bochner.models.representations.representation import piece_of
 class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """A regressor, whose predictions have intervals: of one target, (n,), or of several, (n, t)."""
 
-    _interval_rows: Any = block_rows(1024)  # whose bounds are computed together
+    _interval_rows: Any = block_rows(1024)  # Rows whose bounds are computed together
     target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
 
     @by_partition

@@ -52,7 +52,8 @@ class Inspected:
     """A fitted learner, its columns, and rows of numbers to look at it with."""
 
     model: KernelEstimator
-    columns: tuple[tuple[Encoder, list[int]], ...]  # and the columns of X that each became
+    # Encoders, and the columns of X that each became
+    columns: tuple[tuple[Encoder, list[int]], ...]
     X: Float[Array, "m d"]  # Dense encoded rows
 
     @staticmethod

@@ -330,10 +330,8 @@ def variogram(
             f"variogram: rows must be at two places at least; got {len(places):,} rows at the same "
             "one. Pass rows of several places."
         )
-    y, sums = (
-        rows.y[:, 0],
-        np.zeros((4, n_lags)),
-    )  # number, distances, squares and roots of |y − y′|
+    # Of pairs of rows: their number, and sums of distances, of squares and roots of |y − y′|
+    y, sums = rows.y[:, 0], np.zeros((4, n_lags))
     cosine = math.cos(math.radians(min(tolerance, 90.0)))
     for start in range(0, len(places), size := 256):  # rows whose distances are taken together
         here = slice(start, start + size)

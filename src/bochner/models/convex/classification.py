@@ -23,6 +23,7 @@ from bochner._core.blas import square_part, symmetric_product
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
+from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
@@ -336,7 +337,9 @@ def fit_to_support(
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
-    chosen = choose_exactly(spec, sampled(blocks, seed, spec.n_classes), X, None)
+    sample = every.lowest(kept_rows(blocks.n_columns))
+    signs = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))
+    chosen = choose_exactly(spec, signs, X, None)
     later: Any = Calibrating(rows, spec) if probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 

@@ -237,7 +237,8 @@ def number_or_word(
         return check(given, who, name)
     if given == word:
         return given
-    raise InvalidInput(f'{who}: {name} must be "{word}" or a number above 0; got {given!r}.')
+    least = "above 0" if check is positive else "of 0 or above"
+    raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {given!r}.')
 
 
 @shared

@@ -405,15 +405,15 @@ def _columns(
 
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
     """Refuse targets that a loss cannot have."""
-    there, sums = y[w[:, 0] > 0], y[w[:, 0] > 0].sum(axis=1)
-    shares = y.shape[1] > 1 and np.all(there >= 0) and np.all(np.abs(sums - 1) <= 1e-6)
-    wrong = ""
-    if isinstance(loss, MultinomialShares) and not shares:
-        wrong = (
-            '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum to '
-            f"one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. Divide "
-            "rows by their sums; for labels take LogisticRegression."
-        )
+    there, wrong = y[w[:, 0] > 0], ""
+    if isinstance(loss, MultinomialShares):
+        sums = there.sum(axis=1)
+        if y.shape[1] < 2 or np.any(there < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
+            wrong = (
+                '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum '
+                f"to one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. "
+                "Divide rows by their sums; for labels take LogisticRegression."
+            )
     elif isinstance(loss, PoissonDeviance) and np.any(there < 0):
         wrong = (
             f'"poisson" needs y of 0 or above; got {there.min():g}. For targets of both signs take '

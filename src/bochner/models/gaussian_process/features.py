@@ -430,7 +430,7 @@ def chosen_features(
 def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     """Return the law that sums lead to."""
     sums = replace(sums, fit_intercept=spec.fit_intercept)
-    means, chosen = (sums.seen.feature_mean, sums.seen.target_mean), sums.chosen
+    means, chosen = sums.means, sums.chosen
     eigen, _ = sums.decomposed()
     evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
     columns = enumerate(evidence.alpha)

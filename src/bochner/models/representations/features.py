@@ -85,6 +85,12 @@ class FeatureSums(Representation):
         return self.moments if self.fit_intercept else self.moments.about_zero()
 
     @property
+    def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
+        """Means of features and targets, or zeros where there is no intercept."""
+        centred, moments = float(self.fit_intercept), self.moments
+        return centred * moments.feature_mean, centred * moments.target_mean
+
+    @property
     def keeps_all(self) -> bool:
         """Whether the sample is all rows."""
         return len(self.sample.w) == self.moments.rows
@@ -97,11 +103,11 @@ class FeatureSums(Representation):
 
     def centred(self, rows: RowSample) -> Rows:
         """Return centred features and targets of rows."""
-        Z, moments = self.chosen.features(rows.X), self.seen
-        Z = Z - moments.feature_mean.astype(Z.dtype)
-        if moments.precision == "float32":
+        Z, (centre, middle) = self.chosen.features(rows.X), self.means
+        Z = Z - centre.astype(Z.dtype)
+        if self.moments.precision == "float32":
             Z = Z.astype(np.float32, copy=False)
-        return Z, rows.y - moments.target_mean, rows.w
+        return Z, rows.y - middle, rows.w
 
     def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
         """Decompose the rows, while few and at hand, else their moments; also return the sample."""
@@ -227,9 +233,8 @@ def solve(
         rows: Iterable[Rows] = map(sums.centred, sums.pieces(sums.sample))
     else:
         eigen, rows = sums.decomposed()
-    means = sums.seen.feature_mean, sums.seen.target_mean
     judged = rows if spec.alpha == "loo" else None
-    solution = solve_ridge(eigen, means, spec.alpha, judged, per_target=spec.per_target)
+    solution = solve_ridge(eigen, sums.means, spec.alpha, judged, per_target=spec.per_target)
     if not double and sums.moments.precision == "float64" and solution.outcome is Outcome.SOLVED:
         return replace(solution, outcome=Outcome.REFINED)
     return solution

@@ -53,11 +53,11 @@ class KernelCost(HtmlResult):
     """
 
     features: float  # Σ w |φ(x) − mean|²
-    low: float  # The cost in the kernel is between this
-    high: float  # and this
-    hidden: (
-        float  # How much more a clustering of least cost in features may cost there than the best
-    )
+    # Between these lies the cost in the kernel
+    low: float
+    high: float
+    # How much more a clustering of least cost in features may cost there than the best
+    hidden: float
     confidence: float  # Of low, high and hidden: 1 where they are certain
     weight: float  # Σ w, the number of rows: divide by it for the mean squared distance
     n_clusters: int
