@@ -31,7 +31,7 @@ from gallery import (
 
 import bochner as bo
 from bochner import draw
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom import NystromMap
 from bochner.kernels import Gaussian, Linear, Matern, NeuralTangent, Polynomial
 
 

@@ -5,7 +5,7 @@
 True
 """
 
-from bochner.features.nystrom.nystrom import (
+from bochner.features.nystrom import (
     Given,
     KMeans,
     Landmarks,

@@ -13,7 +13,7 @@ from scipy.stats import poisson
 import bochner as bo
 from bochner import certificates, compare_bounds
 from bochner.certificates.bounds import Cut, Cuts, direction_leverage
-from bochner.features.method import Request, stream
+from bochner.features.map import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import (
     Angular,

@@ -11,7 +11,7 @@ import bochner as bo
 from bochner import draw, required_features
 from bochner.errors import FeatureWarning
 from bochner.features.auto import Choice
-from bochner.features.method import Request
+from bochner.features.map import Request
 from bochner.features.rules import choose
 from bochner.kernels import (
     ArcCosine,

@@ -18,7 +18,7 @@ from bochner.errors import InvalidType
 from bochner.features import IID, QMC, Auto, Fourier, Method
 from bochner.features.composed import Concatenate
 from bochner.features.fourier.fourier import draw_stationary
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import (
     Cauchy,

@@ -21,7 +21,7 @@ from bochner.features import (
     Projected,
     Structured,
 )
-from bochner.features.nystrom.nystrom import JITTER, NystromMap
+from bochner.features.nystrom import JITTER, NystromMap
 from bochner.kernels import (
     Cauchy,
     Columns,

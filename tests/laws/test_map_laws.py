@@ -16,7 +16,7 @@ import bochner as bo
 from bochner import draw
 from bochner.features.map import reach_of
 from bochner.features.mercer.products import BasisMap
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom import NystromMap
 from bochner.kernels import Gaussian, Linear, Mahalanobis
 from bochner.persist.values import NamedArrays, decode, encode
 

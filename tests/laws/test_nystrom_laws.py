@@ -16,7 +16,7 @@ from tolerance import ALARM, assert_close, bernstein_bar, of
 import bochner as bo
 from bochner import draw
 from bochner.features import Nystrom
-from bochner.features.nystrom.nystrom import NystromMap, estimate
+from bochner.features.nystrom import NystromMap, estimate
 from bochner.kernels import (
     Angular,
     ArcCosine,
@@ -97,7 +97,7 @@ def test_a_used_map_means_the_same_where_factors_come_out_otherwise(dtype, tmp_p
     phi = drawn(Gaussian(lengthscale=3.0), Nystrom())
     expected = phi(X)
     bo.save(phi, tmp_path / "map")
-    name = "bochner.features.nystrom.nystrom.raised_factor"
+    name = "bochner.features.nystrom.raised_factor"
     there = resolve_name(name)
     monkeypatch.setattr(name, lambda A, *of: there(A * (1 + 1e-15), 2 * of[0], of[1]))
     back, fresh = bo.load(tmp_path / "map"), NystromMap(phi.kernel, phi.landmarks)

@@ -35,8 +35,13 @@ from bochner.features import (
 )
 from bochner.features.fourier.fourier import FourierMap
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
-from bochner.features.random.networks import NeuralMap, ReLUMap, SignMap, polynomial_width
-from bochner.features.random.positive import PositiveMap
+from bochner.features.random.networks import (
+    NeuralMap,
+    PositiveMap,
+    ReLUMap,
+    SignMap,
+    polynomial_width,
+)
 from bochner.kernels import (
     NNGP,
     ArcCosine,

@@ -16,7 +16,7 @@ from bochner import Blocks
 from bochner.datasets import load_concrete, load_earth
 from bochner.errors import SolutionWarning
 from bochner.features import Nystrom
-from bochner.features.nystrom.nystrom import COARSE
+from bochner.features.nystrom import COARSE
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.landmarks import Uniform
 from bochner.models._calibration import calibrate

@@ -33,9 +33,9 @@ from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
+from bochner.features.map import Method, Request
 from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Nystrom, Uniform
+from bochner.features.nystrom import Nystrom, Uniform
 from bochner.features.projections import Compressed, Projected
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width

@@ -12,7 +12,7 @@ from bochner._core.shapes import Array
 from bochner.data.schema import Inputs
 from bochner.export.arrays import FLOAT, OnnxNamespace, Traced, Unwritable
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import NystromMap
+from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, pieces

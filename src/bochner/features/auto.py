@@ -15,9 +15,8 @@ from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import Draw, FeatureMap
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import KMeans, Nystrom, NystromMap
+from bochner.features.map import Draw, FeatureMap, Method, Request
+from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge.eigen import (
     Eigen,

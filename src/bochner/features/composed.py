@@ -13,8 +13,7 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precis
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_precision, in_rounds, with_far_rows
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_precision, in_rounds, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.algebra import (
     Columns,

@@ -29,7 +29,7 @@ from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.mercer import hermite, products
 from bochner.features.mercer.radial import (
     ROTATION_INVARIANT,
@@ -38,11 +38,9 @@ from bochner.features.mercer.radial import (
     is_rotation_invariant,
 )
 from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Nystrom, Uniform, draw_nystrom
+from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
-from bochner.features.random.positive import Positive, draw_positive
 from bochner.features.sketch import polysketch, powers
 from bochner.features.sketch.polysketch import Maclaurin, draw_maclaurin
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
@@ -122,7 +120,7 @@ _FINITE = (
     "Linear or Constant"
 )
 #: Forms of methods whose draw has one feature.
-_SINGLE: dict[type[Method], str] = {Fourier: "phase", Positive: "plain"}
+_SINGLE: dict[type[Method], str] = {Fourier: "phase", networks.Positive: "plain"}
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 
 #: Every rule. The first one that serves a kernel is taken.
@@ -157,7 +155,12 @@ RULES: tuple[Rule, ...] = (
         draw_grid,
         f"{_DENSITY}, or a Periodic one, in one to three columns",
     ),
-    Rule(Positive, DotExponential | Gaussian, draw_positive, "DotExponential or Gaussian"),
+    Rule(
+        networks.Positive,
+        DotExponential | Gaussian,
+        networks.draw_positive,
+        "DotExponential or Gaussian",
+    ),
     Rule(
         fourier.HistogramSampling,
         Additive,

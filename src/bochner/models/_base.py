@@ -47,7 +47,7 @@ from bochner.data.partitions import is_stored
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, repeated
 from bochner.errors import InvalidInput, ModelFileError
-from bochner.features.nystrom.nystrom import Rounded
+from bochner.features.nystrom import Rounded
 from bochner.kernels.windows import as_rows
 from bochner.models._html import HtmlEstimator
 from bochner.models._parameters import SharedParameters, by_jobs

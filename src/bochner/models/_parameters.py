@@ -9,7 +9,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from bochner._core.random import Seed
 from bochner._core.threads import jobs
-from bochner.features.method import Method
+from bochner.features.map import Method
 
 #: Entries of docstrings by their placeholder, e.g. ``%(method)s``.
 TEXTS = {

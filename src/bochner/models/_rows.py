@@ -16,7 +16,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.features.composed import OnInputs
 from bochner.features.map import FeatureMap
-from bochner.features.nystrom.nystrom import NystromMap, Rounded
+from bochner.features.nystrom import NystromMap, Rounded
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.sums.passes import LOCAL, Executor, SumOf, narrowed, summed
 

@@ -27,8 +27,8 @@ from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Both, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
-from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import Nystrom, draw_nystrom
+from bochner.features.map import Request
+from bochner.features.nystrom import Nystrom, draw_nystrom
 from bochner.kernels.kernel import Kernel
 from bochner.models._calibration import Calibration, calibrate, decided
 from bochner.models._kernel_sum import KernelSum

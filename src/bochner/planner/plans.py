@@ -24,7 +24,7 @@ from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words

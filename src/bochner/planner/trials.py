@@ -29,9 +29,8 @@ from bochner.features.auto import paired_error, width_of
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Nystrom, Rounded
+from bochner.features.map import FeatureMap, Method, Request
+from bochner.features.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models.representations.representation import DIRECT_ROWS, ExactKernel, LocalKernel

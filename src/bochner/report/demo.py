@@ -25,7 +25,7 @@ from bochner.data.files import reason_of
 from bochner.data.writers import atomic
 from bochner.datasets.loaders import load_earth
 from bochner.errors import DataFileError
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.report.render import number, page, picture, require
 
 Say = Callable[[str], Any]

@@ -14,7 +14,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import Auto, Choice, Targets
-from bochner.features.method import Method, Request
+from bochner.features.map import Method, Request
 from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel

@@ -17,9 +17,8 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.composed import OnInputs
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import COARSE, NystromMap, Rounded
+from bochner.features.map import FeatureMap, Method
+from bochner.features.nystrom import COARSE, NystromMap, Rounded
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import has_free
 from bochner.selection.record import Curves, Tuning

@@ -17,7 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.features.auto import left_out
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.method import Request
+from bochner.features.map import Request
 from bochner.features.rules import draw_map
 from bochner.kernels.stationary import Gaussian
 from bochner.selection.record import Curves

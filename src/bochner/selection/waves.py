@@ -28,9 +28,9 @@ from bochner.features.fourier.grid import (
     equispaced_map,
     grid_of,
 )
-from bochner.features.mercer.axes import box_of_rows
+from bochner.features.map import Method
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
-from bochner.features.method import Method
+from bochner.features.projections import box_of_rows
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 from bochner.selection.rows import rounded, times

@@ -16,9 +16,8 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
 from bochner.features.auto import Auto, left_out
-from bochner.features.map import SMALL_BIAS, FeatureMap
-from bochner.features.method import Method, Request
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.map import SMALL_BIAS, FeatureMap, Method, Request
+from bochner.features.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
 from bochner.kernels.kernel import Kernel

@@ -32,9 +32,8 @@ from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import placements
-from bochner.features.fourier.placements import IID, Transforms
-from bochner.features.map import FeatureMap, reach_of, with_far_rows
-from bochner.features.method import Method, Request
+from bochner.features.fourier.placements import IID, Placement, Transforms
+from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of, with_far_rows
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
@@ -80,8 +79,8 @@ class Fourier(Method):
     """
 
     placement: Annotated[
-        placements.Placement,
-        placements.placed("IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()"),
+        Placement,
+        kind_of("IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()", Placement),
     ] = field(default_factory=placements.Orthogonal)
     form: Annotated[Literal["pair", "phase"], word("pair", "phase")] = "pair"
 
@@ -249,7 +248,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 
 
 def frequencies(
-    kernel: Kernel, placement: placements.Placement, m: int, d: int, rng: np.random.Generator
+    kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m frequencies of a stationary kernel, (d, m).
 

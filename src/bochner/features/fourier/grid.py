@@ -21,10 +21,9 @@ from bochner._core.checks import LITTLE, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double, in_precision
-from bochner.features.mercer.axes import box_of_rows, given_box
+from bochner.features.map import FeatureMap, Method, Request, in_double, in_precision
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
-from bochner.features.method import Method, Request
+from bochner.features.projections import box_of_rows, given_box
 from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel

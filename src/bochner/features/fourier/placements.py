@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -34,17 +34,6 @@ class Placement(NamedArguments, ABC):
     @abstractmethod
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return W, (d, m) float64: each column has the law ``measure``."""
-
-
-def placed(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:
-    """Return the check of a field that is of these kinds, or else a placement."""
-
-    def checked(value: Any, who: str, name: str) -> Any:
-        if not isinstance(value, kinds or Placement):
-            raise InvalidInput(f"{who}: {name} must be {known}; got {value!r}.")
-        return value
-
-    return checked
 
 
 #: Frequencies that one stream gives, at least.

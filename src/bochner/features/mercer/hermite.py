@@ -21,9 +21,15 @@ from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double
-from bochner.features.mercer import axes, products
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_double
+from bochner.features.mercer import products
+from bochner.features.projections import (
+    mean_and_covariance,
+    principal_axes,
+    require_squares,
+    some_rows,
+    with_signs,
+)
 from bochner.kernels.algebra import Columns
 from bochner.kernels.basis import best_products
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
@@ -132,7 +138,7 @@ def eigenfunctions(
     kept = np.flatnonzero(values > 1e-12 * max(values[-1], 0.0))[::-1]  # below is rounding
     if not len(kept):  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))
-    return values[kept], root[:, None] * axes.with_signs(vectors[:, kept]) / np.sqrt(values[kept])
+    return values[kept], root[:, None] * with_signs(vectors[:, kept]) / np.sqrt(values[kept])
 
 
 # --- Hermite–Mercer features: products of Hermite functions along the principal axes -------------
@@ -385,10 +391,10 @@ def draw_hermite(method: "HermiteMercer", kernel: Gaussian, ask: Request) -> Fea
     _require_few_columns(ask.n_inputs)
     X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
-    axes.require_squares("HermiteMercer", X, scales)
-    mean, covariance = axes.mean_and_covariance(X, scales)
-    variances, vectors = axes.principal_axes(covariance)
-    rows, tried = axes.some_rows(X, 512, ask.stream("scale")), []
+    require_squares("HermiteMercer", X, scales)
+    mean, covariance = mean_and_covariance(X, scales)
+    variances, vectors = principal_axes(covariance)
+    rows, tried = some_rows(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         spread = np.maximum(factor * np.sqrt(variances), LEAST)
         logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]

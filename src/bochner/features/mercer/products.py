@@ -19,9 +19,8 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, mo
 from bochner._core.checks import MaybePositive, optional
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, in_double
-from bochner.features.mercer.axes import box_of_rows, given_box, some_rows
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_double
+from bochner.features.projections import box_of_rows, given_box, some_rows
 from bochner.kernels import basis
 from bochner.kernels.algebra import folded
 from bochner.kernels.basis import Basis

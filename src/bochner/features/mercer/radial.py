@@ -14,10 +14,9 @@ from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, mov
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
-from bochner.features.map import FeatureMap, times
-from bochner.features.mercer.axes import principal_axes, require_squares
+from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
-from bochner.features.method import Method, Request
+from bochner.features.projections import principal_axes, require_squares
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
 from bochner.kernels.zonal import GeneralizedZonal, alpha

@@ -28,8 +28,7 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_double, in_precision
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_double, in_precision
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.kernels.zonal import alpha, recurrence

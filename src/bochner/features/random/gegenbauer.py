@@ -24,7 +24,7 @@ from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID, unit_directions
-from bochner.features.map import FeatureMap
+from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.mercer.radial import (
     NODES,
     REACH,
@@ -39,7 +39,6 @@ from bochner.features.mercer.radial import (
     quantiles,
     spectrum,
 )
-from bochner.features.method import Method, Request
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, radial_kernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence

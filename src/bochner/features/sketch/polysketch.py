@@ -26,8 +26,7 @@ from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.sketch import powers
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Kernel

@@ -17,9 +17,8 @@ from scipy.special import gammaln
 from bochner._core.arrays import array_namespace, dense, is_sparse, moved, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import in_double
+from bochner.features.map import Method, Request, in_double
 from bochner.features.mercer.products import Products
-from bochner.features.method import Method, Request
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, Scaled

@@ -12,7 +12,7 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, WithoutTarget
 from bochner.models._parameters import estimator

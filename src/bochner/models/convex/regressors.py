@@ -13,7 +13,7 @@ from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals

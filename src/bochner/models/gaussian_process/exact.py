@@ -17,8 +17,8 @@ from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
-from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.map import Request
+from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._kernel_sum import KernelSum

@@ -23,9 +23,8 @@ from bochner.data.sample import RowSample
 from bochner.errors import SolutionWarning, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
-from bochner.features.map import FeatureMap
-from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import Nystrom, NystromMap
+from bochner.features.map import FeatureMap, Request
+from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._rows import no_landmarks

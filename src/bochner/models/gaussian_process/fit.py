@@ -13,7 +13,7 @@ from bochner._core.sizes import MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
 from bochner.models._html import FitSummary

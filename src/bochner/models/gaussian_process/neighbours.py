@@ -29,7 +29,7 @@ from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.composed import is_stationary
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.numbers import has_free

@@ -16,7 +16,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.nystrom.nystrom import COARSE, Given, Nystrom, NystromMap, Rounded
+from bochner.features.nystrom import COARSE, Given, Nystrom, NystromMap, Rounded
 from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows

@@ -21,8 +21,8 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.features.auto import Choice
-from bochner.features.method import Request
-from bochner.features.nystrom.nystrom import Nystrom
+from bochner.features.map import Request
+from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel

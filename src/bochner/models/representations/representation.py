@@ -18,8 +18,8 @@ from bochner.data.sample import RowSample, row_priorities
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
-from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import Nystrom, NystromMap
+from bochner.features.map import Method
+from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
 from bochner.kernels.stationary import Stationary

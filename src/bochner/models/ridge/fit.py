@@ -15,7 +15,7 @@ from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
-from bochner.features.method import Method
+from bochner.features.map import Method
 from bochner.kernels.windows import windows_of
 from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary

@@ -16,8 +16,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap
-from bochner.features.method import Method
+from bochner.features.map import FeatureMap, Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals

@@ -18,10 +18,10 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
+from bochner.features.map import Method
 from bochner.features.mercer.hermite import HermiteMercer
 from bochner.features.mercer.radial import MercerHarmonic
-from bochner.features.method import Method
-from bochner.features.nystrom.nystrom import KMeans, Nystrom
+from bochner.features.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator, learned

@@ -30,8 +30,7 @@ from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, in_precision
-from bochner.features.method import Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_precision
 from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients

@@ -1,1 +1,0 @@
-"""Features on rows of the data: landmarks, and maps on them."""
