@@ -41,8 +41,7 @@ from bochner.kernels import (
     Matern,
     RationalQuadratic,
 )
-from bochner.persist.files import FORMAT, sealed
-from bochner.persist.validate import require_arrays
+from bochner.persist.files import FORMAT, require_arrays, sealed
 from bochner.persist.values import RENAMED, NamedArrays, decode, encode, stored_classes
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 

@@ -232,6 +232,11 @@ def numpy_rows(X: Any) -> Any:
     return rows.astype(np.float64, copy=False)
 
 
+def squared_norms(A: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Return Σ_j A_ij² of each row."""
+    return np.einsum("ij,ij->i", A, A) if is_numpy(A) else array_namespace(A).sum(A * A, axis=1)
+
+
 def unit_of(largest: float) -> float:
     """Return the power of two next below a number, one for zero: dividing by it is exact.
 

@@ -118,8 +118,23 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()
-        if reason := _reason(path, suffixes):
-            raise click.BadParameter(f"'{text}' cannot be written: {reason}")
+        if path == STANDARD_OUTPUT and ".csv" in suffixes:
+            return path
+        folder, ending = path.absolute().parent, path.suffix.lower()
+        reasons = {
+            "only tables go to standard output. Name a file.": path == STANDARD_OUTPUT,
+            f"its name must end in {', '.join(suffixes)}.": suffixes and ending not in suffixes,
+            "it is a folder. Name a file in it.": path.is_dir(),
+            f"there is no folder '{folder}'. Make it first.": not folder.is_dir(),
+            f"the folder '{folder}' may not be written to. Choose another.": not os.access(
+                folder, os.W_OK | os.X_OK
+            ),
+            "the file there is read-only. Choose another name.": path.exists()
+            and not os.access(path, os.W_OK),
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise click.BadParameter(f"'{text}' cannot be written: {reason}")
         return path
 
     return file
@@ -129,24 +144,6 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 STANDARD_OUTPUT = Path("-")
 
 table = destination(".parquet", ".pq", ".csv")
-
-
-def _reason(path: Path, suffixes: tuple[str, ...]) -> str | None:
-    """Return why a file cannot be written, or None; called before the work starts."""
-    if path == STANDARD_OUTPUT:
-        return None if ".csv" in suffixes else "only tables go to standard output. Name a file."
-    folder, ending = path.absolute().parent, path.suffix.lower()
-    reasons = {
-        f"its name must end in {', '.join(suffixes)}.": suffixes and ending not in suffixes,
-        "it is a folder. Name a file in it.": path.is_dir(),
-        f"there is no folder '{folder}'. Make it first.": not folder.is_dir(),
-        f"the folder '{folder}' may not be written to. Choose another.": not os.access(
-            folder, os.W_OK | os.X_OK
-        ),
-        "the file there is read-only. Choose another name.": path.exists()
-        and not os.access(path, os.W_OK),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
@@ -172,23 +169,20 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
 
 
 def found_files(files: Iterable[str]) -> list[Any]:
-    """Return the files; standard input is written to a temporary file."""
+    """Return the files; standard input, which is read more than once, is written to one."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
     paths: list[Any] = []
     for name in files:
-        paths += [_standard_input()] if name == "-" else find_files(name)
+        if name != "-":
+            paths += find_files(name)
+            continue
+        folder = Path(tempfile.mkdtemp(prefix="bochner-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        paths.append(folder / "stdin.csv")
+        with paths[-1].open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
     return paths
-
-
-def _standard_input() -> Path:
-    """Write what comes on standard input to a file, which is read more than once, until the end."""
-    folder = Path(tempfile.mkdtemp(prefix="bochner-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / "stdin.csv"
-    with path.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-    return path
 
 
 def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from inspect import signature
 from pathlib import Path
 from shutil import copyfileobj
@@ -33,21 +34,19 @@ def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> A
     given = {key: value for key, value in choices.items() if value is not None}
     for option in given.keys() - known:
         raise click.BadParameter(f"{name} has no {option}.", param_hint=f"'--{option}'")
-    return kind(**given, **dict(_pair(text, name, known) for text in settings))
-
-
-def _pair(text: str, name: str, known: set[str]) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or key not in known:
-        raise click.BadParameter(
-            f"must be NAME=VALUE with a parameter of {name}: {', '.join(sorted(known))}; "
-            f"got {text!r}{meant(key, known) or '.'}",
-            param_hint="'--set'",
-        )
-    try:
-        return key, json.loads(value)
-    except json.JSONDecodeError:
-        return key, value
+    others = {}
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or key not in known:
+            raise click.BadParameter(
+                f"must be NAME=VALUE with a parameter of {name}: {', '.join(sorted(known))}; "
+                f"got {text!r}{meant(key, known) or '.'}",
+                param_hint="'--set'",
+            )
+        others[key] = value
+        with suppress(json.JSONDecodeError):
+            others[key] = json.loads(value)
+    return kind(**given, **others)
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
@@ -131,9 +130,6 @@ def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarr
     return {f"{what}_{name}": column for name, column in zip(names, values.T, strict=True)}
 
 
-# --- Files of models and of predictions -----------------------------------------------------------
-
-
 def open_model(path: str) -> Any:
     """Return the fitted learner in a file."""
     model = bo.load(path)
@@ -159,9 +155,6 @@ def written(out: Path, chunks: Iterable[Chunk]) -> int:
             copyfileobj(file, stream)
             stream.flush()
     return rows
-
-
-# --- What is inside a model file ------------------------------------------------------------------
 
 
 def inputs_of(schema: bo.Schema) -> dict[str, str]:

@@ -45,8 +45,6 @@ def tell(sentence: str) -> None:
         click.echo(sentence, err=True)
 
 
-# --- Run a command and turn every error into one sentence and an exit code ----------------------
-
 #: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
 FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
 

@@ -1,5 +1,5 @@
 """Export of fitted learners: ONNX graphs, and the names of classes that skops may trust."""
 
-from bochner.export.files import TRUSTED, to_onnx
+from bochner.export.outputs import TRUSTED, to_onnx
 
 __all__ = ["TRUSTED", "to_onnx"]

@@ -52,12 +52,12 @@ class Graph:
         """The name of the first input, which has as many rows as every other."""
         return next(iter(self._inputs))
 
-    def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> str:
-        """Add an input of ``columns`` columns and any number of rows; return its name."""
+    def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> "Traced":
+        """Add and return an input of ``columns`` columns and any number of rows."""
         self._inputs[name] = self._onnx.helper.make_tensor_value_info(
             name, self.element(dtype), ["rows", columns], text
         )
-        return name
+        return Traced(self, name, (ANY, columns), dtype)
 
     def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
         """Add a node and return the name of what it gives, the first if it gives more."""
@@ -67,10 +67,6 @@ class Graph:
         if op == "Transpose" and attributes["perm"] == [1, 0]:
             self.turned[name] = inputs[0]
         return name
-
-    def named(self, name: str, source: str) -> None:
-        """Give a value the name of an output."""
-        self._nodes.append(self._onnx.helper.make_node("Identity", [source], [name]))
 
     def constant(self, values: Any) -> str:
         """Return the name of a constant; equal constants share one name."""
@@ -85,14 +81,12 @@ class Graph:
         """Return ONNX's number for a type of NumPy."""
         return self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
-    def model(
-        self, name: str, text: str, outputs: Mapping[str, tuple[np.dtype, Sequence[Any]]]
-    ) -> Any:
-        """Return the checked model of this graph; ``"rows"`` in a shape is any number."""
+    def model(self, name: str, text: str, outputs: Mapping[str, "Traced"]) -> Any:
+        """Return the checked model whose outputs are these values, a line for each row."""
         helper = self._onnx.helper
-        nodes: list[Any] = []  # inputs of the outputs
-        wanted = set(outputs)
-        for node in reversed(self._nodes):
+        nodes = [helper.make_node("Identity", [value.name], [n]) for n, value in outputs.items()]
+        wanted = {value.name for value in outputs.values()}
+        for node in reversed(self._nodes):  # only those that outputs are made of
             if wanted & {*node.output}:
                 nodes.insert(0, node)
                 wanted |= {*node.input}
@@ -108,8 +102,10 @@ class Graph:
         versions = {"": OPSET, DOMAIN: LEARNERS}
         used = sorted({"", *(node.domain for node in nodes)})
         given = [
-            helper.make_tensor_value_info(n, self.element(t), shape)
-            for n, (t, shape) in outputs.items()
+            helper.make_tensor_value_info(
+                n, self.element(value.dtype), ["rows", *map(int, value.shape[1:])]
+            )
+            for n, value in outputs.items()
         ]
         graph = helper.make_graph(nodes, name, [*self._inputs.values()], given, constants, text)
         model = helper.make_model(

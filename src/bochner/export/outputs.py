@@ -1,24 +1,47 @@
-"""Outputs of fitted learners as formulas of traced arrays."""
+"""Fitted learners and maps as graphs of ONNX, for runtimes without Python."""
 
 from collections.abc import Iterator
 from functools import reduce, singledispatch
 from operator import add
+from os import PathLike
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from bochner._core.arrays import dense
+from bochner._core.arrays import dense, squared_norms
+from bochner._core.checks import one_of
+from bochner._core.native import Chains, Programme
 from bochner._core.shapes import Array
-from bochner.data.schema import Inputs
-from bochner.export.arrays import FLOAT, OnnxNamespace, Traced, Unwritable
+from bochner.data.encoders import Encoder, Levels, Numbers, Times
+from bochner.data.schema import Inputs, Schema
+from bochner.data.writers import atomic
+from bochner.errors import InvalidType, UnsupportedKernel
+from bochner.export.arrays import (
+    ANY,
+    DOMAIN,
+    FLOAT,
+    OPSET,
+    TEXT,
+    WHOLE,
+    Graph,
+    OnnxNamespace,
+    Rows,
+    Traced,
+    Unwritable,
+)
 from bochner.features.map import FeatureMap
+from bochner.features.mercer.hermite import Mehler
+from bochner.features.mercer.products import Halves
 from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
+from bochner.models._base import KernelEstimator
 from bochner.models._calibration import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.exact import ExactProcess
-from bochner.models.gaussian_process.features import FeatureProcess, Predictive
+from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.fit import ProcessFit
 from bochner.models.representations.features import FeatureSums, WideSums
 from bochner.models.representations.leaves import LeafRows
@@ -27,10 +50,174 @@ from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
 from bochner.models.unsupervised.base import FeaturesFit
 from bochner.models.unsupervised.cca import Correlations
-from bochner.models.unsupervised.kmeans import Clustering
+from bochner.models.unsupervised.kmeans import Clustering, KernelCost
 from bochner.models.unsupervised.pca import PrincipalComponents
+from bochner.persist.values import stored_classes
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Logistic, Loss, Multinomial, Quantile
+
+
+def to_onnx(
+    model: Any, path: str | PathLike[str] | None = None, *, precision: str = "float32"
+) -> Any:
+    """Write a fitted learner, or a feature map, as a graph of ONNX.
+
+    Parameters
+    ----------
+    model : estimator or FeatureMap
+        Fitted to rows of numbers, or to a table.
+    path : path, optional
+        Usually named ``*.onnx``; a file that is there is replaced. Default: no file is written.
+    precision : {"float32", "float64"}, default "float32"
+        Of the numbers that come in and go out. All between is float64, because coefficients of
+        smooth kernels are large and cancel. Take "float64" for numbers that float32 blurs.
+
+    Returns
+    -------
+    onnx.ModelProto
+        Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. Of a model
+        that was fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one that was
+        fitted to a table with text, dates or times, each column that it uses is an input of its
+        name and of shape (rows, 1): text as text, "" where missing; dates and times as seconds
+        from 1970 on in float64; numbers of ``precision``; NaN where missing. Categories, medians
+        and other learned values are in the graph. Outputs by kind of model:
+
+        ======================================  ================================================
+        regressors                              ``prediction``; of a Gaussian process ``deviation``
+        classifiers, :class:`OneClassSVM`       ``label``, ``decision``, and ``probability`` where
+                                                ``predict_proba`` is there
+        :class:`KernelPCA`, :class:`KernelCCA`  ``scores`` (of X)
+        :class:`KernelKMeans`                   ``cluster``, ``distances``
+        :class:`KernelFeatures`, maps           ``features``
+        ======================================  ================================================
+
+    Raises
+    ------
+    UnsupportedKernel
+        The kernel or the map is made by steps that ONNX has no nodes for.
+    InvalidInput
+        A column has a name that the graph uses, such as "prediction" or "label".
+    InvalidType
+        Not a learner or map of bochner.
+    MissingDependency
+        The package onnx is not installed.
+
+    Notes
+    -----
+    The outputs equal the model's for rows in float64, up to the rounding of ``precision``.
+    If the fit rounded features to float32 ("auto" with many rows), what that rounding adds to
+    the model's own predictions is missing from the graph's.
+
+    Kernels are evaluated from differences of rows, column by column, as exactly as here: graphs of
+    landmarks in hundreds of columns are long and slow. Rows must be finite, which is not checked. A
+    ``MercerHarmonic`` map is NaN for rows a quarter farther from the centre than any row it was
+    drawn from. Like a model file the graph holds rows of the training data where the map does.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bochner as bo
+    >>> X = np.random.default_rng(0).uniform(-3, 3, (500, 1))
+    >>> model = bo.KernelRidge(random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> graph = bo.export.to_onnx(model)
+    >>> [one.name for one in graph.graph.output]
+    ['prediction']
+    """
+    one_of(precision, "to_onnx", "precision", ("float32", "float64"))
+    if isinstance(model, FeatureMap):
+        fit, inputs = model, Inputs(model.n_inputs)
+    elif isinstance(model, KernelEstimator):
+        check_is_fitted(model)
+        fit, inputs = model.fit_, model.fit_.inputs
+    else:
+        kind = "estimator" if isinstance(model, BaseEstimator) else "value"
+        raise InvalidType(
+            "to_onnx: model must be a fitted estimator or a feature map of bochner; got the "
+            f"{kind} {type(model).__module__}.{type(model).__qualname__}."
+        )
+    graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
+    try:
+        graph_outputs = outputs(fit, rows_of(inputs, graph, dtype))
+    except Unwritable as reason:
+        kernel = fit.kernel if isinstance(fit, FeatureMap) else fit.chosen.kernel
+        raise UnsupportedKernel(
+            f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
+            f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
+            "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
+        ) from reason
+    xp, given = OnnxNamespace(graph), {}
+    for name, computed in graph_outputs.items():
+        value = xp.astype(computed, dtype) if computed.dtype == FLOAT else computed
+        same = not isinstance(value.shape[0], Rows)  # for all rows
+        given[name] = xp.spread(value, (ANY, *value.shape[1:])) if same else value
+    text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
+    made = graph.model(who, text, given)
+    if path is not None:
+        with atomic(path) as file:
+            file.write(made.SerializeToString())
+    return made
+
+
+# --- Rows as a graph takes them: one matrix of numbers, or columns of text and times too ----------
+
+
+def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
+    """Return the numeric columns that a model sees; first add the graph inputs they come from."""
+    xp, schema = OnnxNamespace(graph), inputs.schema
+
+    def matrix(columns: int, what: str) -> Traced:
+        return xp.astype(graph.input("X", dtype, columns, f"rows of {columns} {what}"), FLOAT)
+
+    if schema is None or schema.features_only() == Schema(schema.columns):
+        return matrix(inputs.n_columns, "finite numbers")
+    used = schema.plain
+    if inputs.names is None or all(isinstance(e, Numbers) for e in used):
+        X = matrix(len(schema.columns), "numbers, NaN where missing")
+        places = [schema.columns.index(e.name) for e in used]
+        parts = [_columns(e, X[:, j : j + 1]) for e, j in zip(used, places, strict=True)]
+    else:
+        parts = [_columns(e, _cells(e, graph, dtype)) for e in used]
+    return xp.concat(parts, axis=1)
+
+
+def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
+    """Return the cells of a column: numbers, seconds, or places of texts among its levels.
+
+    After the last level stands what is missing, then what is new.
+    """
+    if not isinstance(encoder, Levels):
+        kind, what = (
+            (FLOAT, "seconds from 1970 on") if isinstance(encoder, Times) else (dtype, "numbers")
+        )
+        cells = graph.input(encoder.name, kind, 1, f"{what}, NaN where missing")
+        return OnnxNamespace(graph).astype(cells, FLOAT)
+    keys = [*encoder.levels, *[""] * ("" not in encoder.levels)]
+    place = graph.node(
+        "LabelEncoder",
+        graph.input(encoder.name, TEXT, 1, "texts, '' where missing").name,
+        domain=DOMAIN,
+        keys_strings=keys,
+        values_int64s=list(range(len(keys))),
+        default_int64=len(encoder.levels) + 1,
+    )
+    return Traced(graph, place, (ANY, 1), WHOLE)
+
+
+def _columns(encoder: Encoder, cells: Traced) -> Traced:
+    """Return the numeric columns that encode the cells of one column."""
+    xp = OnnxNamespace(cells.graph)
+    if isinstance(encoder, Levels):
+        missing = np.arange(len(encoder.rows)) == len(encoder.levels)
+        table = np.column_stack([encoder.rows, *[missing] * encoder.indicator])
+        return xp.reshape(xp.take(table, cells), (ANY, table.shape[1]))
+    assert isinstance(encoder, Numbers | Times)
+    gone = xp.isnan(cells)
+    filled = xp.where(gone, encoder.fill, cells)
+    columns = encoder.columns(filled) if isinstance(encoder, Times) else [filled]
+    return xp.concat([*columns, *[xp.astype(gone, FLOAT)] * encoder.indicator], axis=1)
+
+
+# --- What is predicted of traced rows, by name ---------------------------------------------------
 
 Outputs = dict[str, Traced]
 
@@ -68,8 +255,8 @@ def _(fit: Correlations, X: Traced) -> Outputs:
 @outputs.register
 def _(fit: Clustering, X: Traced) -> Outputs:
     xp, Z, C = OnnxNamespace(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
-    gaps = np.einsum("ij,ij->i", C, C) - 2.0 * (Z @ C.T)
-    squares = gaps + xp.sum(Z * Z, axis=1, keepdims=True)
+    gaps = squared_norms(C) - 2.0 * (Z @ C.T)
+    squares = gaps + squared_norms(Z)[:, None]
     return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
 
 
@@ -212,17 +399,22 @@ def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
 
 @outputs.register
 def _(fit: ProcessFit, X: Traced) -> Outputs:
+    xp = OnnxNamespace(X.graph)
     match fit.law:
         case FeatureProcess() as law:
-            Z = _of_fit(law.chosen, X)
-            mean = Z @ law.predictive.posterior.coef + law.predictive.posterior.intercept
-            variance = _variance(OnnxNamespace(X.graph), law.predictive, X, Z)
+            Z, predictive = _of_fit(law.chosen, X), law.predictive
+            kernel, landmarks = predictive.left_out.kernel, predictive.left_out.landmarks
+            k = kernel.diagonal(X)
+            inside = Z if landmarks is None else landmarks.features(X)
+            e = xp.maximum(k - squared_norms(inside), 0.0)
+            mean = predictive.posterior.mean(Z)
+            variance = predictive.combined(predictive.posterior.leverage(Z), e, k)
         case ExactProcess() as law:
             mean, variance = _by_kernel(law, X)
         case law:
             raise Unwritable(f"what a {type(law).__name__} predicts")
-    deviation = OnnxNamespace(X.graph).sqrt(variance)
-    pair = (mean, deviation) if fit.target_shape else (mean[:, 0], deviation[:, 0])
+    pair = mean, xp.sqrt(variance)
+    pair = pair if fit.target_shape else tuple(each[:, 0] for each in pair)
     return dict(zip(("prediction", "deviation"), pair, strict=True))
 
 
@@ -241,27 +433,11 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     return k @ law.coef + law.intercept, xp.concat(parts, axis=1)
 
 
-def _variance(xp: OnnxNamespace, law: Predictive, X: Traced, Z: Traced) -> Traced:
-    """Return Var f(x) as :class:`Predictive` has it."""
-    k = law.left_out.kernel.diagonal(X)[:, None]
-    inside = Z if law.left_out.landmarks is None else law.left_out.landmarks.features(X)
-    e = xp.maximum(k - xp.sum(inside * inside, axis=1, keepdims=True), 0.0)
-    share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
-    amplitude, floor = law.posterior.evidence.amplitude, law.posterior.floor
-    damped = e if np.all(law.exponents == 1) else k * xp.pow(share, law.exponents)
-    total = floor * _leverage(xp, law, Z) + amplitude * damped
-    if law.left_out.landmarks is None:
-        return total
-    return xp.minimum(total, amplitude * k + floor * law.posterior.spread)
+# --- Types of bochner in skops files, to be passed as ``trusted`` when loading --------------------
 
+#: Cached values of fits and maps, which model files leave out.
+_KEPT = (Chains, Halves, KernelCost, Mehler, Programme)
 
-def _leverage(xp: OnnxNamespace, law: Predictive, Z: Traced) -> Traced:
-    posterior, alpha = law.posterior, law.posterior.evidence.alpha
-    centred = Z - posterior.feature_mean
-    A = centred @ posterior.vectors
-    leverage = (A * A) @ (1.0 / (posterior.values[:, None] + alpha)) + posterior.spread
-    if posterior.vectors.shape[0] == posterior.vectors.shape[1]:
-        return leverage
-    outside = xp.sum(centred * centred, axis=1, keepdims=True)
-    outside = outside - xp.sum(A * A, axis=1, keepdims=True)
-    return leverage + xp.maximum(outside, 0.0) / alpha
+#: Full names, as ``skops.io.load(file, trusted=bochner.export.TRUSTED)`` takes them: the classes
+#: that bochner's model files hold, and what these keep. None runs code when it is built.
+TRUSTED = sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in {*stored_classes(), *_KEPT})

@@ -8,10 +8,13 @@ The metadata of the safetensors file hold one text, the header::
      "value": parameters and fitted state, arrays by name}
 """
 
+import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -24,10 +27,12 @@ from safetensors.numpy import save as to_bytes
 
 from bochner import __version__
 from bochner._core.optional import explained
+from bochner.data.blocks import Blocks
 from bochner.data.files import name_beside, reason_of
 from bochner.data.writers import atomic
-from bochner.errors import InvalidType, ModelFileError
-from bochner.persist.validate import require_arrays, require_nesting, require_text, require_working
+from bochner.errors import BochnerError, InvalidType, ModelFileError
+from bochner.features.map import FeatureMap
+from bochner.models._base import KernelEstimator
 from bochner.persist.values import NamedArrays, decode, encode, name_of
 
 FORMAT = 3  # Rises when versions before could not read the file
@@ -262,3 +267,99 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     if not is_intact or type(version) is not int:
         raise _refusal(path, _DAMAGED)
     return header
+
+
+# --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
+
+#: Lists and objects within one another, at most. A sum of 100 kernels is 300 deep.
+_MOST_NESTED = 600
+
+
+def require_text(text: str | bytes, size: int) -> None:
+    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes.
+
+    A list or object takes 200 bytes, and each item in it 64.
+    """
+    marks = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
+    lists, objects, commas = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
+    _require_small(4 * len(text) + 200 * (lists + objects) + 64 * commas, size)
+
+
+def require_nesting(value: Any, size: int) -> None:
+    """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory.
+
+    NumPy gives every text of an array as much room as the longest, four bytes a character.
+    """
+    level, depth, padded = [value], 0, 0
+    while level:
+        if depth > _MOST_NESTED:
+            raise ValueError("JSON is nested too deeply")
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, list):
+                inner += item
+            elif isinstance(item, dict):
+                inner += item.values()
+                match item.get("text"):
+                    case [*_, [*texts]]:
+                        lengths = [len(text) for text in texts if isinstance(text, str)]
+                        padded += 4 * len(texts) * max(lengths, default=0)
+        _require_small(padded, size)
+        level, depth = inner, depth + 1
+
+
+def _require_small(taken: int, size: int) -> None:
+    if taken > 10 * size + (1 << 25):
+        raise ValueError(f"{taken} bytes are too much for a file of {size}")
+
+
+def require_arrays(arrays: dict[str, np.ndarray]) -> None:
+    """Refuse booleans other than 0 and 1, and empty arrays whose shape has a huge number.
+
+    NumPy counts true values by adding bytes; with other bytes, writes would be out of bounds.
+    """
+    for name, array in arrays.items():
+        if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
+            raise ValueError(f"array {name} must hold 0 and 1 only")
+        if array.size == 0 and max(array.shape) > 1 << 24:
+            raise ValueError(f"array {name} has no elements and the shape {array.shape}")
+
+
+# --- Whether a model works: its parts fit one another, and it takes rows -------------------------
+
+
+def _require_decisions(f: np.ndarray, classes: np.ndarray) -> None:
+    if max(2, f.shape[1]) != len(classes):
+        raise ValueError(f"{f.shape[1]} decision values do not fit {len(classes)} classes")
+
+
+def require_working(model: Any, size: int) -> None:
+    """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file.
+
+    Errors of bochner's own pass: zero need not be in the domain of a kernel.
+    """
+    if isinstance(model, FeatureMap):
+        phi: FeatureMap | None = model
+        columns = model.n_inputs
+        calls: list[Callable[[Any], Any]] = [model]
+    elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
+        model = copy.copy(model)
+        schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
+        columns = model.n_features_in_ if schema is None else len(schema.feature_names)
+        names = "predict", "transform", "decision_function", "predict_proba", "score_samples"
+        calls = [getattr(model, name) for name in names if hasattr(model, name)]
+        if hasattr(model, "classes_"):
+            calls.append(lambda rows: _require_decisions(model._decisions(rows), model.classes_))
+    else:
+        return
+    if phi is not None and min(phi.n_inputs, phi.n_features) < 0:
+        raise ValueError("a map must have columns and features")
+    for width in (columns, 0 if phi is None else phi.n_inputs + phi.n_features):
+        if 3 * 4 * 8 * width > 10 * size + (1 << 26):  # three rows of four such arrays
+            raise ValueError(f"{width} columns are too many for a file of {size} bytes")
+    for n in (2, 3):  # parts that fit one number of rows alone do not fit
+        zeros = np.zeros((n, columns))
+        for call in calls:
+            with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
+                warnings.simplefilter("ignore", RuntimeWarning)
+                call(zeros if phi is model else Blocks.from_arrays(zeros))

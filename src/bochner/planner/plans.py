@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.checks import (
-    bytes_in_words,
-    counted,
-    free_bytes,
-    integer,
-    positive,
-)
+from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
 from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
@@ -48,18 +42,10 @@ class Budget:
     """Limits of the time and memory of a fit, without the rows and the process itself."""
 
     seconds: float | None = None  # None: each doubling of the time must reduce the error enough
-    bytes: int | None = None  # None: half of the free memory
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        if self.seconds is not None:
-            object.__setattr__(self, "seconds", positive(self.seconds, "plan", "budget seconds"))
-        if self.bytes is not None:
-            most = int(positive(self.bytes, "plan", "budget bytes"))
-            object.__setattr__(self, "bytes", counted(most, "plan", "budget bytes"))
+    bytes: float | None = None  # None: half of the free memory
 
     @property
-    def room(self) -> int:
+    def room(self) -> float:
         """Bytes that a fit may take."""
         return free_bytes() // 2 if self.bytes is None else self.bytes
 
@@ -75,15 +61,15 @@ class Budget:
 
 def as_budget(budget: object) -> Budget:
     """Return a budget: a number is seconds; a mapping has seconds, bytes or both."""
-    if budget is None or isinstance(budget, Budget):
-        return budget or Budget()
+    if budget is None:
+        return Budget()
     if not isinstance(budget, Mapping):
-        return Budget(seconds=positive(budget, "plan", "budget"))
-    if set(budget) <= {"seconds", "bytes"}:
-        return Budget(**budget)
-    raise InvalidInput(
-        f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
-    )
+        return Budget(positive(budget, "plan", "budget"))
+    if not set(budget) <= {"seconds", "bytes"}:
+        raise InvalidInput(
+            f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
+        )
+    return Budget(**{k: positive(limit, "plan", f"budget {k}") for k, limit in budget.items()})
 
 
 def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
@@ -270,7 +256,7 @@ def plan(
     y: Array | str | None = None,
     kernel: Kernel | str = "auto",
     *,
-    budget: float | Mapping[str, float] | Budget | None = None,
+    budget: float | Mapping[str, float] | None = None,
     methods: Sequence[Method | str] | None = None,
     widths: Sequence[int] | None = None,
     n_rows: int | None = None,
@@ -287,7 +273,7 @@ def plan(
         Numbers; for a table in memory also the name of the target's column.
     kernel : Kernel or str, default "auto"
         A kernel is chosen for a name once, as :class:`bochner.KernelRidge` does; the plan keeps it.
-    budget : float, mapping or Budget, optional
+    budget : float or mapping, optional
         Seconds, or ``{"seconds": 60, "bytes": 4e9}``. Without seconds, more time must lower the
         error; without bytes, half of the free memory is allowed.
     methods : sequence of Method or str, optional

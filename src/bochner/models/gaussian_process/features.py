@@ -13,7 +13,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from bochner._core.arrays import numpy_rows, to_numpy
+from bochner._core.arrays import (
+    array_namespace,
+    is_numpy,
+    numpy_rows,
+    squared_norms,
+    to_numpy,
+)
 from bochner._core.blas import product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
@@ -70,14 +76,14 @@ class Posterior:
         return Z @ self.coef + self.intercept
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return Var f(x)/(a²λ) of the features alone."""
-        centred, outside = Z - self.feature_mean, np.zeros(len(Z))
-        A = product(centred, np.ascontiguousarray(self.vectors))
+        """Return Var f(x)/(a²λ) of the features alone, for arrays of any library."""
+        centred, alpha = Z - self.feature_mean, self.evidence.alpha
+        A = product(centred, self.vectors) if is_numpy(Z) else centred @ self.vectors
+        leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
         if self.vectors.shape[0] != self.vectors.shape[1]:
-            square = np.einsum("ij,ij->i", centred, centred) - np.einsum("ij,ij->i", A, A)
-            outside = np.maximum(square, 0.0)
-        inverse = 1 / (self.values[:, None] + self.evidence.alpha)
-        return (A * A) @ inverse + outside[:, None] / self.evidence.alpha + self.spread
+            outside = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)
+            leverage = leverage + outside[:, None] / alpha
+        return leverage + self.spread
 
     def between(
         self,
@@ -146,7 +152,7 @@ class LeftOut:
     def variance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, " b"]:
         """Return e(x) of rows X with features Z."""
         Z = self.inside(X, Z)
-        return np.clip(self.prior(X) - np.einsum("ij,ij->i", Z, Z), 0.0, None)
+        return np.maximum(self.prior(X) - squared_norms(Z), 0.0)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b"]:
         """Return the covariance that the features miss; its diagonal is e(x)."""
@@ -176,7 +182,7 @@ class Predictive:
         return self.posterior.mean(Z), variance
 
     def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
-        """Return Var f(x) from leverages (b, t), e(x) and k(x, x)."""
+        """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
         posterior, amplitude = self.posterior, self._amplitude
         total = posterior.floor * leverage + amplitude * self._damped(e, k)
         if self.left_out.landmarks is None:
@@ -205,10 +211,11 @@ class Predictive:
     def _amplitude(self) -> Float[Array, " t"]:
         return self.posterior.evidence.amplitude
 
-    def _damped(self, e: Array, k: Array) -> Float[Array, "b t"]:
-        if np.all(self.exponents == 1):
-            return np.repeat(e[:, None], len(self.exponents), axis=1)
-        share = np.divide(e, k, out=np.zeros_like(e), where=k > 0)
+    def _damped(self, e: Array, k: Array) -> Array:
+        if np.all(self.exponents == 1):  # (b, 1)
+            return e[:, None]
+        xp = array_namespace(k)
+        share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
         return k[:, None] * share[:, None] ** self.exponents
 
 
@@ -299,8 +306,8 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
         parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
     Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
     posterior, alpha = law.posterior, law.posterior.evidence.alpha
-    centred, single = Z - posterior.feature_mean, sums.moments.precision == "float32"
-    own = np.einsum("ij,ij->i", centred, centred)[:, None]
+    single = sums.moments.precision == "float32"
+    own = squared_norms(Z - posterior.feature_mean)[:, None]
     top = posterior.values.max(initial=0.0) if single else 0.0
     slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
     rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
