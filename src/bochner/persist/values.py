@@ -163,11 +163,11 @@ def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if kind in (list, tuple):
-        items = _parts(enumerate(value), arrays, at)
+        items = _encoded(enumerate(value), arrays, at)
         return {"tuple": items} if kind is tuple else items
     if isinstance(value, dict):
         keys = [encode(key, arrays, at) for key in value]
-        return {"dict": [*map(list, zip(keys, _parts(value.items(), arrays, at), strict=True))]}
+        return {"dict": [*map(list, zip(keys, _encoded(value.items(), arrays, at), strict=True))]}
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
             text = "object" if value.dtype.kind == "O" else "str"
@@ -178,11 +178,11 @@ def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0
         return {"scalar": arrays.add(np.asarray(value), at or "value")} if number else str(value)
     if kind.__name__ in _SPARSE and scipy.sparse.issparse(value):
         parts = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
-        return {"sparse": [kind.__name__, list(value.shape), *_parts(parts, arrays, at)]}
+        return {"sparse": [kind.__name__, list(value.shape), *_encoded(parts, arrays, at)]}
     return _of_class(value, arrays, at)
 
 
-def _parts(parts: Iterable[tuple[Any, Any]], arrays: NamedArrays, at: str) -> list[Json]:
+def _encoded(parts: Iterable[tuple[Any, Any]], arrays: NamedArrays, at: str) -> list[Json]:
     """Return the parts, given with their names, of the value at this place."""
     return [encode(part, arrays, f"{at}.{name}".lstrip(".")) for name, part in parts]
 
@@ -193,7 +193,7 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
 
     def fields(state: Mapping[str, Any]) -> Json:
         names = sorted(state)
-        parts = _parts(((name, state[name]) for name in names), arrays, at)
+        parts = _encoded(((name, state[name]) for name in names), arrays, at)
         return dict(zip(names, parts, strict=True))
 
     if is_estimator(kind):

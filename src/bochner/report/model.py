@@ -22,21 +22,9 @@ from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
 from bochner.models.inspection import Inspected
+from bochner.report import quality as measures
 from bochner.report.model_page import model_page
-from bochner.report.quality import (
-    Examined,
-    Quality,
-    Seen,
-    certificate_of,
-    coded,
-    examine,
-    kind_of,
-    left_out_of,
-    moments_of,
-    quality_of,
-    seen_of,
-    unweighted,
-)
+from bochner.report.quality import Examined, Quality, Seen, kind_of
 from bochner.report.render import versions
 from bochner.solvers.ridge.eigen import decompose
 from bochner.sums.passes import indicators
@@ -267,13 +255,15 @@ def report_model(
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
     blocks = _blocks(model, X, y, sample_weight)
-    examined = examine(model, blocks, seed)
+    examined = measures.examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
     same = _same_rows(model, examined)
     given = model._rows_to_predict(X) if is_table(X) else blocks
-    seen = seen_of(model, examined, given)
-    certificate, words = certificate_of(model, blocks, other=same is False)
-    quality = quality_of(model, sample, examined, left_out_of(model) if same else None)
+    seen = measures.seen_of(model, examined, given)
+    certificate, words = measures.certificate_of(model, blocks, other=same is False)
+    quality = measures.quality_of(
+        model, sample, examined, measures.left_out_of(model) if same else None
+    )
     importance, no_importance = _importance(model, sample, seed)
     dependence: tuple[Dependence, ...] = ()
     if importance is not None:  # of the most important columns that matter at all
@@ -320,16 +310,16 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> bo.Blocks:
         if not labels:
             return model._read(X, first=False)[0]
         X = model._as_fitted(X)
-        return X if next(iter(X)).y is None else coded(model, X)
+        return X if next(iter(X)).y is None else measures.coded(model, X)
     if y is None and (labels or w is None):
         return model._rows_to_predict(X)
-    blocks_of = unweighted(model)._class_blocks_of if labels else model._blocks_of
+    blocks_of = measures.unweighted(model)._class_blocks_of if labels else model._blocks_of
     return blocks_of(X, y, w, first=False)[0]
 
 
 def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     """Whether these are the training rows, judged by the mean and variance of the target."""
-    fitted = moments_of(model)
+    fitted = measures.moments_of(model)
     known = fitted is not None and len(fitted.target_mean) and examined.y is not None
     if fitted is None or not known or not examined.w.sum() > 0:
         return None
@@ -351,7 +341,7 @@ def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisp
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not model._has_features:
         return None
-    rows, moments = bo.Blocks.from_arrays(sample.X), moments_of(model)
+    rows, moments = bo.Blocks.from_arrays(sample.X), measures.moments_of(model)
     if moments is not None:
         centred = isinstance(model, bo.KernelPCA) or model.fit_intercept
         eigen = decompose(moments if centred else moments.about_zero(), centred)
