@@ -21,12 +21,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import bochner as bo
 from bochner import Blocks, datasets
+from bochner._core.text import rounded
 from bochner.cli.running import run
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType, MissingDependency
 from bochner.kernels import Gaussian
 from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
 from bochner.report.model import report_model
-from bochner.report.render import number, picture, rounded
+from bochner.report.render import number, picture
 
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts

@@ -7,13 +7,10 @@ from typing import Any, Self
 
 from bochner._core.optional import needed
 
-#: Numbers with more digits than people read.
-LONG = re.compile(r"\d+\.\d{4,}(?:e-?\d+)?")
-
 
 def rounded(text: str) -> str:
     """Return code with its long numbers cut to four digits, to be read and not to be run."""
-    return LONG.sub(lambda match: f"{float(match[0]):.4g}", text)
+    return re.sub(r"\d+\.\d{4,}(?:e-?\d+)?", lambda match: f"{float(match[0]):.4g}", text)
 
 
 def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:

@@ -42,8 +42,6 @@ Result = Facts | tuple[Facts, Facts] | None
 
 MOST_COLUMNS = 40  # Columns that people are shown
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-_quiet = click.option("--quiet", is_flag=True, help="Print errors and notes only.")
 _seed = click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all randomness.")
 _separator = click.option(
     "--separator",
@@ -90,6 +88,9 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
     """
 
     def decorate(work: Callable[..., Result]) -> Any:
+        @bochner.command(name)
+        @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+        @click.option("--quiet", is_flag=True, help="Print errors and notes only.")
         @wraps(work)
         def command(as_json: bool, quiet: bool, **options: Any) -> None:
             from bochner.cli.show import Terminal
@@ -99,7 +100,7 @@ def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
             if result is not None:
                 terminal.show(*(result if isinstance(result, tuple) else (result,)))
 
-        return bochner.command(name)(_json(_quiet(command)))
+        return command
 
     return decorate
 

@@ -73,12 +73,8 @@ class Dask:
 
     def __post_init__(self) -> None:
         positive(self.timeout, "Dask", "timeout")
-        known = self.client is None or isinstance(self.client, str)
-        if not known and not hasattr(self.client, "scheduler_info"):
-            raise InvalidType(
-                "Dask: client must be a distributed.Client or the address of a scheduler, as "
-                f"'tcp://127.0.0.1:8786'; got {type(self.client).__name__}."
-            )
+        words = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
+        _require(self.client, "scheduler_info", "Dask: client", words)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
@@ -93,6 +89,12 @@ class Dask:
                     client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
                 closed.enter_context(client)
             yield _DaskPasses(client, self)
+
+
+def _require(given: Any, attribute: str, what: str, words: str) -> None:
+    """Refuse what is neither None, an address, nor has the attribute of a connection."""
+    if given is not None and not isinstance(given, str) and not hasattr(given, attribute):
+        raise InvalidType(f"{what} must be {words}; got {type(given).__name__}.")
 
 
 def _dask_here() -> Engine:
@@ -201,8 +203,6 @@ class Ray:
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Ray("auto")  # doctest: +SKIP
-    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
-    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     address: str | None = None
@@ -302,8 +302,6 @@ class Spark:
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
-    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
-    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     session: Any = None
@@ -312,12 +310,8 @@ class Spark:
     def __post_init__(self) -> None:
         needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         positive(self.timeout, "Spark", "timeout")
-        known = self.session is None or isinstance(self.session, str)
-        if not known and not hasattr(self.session, "sparkContext"):
-            raise InvalidType(
-                "Spark: session must be a pyspark.sql.SparkSession or the address of a master, as "
-                f"'spark://host:7077'; got {type(self.session).__name__}."
-            )
+        words = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
+        _require(self.session, "sparkContext", "Spark: session", words)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:

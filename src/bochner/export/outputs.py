@@ -435,9 +435,9 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
 
 # --- Types of bochner in skops files, to be passed as ``trusted`` when loading --------------------
 
-#: Cached values of fits and maps, which model files leave out.
-_KEPT = (Chains, Halves, KernelCost, Mehler, Programme)
-
 #: Full names, as ``skops.io.load(file, trusted=bochner.export.TRUSTED)`` takes them: the classes
-#: that bochner's model files hold, and what these keep. None runs code when it is built.
-TRUSTED = sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in {*stored_classes(), *_KEPT})
+#: that bochner's model files hold, and values that these cache. None runs code when it is built.
+TRUSTED = sorted(
+    f"{cls.__module__}.{cls.__qualname__}"
+    for cls in {*stored_classes(), Chains, Halves, KernelCost, Mehler, Programme}
+)

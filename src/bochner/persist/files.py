@@ -271,9 +271,6 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
 
 # --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
 
-#: Lists and objects within one another, at most. A sum of 100 kernels is 300 deep.
-_MOST_NESTED = 600
-
 
 def require_text(text: str | bytes, size: int) -> None:
     """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes.
@@ -292,7 +289,7 @@ def require_nesting(value: Any, size: int) -> None:
     """
     level, depth, padded = [value], 0, 0
     while level:
-        if depth > _MOST_NESTED:
+        if depth > 600:  # a sum of 100 kernels is 300 deep
             raise ValueError("JSON is nested too deeply")
         inner: list[Any] = []
         for item in level:

@@ -49,15 +49,10 @@ from bochner.sums.moments import Moments
 
 Json = Any
 
-#: Types of array elements that safetensors holds.
-_NUMBERS = tuple(np.dtype(code).name for code in "?bhiqBHIQefd")
 _SPARSE = {
     name: getattr(scipy.sparse, name)
     for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")
 }
-
-#: Attributes of an estimator beside its parameters: the fit, and what ``set_output`` has set.
-FITTED_STATE = {"fit_", "_sklearn_output_config"}
 
 
 class NamedArrays:
@@ -74,7 +69,7 @@ class NamedArrays:
             return self._known[id(array)][0]
         if name in self.by_name:  # a name of the user's with a point in it
             name = f"{name}#{len(self.by_name)}"
-        if array.dtype.name not in _NUMBERS:
+        if array.dtype.char not in "?bhilqBHILQefd":  # what safetensors holds
             raise InvalidType(
                 f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
                 "Convert the data to float64 and fit again."
@@ -275,7 +270,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
         case "estimator" if is_estimator(cls):
             name, parameters, state = content
             model = cls(**values(parameters))
-            if not {*state} <= FITTED_STATE:
+            if not {*state} <= {"fit_", "_sklearn_output_config"}:  # the latter by ``set_output``
                 raise TypeError(f"{name} has no such fitted state")
             vars(model).update(values(state))
             require_learner(model)

@@ -150,17 +150,6 @@ class Plan(HtmlResult):
     --------
     plan : Plan a fit.
     KernelRidge : The learner that ``Plan.estimator()`` makes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((200, 2))
-    >>> plan = bo.plan(X, X[:, 0], widths=[32], random_state=0)
-    >>> plan.choice in plan.fits
-    True
-    >>> float(plan.estimator().fit(X, X[:, 0]).score(X, X[:, 0])) > 0.9
-    True
     """
 
     kernel: Kernel

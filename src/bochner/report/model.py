@@ -26,7 +26,6 @@ from bochner.report import quality as measures
 from bochner.report.model_page import model_page
 from bochner.report.quality import Examined, Quality, Seen, kind_of
 from bochner.report.render import versions
-from bochner.solvers.ridge.eigen import decompose
 from bochner.sums.passes import indicators
 
 
@@ -53,8 +52,6 @@ def _code(model: KernelEstimator) -> str:
     ]
     return "\n".join([*imports, "", made, *chosen])
 
-
-# --- A report of a fitted learner on rows: all numbers as values, and one HTML page of them -------
 
 #: Columns whose importance is measured at most, and rows times columns that are predicted for it.
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
@@ -131,15 +128,9 @@ class ModelReport:
     source, command, versions : str
         The data's name, the command that wrote it, the versions.
 
-    Examples
+    See Also
     --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
-    >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
-    >>> report = bo.report_model(model, X, np.sin(X[:, 0]), n_sample=50)
-    >>> report.seen.n_rows, report.path is None
-    (300, False)
+    report_model : Makes the report of a learner.
     """
 
     fit: dict[str, Any]
@@ -249,6 +240,8 @@ def report_model(
     >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
     >>> model = bo.KernelRidge("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
     >>> report = bo.report_model(model, X, np.sin(X[:, 0]), n_sample=50)
+    >>> report.seen.n_rows, report.path is None
+    (300, False)
     >>> path = report.write("report.html")  # doctest: +SKIP
     """
     check_is_fitted(model)
@@ -319,7 +312,7 @@ def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> bo.Blocks:
 
 def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     """Whether these are the training rows, judged by the mean and variance of the target."""
-    fitted = measures.moments_of(model)
+    fitted: bo.Moments | None = getattr(model, "moments_", None)
     known = fitted is not None and len(fitted.target_mean) and examined.y is not None
     if fitted is None or not known or not examined.w.sum() > 0:
         return None
@@ -341,13 +334,10 @@ def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisp
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not model._has_features:
         return None
-    rows, moments = bo.Blocks.from_arrays(sample.X), measures.moments_of(model)
-    if moments is not None:
-        centred = isinstance(model, bo.KernelPCA) or model.fit_intercept
-        eigen = decompose(moments if centred else moments.about_zero(), centred)
-        fitted = int(moments.rows)
-        return bo.SpectrumDisplay(eigen.values[::-1], model._least_penalty(rows, fitted), fitted)
+    rows = bo.Blocks.from_arrays(sample.X)
     display = bo.SpectrumDisplay.from_estimator(model, rows)
+    if model._kept_moments is not None:
+        return display
     values = display.eigenvalues * n / len(sample.index)
     return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
 

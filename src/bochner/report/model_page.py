@@ -16,7 +16,6 @@ from bochner.report.render import number, page, picture, require
 
 SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
-MOST_DOTS = 1500  # Points drawn in a cloud, at most: more are one grey patch
 COLUMNS = 6  # Columns of a row that are shown
 
 
@@ -148,7 +147,7 @@ def _residuals(residuals: Residuals) -> dict[str, Any]:
     from sklearn.metrics import PredictionErrorDisplay  # noqa: PLC0415  needs matplotlib
 
     name, e = residuals.name, residuals.observed - residuals.predicted
-    step = -(-len(e) // MOST_DOTS)
+    step = -(-len(e) // 1500)  # more dots are one grey patch
     dots = PredictionErrorDisplay(
         y_true=residuals.observed[::step], y_pred=residuals.predicted[::step]
     )

@@ -23,9 +23,6 @@ from bochner.models._calibration import decided
 from bochner.models.error_law import LeftOutRows
 from bochner.report.render import number
 
-#: Learners of squared errors: leave-one-out predictions, and moments if they have features.
-RIDGE = (bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor)
-
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
 MOST_ROWS, MOST_NUMBERS = 1 << 20, 1 << 25
 FEWEST_ROWS = 1024  # For any number of columns
@@ -43,12 +40,6 @@ def kind_of(model: KernelEstimator) -> str:
         "clusters": is_clusterer,
     }
     return next((name for name, holds in kinds.items() if holds(model)), "features")
-
-
-def moments_of(model: KernelEstimator) -> bo.Moments | None:
-    """Return the moments of the rows of its fit, of learners that keep them."""
-    keeps = isinstance(model, (*RIDGE, bo.KernelPCA)) and model._has_features
-    return model.moments_ if keeps else None
 
 
 def coded(model: KernelEstimator, blocks: bo.Blocks) -> bo.Blocks:
@@ -312,7 +303,8 @@ def left_out_of(model: KernelEstimator) -> LeftOutRows | None:
     if isinstance(model, bo.GaussianProcessRegressor):
         rows = fit.law.representation.left_out(fit.law.evidence)
     else:
-        rows = fit.left_out() if isinstance(model, RIDGE) else None
+        squares = isinstance(model, bo.KernelRidge | bo.KernelRidgeClassifier)
+        rows = fit.left_out() if squares else None
     # an error that rounding hides is infinite
     return None if rows is None else rows.take(np.isfinite(rows.errors).all(axis=1))
 

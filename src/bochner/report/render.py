@@ -3,7 +3,7 @@
 import math
 import platform
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from html import escape
 from importlib.metadata import version
 from io import StringIO
@@ -13,7 +13,6 @@ from typing import Any
 from bochner import __version__
 from bochner._core.html import html_table
 from bochner._core.optional import needed
-from bochner._core.text import rounded
 
 #: Colours of the page by name, in the light and in the dark; pictures have the light ones.
 COLOURS = {
@@ -38,6 +37,7 @@ def require(who: str) -> None:
 def page(template: str, **facts: Any) -> str:
     """Return a page as text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup  # noqa: PLC0415
 
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
@@ -47,21 +47,11 @@ def page(template: str, **facts: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.globals["table"] = table
-    environment.filters |= {"number": number, "seconds": seconds, "rounded": rounded}
+    environment.globals["table"] = lambda *given: Markup(
+        f'<div class="wide">{html_table(*given)}</div>'  # scrolls where the page is narrower
+    )
+    environment.filters["number"] = number
     return environment.get_template(template).render(colours=COLOURS, versions=versions(), **facts)
-
-
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", marked: int = -1
-) -> Any:
-    """Return a table that scrolls for itself where it is wider than the page."""
-    from markupsafe import Markup  # noqa: PLC0415
-
-    return Markup(f'<div class="wide">{html_table(head, rows, caption, marked)}</div>')
-
-
-# --- Words ---------------------------------------------------------------------------------------
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -83,19 +73,11 @@ def number(value: Any, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
-def seconds(value: float) -> str:
-    """Write seconds with the digits that a clock can measure."""
-    return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
-
-
 def versions() -> str:
     """Return the versions of all packages that took part."""
     others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     system = f"{platform.system()} {platform.machine()}"
     return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
-
-
-# --- Pictures ------------------------------------------------------------------------------------
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
