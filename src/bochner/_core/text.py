@@ -1,8 +1,9 @@
-"""Results for people: columns of text, outcomes as sentences, and axes to draw on."""
+"""Results for people: text, HTML that fetches nothing for notebooks and pages, axes to draw on."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from html import escape
 from typing import Any, Self
 
 from bochner._core.optional import needed
@@ -77,3 +78,115 @@ class Sentence(Enum):
     def worst(cls, outcomes: Iterable[Self]) -> Self:
         """Return the outcome of several parts together; members are defined from best to worst."""
         return max(outcomes, key=list(cls).index)
+
+
+#: Colours are inherited from the text, for light and dark themes.
+STYLE = (
+    ".bochner{font-size:13px;line-height:1.4;color:inherit;max-width:60em;overflow-x:auto}"
+    ".bochner table{border-collapse:collapse;margin:.3em 0;color:inherit;background:none}"
+    ".bochner caption{caption-side:top;text-align:left;padding:.2em 0;color:inherit;opacity:.75}"
+    ".bochner tr,.bochner tr:nth-child(even){background:none}"
+    ".bochner th,.bochner td{padding:.15em .8em .15em 0;vertical-align:top;text-align:right;"
+    "border:0;color:inherit;background:none;font-variant-numeric:tabular-nums}"
+    ".bochner th[scope=row],.bochner .words{text-align:left;white-space:normal}"
+    ".bochner th[scope=row]{font-weight:normal}"
+    ".bochner thead th{border-bottom:1px solid currentColor;opacity:.75}"
+    ".bochner thead th:first-child{text-align:left}"
+    ".sk-toggleable .bochner{padding:.2em .6em}"
+    ".bochner tr.best>*{font-weight:bold}"
+    ".bochner pre{background:none;color:inherit;border:0;padding:0;margin:.3em 0;overflow-x:auto}"
+    ".bochner p{margin:.3em 0}"
+)
+
+_WORDS = ' class="words"'
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{escape(text)}</p>"
+
+
+def html_facts(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a table of names and values, without lines that have no words."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td class="words">{escape(words)}</td></tr>'
+        for name, words in pairs
+        if words
+    )
+    return f"<table><tbody>{rows}</tbody></table>"
+
+
+def html_table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    marked: int = -1,
+    words: tuple[int, ...] = (),
+) -> str:
+    """Return rows of cells under a head: the first cell of a row names it, others are numbers.
+
+    ``marked`` is the chosen row; ``words`` are the columns that hold sentences.
+    """
+    caption = f"<caption>{escape(caption)}</caption>" if caption else ""
+    names = "".join(
+        f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)
+    )
+    lines = []
+    for i, (first, *rest) in enumerate(rows):
+        cells = "".join(
+            f"<td{_WORDS * (j in words)}>{escape(cell)}</td>" for j, cell in enumerate(rest, 1)
+        )
+        best = ' class="best"' if i == marked else ""
+        lines.append(f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>')
+    body = "\n".join(lines)
+    return f"<table>{caption}\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+
+
+def framed(page: str, title: str) -> str:
+    """Return a page in a frame, which isolates its style from the notebook's."""
+    return (
+        f'<iframe title="{escape(title)}" srcdoc="{escape(page)}" width="100%" height="640" '
+        'style="border:1px solid currentColor" sandbox="allow-same-origin"></iframe>'
+    )
+
+
+class HtmlResult:
+    """A result that notebooks show as HTML: its parts, or its printed text."""
+
+    def __init_subclass__(cls) -> None:
+        # The default repr of a dataclass writes out all arrays.
+        if cls.__str__ is not object.__str__ and "__repr__" not in cls.__dict__:
+            cls.__repr__ = HtmlResult.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _html_parts(self) -> Iterable[str]:
+        """Yield the parts: a sentence, or lines as printed."""
+        text = str(self)
+        return [f"<pre>{escape(text)}</pre>" if "\n" in text else paragraph(text)]
+
+    def _repr_html_(self) -> str:
+        """Return the parts one below the other, with the style that they need."""
+        body = "\n".join(filter(None, self._html_parts()))
+        return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
+
+
+class TableResult(HtmlResult):
+    """A result that is printed as a title, a table and a note, and shown in notebooks as such."""
+
+    _words: tuple[int, ...] = (0,)  # columns that hold words
+
+    def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
+        """Return the title, the lines of the table with its head, and the note."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        title, lines, note = self._table()
+        return "\n".join(filter(None, [title, columns(lines, self._words), note]))
+
+    def _html_parts(self) -> Iterator[str]:
+        title, (head, *rows), note = self._table()
+        yield html_table(head, rows, title, words=self._words[1:])
+        if note:
+            yield paragraph(note)

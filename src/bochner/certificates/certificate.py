@@ -9,8 +9,8 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
-from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.shapes import Array, Float, Rows
+from bochner._core.text import HtmlResult, html_table, paragraph
 from bochner._core.threads import one_thread
 from bochner.certificates import pencil
 from bochner.certificates.pencil import MeasuredRows, frobenius, rows_of, sample

@@ -9,9 +9,9 @@ import numpy as np
 
 from bochner._core.arrays import taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
-from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Others, Rows
+from bochner._core.text import TableResult
 from bochner.certificates.pencil import some_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap

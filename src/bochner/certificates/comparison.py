@@ -12,10 +12,9 @@ import numpy as np
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, positive
-from bochner._core.html import TableResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Rows
-from bochner._core.text import axes_for
+from bochner._core.text import TableResult, axes_for
 from bochner._core.threads import one_thread
 from bochner.certificates.bounds import (
     Bound,

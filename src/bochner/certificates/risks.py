@@ -20,9 +20,9 @@ from scipy.optimize import brentq
 from bochner._core.arrays import as_array, as_matrix, taken, to_numpy
 from bochner._core.blas import eigh, eigvalsh
 from bochner._core.checks import integer, nonnegative, positive
-from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Rows
+from bochner._core.text import HtmlResult
 from bochner.certificates.pencil import EPS, distance, rows_of, sample, spectrum
 from bochner.errors import InvalidInput
 

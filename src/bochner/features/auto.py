@@ -8,10 +8,10 @@ import numpy as np
 
 from bochner._core.arrays import different_rows, is_sparse, to_numpy
 from bochner._core.blas import product
-from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
+from bochner._core.text import HtmlResult, html_table, paragraph
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal

@@ -9,8 +9,7 @@ from sklearn import get_config
 from sklearn.utils import estimator_html_repr
 
 from bochner._core.arrays import is_sparse
-from bochner._core.html import HtmlResult, html_facts
-from bochner._core.text import facts_in_words
+from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner.data.schema import Inputs, reasons
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.words import in_words, listed

@@ -22,9 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of, require_room
-from bochner._core.html import HtmlResult, paragraph
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for
+from bochner._core.text import HtmlResult, axes_for, paragraph
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere

@@ -23,8 +23,8 @@ from warnings import catch_warnings, simplefilter
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
-from bochner._core.html import HtmlResult
 from bochner._core.shapes import Array, Both, Float
+from bochner._core.text import HtmlResult
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import Request

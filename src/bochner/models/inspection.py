@@ -29,10 +29,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of
-from bochner._core.html import html_table, paragraph
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
-from bochner._core.text import columns
+from bochner._core.text import columns, html_table, paragraph
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import Encoder, Numbers
 from bochner.errors import InvalidInput

@@ -17,10 +17,9 @@ from scipy.optimize import brentq, least_squares
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.checks import integer, one_of, positive
 from bochner._core.globe import require_places, unit_vectors
-from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Int
-from bochner._core.text import axes_for
+from bochner._core.text import HtmlResult, axes_for
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.kernels.kernel import Kernel

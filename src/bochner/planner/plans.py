@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import bytes_in_words, free_bytes, integer, positive
-from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import MOST_CELLS, WIDE
-from bochner._core.text import columns
+from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner._core.threads import get_num_threads, one_thread
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample

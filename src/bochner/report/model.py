@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import bochner as bo
 from bochner._core.checks import integer
-from bochner._core.html import framed
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
+from bochner._core.text import framed
 from bochner.data.encoders import Levels, Numbers
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic

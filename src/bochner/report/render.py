@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bochner import __version__
-from bochner._core.html import html_table
 from bochner._core.optional import needed
+from bochner._core.text import html_table
 
 #: Colours of the page by name, in the light and in the dark; pictures have the light ones.
 COLOURS = {

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.shapes import Array, Float
-from bochner._core.text import columns
+from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian

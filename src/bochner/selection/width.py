@@ -10,9 +10,9 @@ import numpy as np
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, positive, share
-from bochner._core.html import HtmlResult
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
+from bochner._core.text import HtmlResult
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
 from bochner.features.auto import Auto, left_out

@@ -10,10 +10,9 @@ from sklearn.utils.multiclass import type_of_target
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
-from bochner._core.html import HtmlResult, html_table, paragraph
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.text import axes_for, columns
+from bochner._core.text import HtmlResult, axes_for, columns, html_table, paragraph
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import Fourier

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bochner._core.checks import bytes_in_words, free_bytes
-from bochner._core.html import HtmlResult, html_table, paragraph
-from bochner._core.text import columns
+from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner.features.map import FeatureMap
 
 STRATEGIES = (

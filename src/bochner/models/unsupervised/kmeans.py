@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
-from bochner._core.html import HtmlResult
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.text import HtmlResult
 from bochner.certificates.pencil import row_sums, sample
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
