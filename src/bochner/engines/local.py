@@ -245,10 +245,11 @@ class RecordedPasses:
         done, began = self._read(name, known["digest"], number), time.monotonic()
         if done is None:
             begun = self._read(NOW, known["digest"], number, of=number)
-            LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"] if begun else 0)
-            blocks.passed(begun["rows"] if begun else 0)
+            begun = begun or {**known, "pass": number, "rows": 0, "weighty": False, "state": None}
+            LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"])
+            blocks.passed(begun["rows"])
             with _held_back() as came:
-                done = known | self._made({**known, "pass": number}, summand, blocks, begun, came)
+                done = known | self._made(summand, blocks, begun, came)
             self._finished[name] = deepcopy(done)  # its owner may change the sum
             if time.monotonic() >= self._next:
                 self._write({})
@@ -278,21 +279,18 @@ class RecordedPasses:
 
     def _made(
         self,
-        known: dict[str, Any],
         summand: Summand[Any],
         blocks: Blocks,
-        begun: dict[str, Any] | None,
+        begun: dict[str, Any],
         came: list[Callable[[], None]],
     ) -> dict[str, Any]:
         """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
-        running, rows, weighty = RunningSum(summand, blocks.block_rows), 0, False
-        rest = blocks
-        if begun is not None:
+        running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
+        rows, weighty, rest = begun["rows"], begun["weighty"], None
+        if rows:
             running.restore(begun["state"])
-            rows, weighty = begun["rows"], begun["weighty"]
-            n = blocks.n_rows
-            rest = (None if n is None else blocks.part(rows, n)) or blocks
-        for block in rest.walk():
+            rest = None if n is None else blocks.part(rows, n)
+        for block in (rest or blocks).walk():
             if block.start < rows:
                 continue
             running.add(block)
@@ -301,7 +299,7 @@ class RecordedPasses:
             blocks.passed(block.X.shape[0])
             if time.monotonic() >= self._next or came:
                 state = {"rows": rows, "weighty": weighty, "state": running.state()}
-                self._write(known | state)
+                self._write(begun | state)
             if came:
                 came[0]()
         return {"rows": rows, "weighty": weighty, "total": running.total()}

@@ -118,10 +118,9 @@ def name_of(cls: type) -> str | None:
     return f"{module}:{cls.__qualname__}" if known else None
 
 
-def class_of(name: str, user_kernels: Mapping[str, type]) -> Any:
+@lru_cache(None)
+def class_of(name: str) -> Any:
     """Return the class of this name, also if its module has moved since; refuse others."""
-    if name in user_kernels:
-        return user_kernels[name]
     module, _, class_name = name.partition(":")
     class_name = RENAMED.get(class_name, class_name)
     if not _MODULES.fullmatch(module):
@@ -233,9 +232,9 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
     if not isinstance(item, dict):
         return item
     ((kind, content),) = item.items()
-    cls: Any = (
-        class_of(content[0], user_kernels) if kind in ("class", "enum", "estimator") else None
-    )
+    cls: Any = None
+    if kind in ("class", "enum", "estimator"):
+        cls = user_kernels.get(content[0]) or class_of(content[0])
     match kind:
         case "tuple":
             return tuple(map(inner, content))
