@@ -142,14 +142,6 @@ def html_table(
     return f"<table>{caption}\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
 
 
-def framed(page: str, title: str) -> str:
-    """Return a page in a frame, which isolates its style from the notebook's."""
-    return (
-        f'<iframe title="{escape(title)}" srcdoc="{escape(page)}" width="100%" height="640" '
-        'style="border:1px solid currentColor" sandbox="allow-same-origin"></iframe>'
-    )
-
-
 class HtmlResult:
     """A result that notebooks show as HTML: its parts, or its printed text."""
 

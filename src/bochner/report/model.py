@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, fields, replace
+from html import escape
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,6 @@ import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.text import framed
 from bochner.data.encoders import Levels, Numbers
 from bochner.data.sample import Sample
 from bochner.data.writers import atomic
@@ -151,8 +151,12 @@ class ModelReport:
     versions: str
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, for notebooks."""
-        return framed(self.to_html(), f"Report of {self.fit['learner']}")
+        """Return the page in a frame, which isolates its style from the notebook's."""
+        title, page = escape(f"Report of {self.fit['learner']}"), escape(self.to_html())
+        return (
+            f'<iframe title="{title}" srcdoc="{page}" width="100%" height="640" '
+            'style="border:1px solid currentColor" sandbox="allow-same-origin"></iframe>'
+        )
 
     def to_html(self) -> str:
         """Return one page that fetches nothing and runs nothing."""

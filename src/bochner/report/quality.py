@@ -400,8 +400,17 @@ def judge_held_out(
         other = _fitted_to(model, sample, train, n)
     except (InvalidInput, ValueError) as error:
         return None, f"none: a fit to {len(train)} rows is refused: {error}"
-    w = None if sample.w is None else to_numpy(sample.w)[test]
-    errors = _errors(other, sample.X[test], None if y is None else y[test], w, model)
+    X, w, of_values = sample.X[test], np.ones(len(test)), ("squared", "huber", "absolute")
+    if sample.w is not None and to_numpy(sample.w)[test].sum() > 0:
+        w = to_numpy(sample.w)[test].astype(np.float64)
+    if y is None:
+        outside = float(np.average(to_numpy(other.predict(X)) < 0, weights=w))
+        errors = {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
+    elif isinstance(model, bo.KernelRegressor) and model.loss not in of_values:
+        errors = {target_names(model, 1)[0]: {"explained": other.score(X, y[test], w)}}
+    else:
+        seen = Examined(len(w), X, y[test], w, np.arange(len(w)), other.outputs(X))
+        errors = errors_of(model, seen)
     facts = {"errors": errors, "n_train": len(train), "n_test": len(test), "n_rows": n}
     whose = f"held out: {len(test):,} rows, of a fit to {len(train):,} others"
     return facts, f"{errors_in_words(errors)} ({whose})"
@@ -438,15 +447,3 @@ def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> 
         y = to_numpy(sample.y)[train]
         labels = model.classes_[y.astype(np.intp)] if is_classifier(model) else y
         return one.fit(sample.X[train], labels, sample_weight=w)
-
-
-def _errors(
-    one: Any, X: Array, y: Array | None, w: Array | None, model: KernelEstimator
-) -> dict[str, dict[str, float]]:
-    w = np.ones(X.shape[0]) if w is None or not w.sum() > 0 else w.astype(np.float64)
-    if y is None:
-        outside = float(np.average(to_numpy(one.predict(X)) < 0, weights=w))
-        return {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
-    if isinstance(model, bo.KernelRegressor) and model.loss not in ("squared", "huber", "absolute"):
-        return {target_names(model, 1)[0]: {"explained": one.score(X, y, w)}}
-    return errors_of(model, Examined(len(w), X, y, w, np.arange(len(w)), one.outputs(X)))
