@@ -38,7 +38,7 @@ def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
 
 RACE = "selection.race.Race"
 MATRIX, LEAVES = "models.representations.matrix", "models.representations.leaves"
-SHAPES, NONE = "selection.curves._SHAPES", lambda _: lambda *_: []
+SHAPES, NONE = "selection.choose._SHAPES", lambda _: lambda *_: []
 ROUGHER: Replaced = {f"{RACE}._rougher": NONE, f"{RACE}._rough": NONE}
 
 #: Rules, and what is replaced to remove each of them.

@@ -20,8 +20,7 @@ from bochner.solvers.ridge.iterative import (
 )
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
-from bochner.sums.passes import LOCAL
-from bochner.sums.products import gram_products, row_signs
+from bochner.sums.passes import LOCAL, gram_products, row_signs
 
 N, D, WIDE = 3000, 240, 10_002
 

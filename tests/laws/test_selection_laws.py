@@ -16,8 +16,7 @@ from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
 from bochner.kernels import Gaussian, Monotone
-from bochner.selection.choose import choose_kernel
-from bochner.selection.curves import choose_curves
+from bochner.selection.choose import choose_curves, choose_kernel
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 

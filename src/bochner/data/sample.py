@@ -10,7 +10,7 @@ from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import kept_rows
-from bochner.data.sources import Block, Piece, join, part
+from bochner.data.sources import Block, Piece, join, part, weights_of
 
 
 class Sample(NamedTuple):
@@ -76,8 +76,7 @@ class RowSample:
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":
         """Return the sample of a block after ``start`` rows; rows of zero weight are left out."""
-        n = block.X.shape[0]
-        w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
+        n, w = block.X.shape[0], weights_of(block)
         y = np.zeros((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
         X = block.X if is_sparse(block.X) else to_numpy(block.X)
         priority = row_priorities(seed, start + block.start, n)

@@ -50,6 +50,13 @@ class Block(NamedTuple):
     start: int
 
 
+def weights_of(block: Any) -> Any:
+    """Return the weights of a block's rows in NumPy's float64, one of each where it has none."""
+    if block.w is None:
+        return np.ones(block.X.shape[0])
+    return to_numpy(block.w).astype(np.float64)
+
+
 class Partition(ABC):
     """Some rows, wherever they are."""
 

@@ -154,7 +154,6 @@ class Chosen:
         return replace(self, precision=feature_precision(asked, n, self.map))
 
     def with_map(self, phi: FeatureMap) -> "Chosen":
-        """Return a copy with another map."""
         return replace(self, choice=replace(self.choice, map=phi))
 
     def through(self, curves: Curves) -> "Chosen":
@@ -173,10 +172,7 @@ class Chosen:
         return lambda X: to_numpy(phi.features(X)) @ coef
 
     def gradients(self, coef: Float[Array, "D t"], blocks: Blocks) -> Gradients:
-        """Yield the rows of each block, and the gradients of φ(x) β at them.
-
-        In NumPy's float64, for features that are not rounded.
-        """
+        """Yield the rows of each block, and the gradients of φ(x) β at them, φ not rounded."""
         phi, coef = self._plain(coef)
         for block in blocks.with_rows(block_rows(max(phi.n_features, phi.n_inputs))):
             X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
@@ -193,8 +189,7 @@ class Chosen:
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     """Return the precision of features and of their products in a first sweep.
 
-    A Nyström map in float32 approximates K plus a jitter, which limits most fits; a sweep in
-    float64 costs 1.6 times as much, and a second sweep more.
+    A Nyström map in float32 approximates K plus a jitter, which limits most fits.
     """
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
@@ -207,12 +202,8 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
 
 
 def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
-    """Return the summand of moments of the features.
-
-    If the map asks for it, kernel values with landmarks are summed and whitened last.
-    """
-    phi = chosen.choice.map
-    # Sums are whitened where τ allows it: their rounding is multiplied by up to 1/τ.
+    """Return the summand of moments; landmarks' kernel values are whitened last where τ allows."""
+    phi = chosen.choice.map  # rounding of sums is multiplied by up to 1/τ
     double = chosen.precision == "float64"
     if double and isinstance(phi, NystromMap) and (phi.jitter or 0.0) >= COARSE:
         values = Rounded(phi.kernel, replace(phi, whitened=False), chosen.precision)

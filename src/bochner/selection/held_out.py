@@ -71,8 +71,7 @@ def first_least(errors: Sequence[float]) -> int:
 def nested_errors(squared: Sequence[Float[Array, " n"]]) -> Float[Array, " n"]:
     """Return the squared errors of the best of several on the other folds, for each fold in turn.
 
-    ``squared`` are errors in the order of preference. The sum of the result is the error of the
-    choice on rows that had no part in it. With fewer rows than folds it is that of the best.
+    ``squared`` are errors in the order of preference. With few rows the result is that of the best.
     """
     table = np.stack(squared)
     fold = np.arange(table.shape[1]) % FOLDS
@@ -90,8 +89,7 @@ def relative_losses(
 ) -> Float[Array, " m"]:
     """Return the loss of each held-out row times its weight; 1 is the loss of the best constant.
 
-    The rows of the fit determine the constant. Targets of classes are ±1: one column for two
-    classes, else one for each.
+    Targets of classes are ±1: one column for two classes, else one for each.
     """
     if of_classes:
         return test.w * _log_losses(train, test, fitted)

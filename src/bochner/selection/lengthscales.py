@@ -237,10 +237,10 @@ def require_lengthscale(kernel: Kernel) -> None:
 def choose_lengthscale(
     name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
 ) -> Tuning:
-    """Return the kernel of this family with the least leave-one-out error of the exact kernel.
+    """Return the kernel of this family whose lengthscales have the least leave-one-out error.
 
-    A common factor of the lengthscales is tuned on at most 512 rows, starting from the median
-    distance, which is taken without targets. ``share`` is a given penalty per row, alpha/W.
+    A common factor is tuned on at most 512 rows, from the median distance, which is taken without
+    targets. ``share`` is a given penalty per row, alpha/W.
     """
     if name == "linear":
         return Tuning(Linear())
@@ -254,11 +254,8 @@ def choose_lengthscale(
 
 
 def at_median(name: str, sample: RowSample, seed: int) -> list[Kernel]:
-    """Return a family at the median distance: one lengthscale, and one per column if they differ.
-
-    The distance of Laplace and Cauchy kernels is a sum over columns.
-    """
-    by_column = name in ("laplace", "cauchy")
+    """Return a family at the median distance: one lengthscale, and one per column if unequal."""
+    by_column = name in ("laplace", "cauchy")  # their distance is a sum over columns
     return [NAMED[name](scale) for scale in median_scales(sample, by_column, seed)]
 
 
@@ -275,11 +272,10 @@ def tune_lengthscales(
     sparse of few cells) and the kernel is of the Euclidean distance. The latter are taken if they
     raise the log evidence by more than one for each further number (Akaike 1974); the logarithm
     of a squared error counts as n/2 of a log evidence. ``noise`` and ``amplitude`` are tuned too
-    where they are not given; several targets have the same ratio.
+    where they are not given.
 
     O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 if there are no more),
-    52 with m ≤ 256 and 18 with m ≤ 1024: a second, whatever n (ten for a Matérn kernel without a
-    closed form).
+    52 with m ≤ 256 and 18 with m ≤ 1024: a second.
     """
     require_lengthscale(start)
     search = MatrixSearch.of(sample, criterion, centred, **given)
@@ -297,10 +293,7 @@ def tune_lengthscales(
 
 
 def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **given: Any) -> Tuning:
-    """Return the kernel of the globe whose one lengthscale has the largest evidence.
-
-    It is the lengthscale of the kernel of points of the unit sphere.
-    """
+    """Return the kernel of the globe whose lengthscale has the largest evidence on the sphere."""
     rows = replace(sample, X=unit_vectors(to_numpy(sample.X).astype(np.float64)))
     search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
@@ -395,8 +388,8 @@ def recorded(
     taken: bool = True,
 ) -> Tuning:
     """Return the record of a kernel whose numbers were tuned by a criterion."""
-    value = criterion.display_value(end.value), gain, required, taken, criterion.label
-    compared = (KernelComparison(numbers, kernel, *value),)
+    value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
+    compared = (KernelComparison(numbers, kernel, value, gain, required, taken, criterion.label),)
     share = float(np.exp(end.at[-1]))
     return Tuning(kernel, share, criterion=criterion.name, compared=compared)
 

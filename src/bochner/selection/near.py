@@ -13,14 +13,14 @@ is the one of rows that lie together in a few places.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve_triangular
+from scipy.linalg import LinAlgError
 
 from bochner._core.arrays import to_numpy
-from bochner._core.blas import cholesky
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
@@ -103,8 +103,7 @@ def grow(
 ) -> tuple[RowTree, Int[Array, " n"]]:
     """Split rows until no leaf has more than ``most``; return the tree, and the leaf of each row.
 
-    Leaf sizes are as equal as possible; rows at a cut may be on either side. O(n m) kernel values
-    per level.
+    Leaves have equal sizes, but for a row. O(n m) kernel values per level.
     """
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
     splits: list[Split] = []
@@ -158,10 +157,7 @@ def _split(
 def neighbourhoods(
     kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int
 ) -> Int[Array, " m"]:
-    """Return about ``size`` near rows in each of ``count`` places, as dense as in the whole table.
-
-    Each place is a random side of repeated splits. O(n m) kernel values per place.
-    """
+    """Return about ``size`` near rows in each of ``count`` places, as dense as the whole table."""
     rng, places = stream(seed, "neighbourhoods"), []
     for _ in range(count):
         here = np.arange(len(X))
@@ -181,42 +177,26 @@ def errors_of_near_rows(
 ) -> Callable[[Kernel, Any], Float[Array, " m"]]:
     """Return a function of kernel and penalty that gives weighted squared leave-one-out errors.
 
-    They are averaged over targets, of rows in the middle of places of rows that are near by
-    ``kernel``. Their mean is the error relative to the variance; it is infinite if rounding leaves
-    the matrix of a place not positive.
+    Of rows in the middle of places of near rows by ``kernel``, averaged over targets: their mean is
+    the error relative to the variance, infinite if rounding leaves a matrix not positive.
     """
     X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
     spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
     y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-    places = near_rows(kernel, X, count=32, size=384, seed=seed)
+    places = near_rows(kernel, X, count=32, size=384, seed=seed)[:, ::-1]  # the nearest last
     core = min(32, -(-places.shape[1] // 4))
-    weight = w[places[:, :core]].ravel()
+    weight = w[places[:, -core:]].ravel()
 
     def squared(kernel: Kernel, alpha: Any) -> Float[Array, " m"]:
-        errors = np.empty((len(places), core, y.shape[1]))
-        alphas = np.broadcast_to(np.asarray(alpha, np.float64), y.shape[1])
+        squares = np.full((len(places), core), np.inf)
         for place, here in enumerate(places):
-            K = to_numpy(kernel(X[here]))
-            for each in np.unique(alphas):
-                targets = np.flatnonzero(alphas == each)
-                A = K + np.diag(each / w[here])
-                errors[place][:, targets] = _left_out(A, y[here][:, targets], core)
-        mean_squares = (errors.reshape(-1, y.shape[1]) ** 2).mean(axis=1)
-        return weight / weight.mean() * mean_squares
+            problem = KernelRows(to_numpy(kernel(X[here])), y[here], w[here], centred=False)
+            with suppress(LinAlgError):
+                squares[place] = (problem.solved(alpha, core).left_out ** 2).mean(axis=1)
+        return weight / weight.mean() * squares.ravel()
 
     return squared
-
-
-def _left_out(A: Float[Array, "m m"], y: Float[Array, "m t"], core: int) -> Float[Array, "c t"]:
-    """Return leave-one-out errors of the first rows: (A⁻¹y)_i / (A⁻¹)_ii."""
-    try:
-        L = cholesky(A, lower=True, check_finite=False)
-    except LinAlgError:
-        return np.full((core, y.shape[1]), np.inf)
-    half = solve_triangular(L, np.hstack([y, np.eye(len(y), core)]), lower=True, check_finite=False)
-    units = half[:, y.shape[1] :]
-    return units.T @ half[:, : y.shape[1]] / (units**2).sum(axis=0)[:, None]
 
 
 # --- lengthscales by the evidence of blocks of near rows ----------------------------------------
@@ -227,9 +207,9 @@ def tuned_among_near_rows(
 ) -> Iterator[TunedKernel]:
     """Yield kernels whose lengthscales have the largest evidence in blocks of near rows.
 
-    They are an exponential kernel, a Laplace kernel with its scales and a Matérn kernel, and start
-    from the best kernel of the search that has one lengthscale per column, if there is one. 32 n
-    kernel values, and 14 times 32 · 128³ operations per family.
+    An exponential kernel, a Laplace kernel with its scales and a Matérn kernel, from the best
+    kernel of the search that has one lengthscale per column, if there is one. 32 n kernel values,
+    and 14 times 32 · 128³ operations per family.
     """
     able = [
         (c.error, i, c.kernel)
@@ -309,7 +289,7 @@ def judge_among_near_rows(
 ) -> tuple[Tuning, Solution]:
     """Compare the kernel with rivals and others, and its scales if they are open.
 
-    Returns the search with these candidates, and the solution for rows in a few neighbourhoods.
+    Returns the search with these candidates, and the solution for rows in a few places.
     """
     # A matrix of 8 × 128 rows takes a tenth of a second per penalty
     here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))

@@ -69,28 +69,22 @@ RANGES = {
 
 @dataclass(frozen=True, eq=False)
 class NumberRange:
-    """Starts and bounds of the logarithm of a number.
+    """Starts and bounds of the logarithm of a number."""
 
-    Starts are ``starts``, or any between ``near``; ``given`` is one of the user. ``unit`` is the
-    step of the logarithm that matches a unit step of other numbers; for a period 1/(2π) of a turn
-    over all rows.
-    """
-
-    near: tuple[float, float]
+    near: tuple[float, float]  # Between these lie starts, if there are no ``starts``
     bounds: tuple[float, float]
-    given: float | None = None
+    given: float | None = None  # The start of the user
     starts: Float[Array, " k"] | None = None
+    #: Step that matches a unit step of other numbers; for a period 1/(2π) of a turn over all rows.
     unit: float = 1.0
 
     @property
     def centre(self) -> float:
-        """Centre of the prior."""
         if self.given is not None:
             return self.given
         return 0.5 * sum(self.near) if self.starts is None else float(self.starts[0])
 
     def at(self, share: float) -> float:
-        """Return the start at a share of the range."""
         if self.starts is not None:
             return float(self.starts[min(int(share * len(self.starts)), len(self.starts) - 1)])
         return self.near[0] + share * (self.near[1] - self.near[0])
@@ -122,8 +116,7 @@ def tune_numbers(
 
     ``noise``, ``amplitude`` and penalty per row (``share``) are not tuned where they are given.
     Weights add up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all
-    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n. The
-    number of sequences is limited by 4096 windows.
+    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n.
     """
     if not sample.y.shape[1]:
         raise InvalidInput(
@@ -132,6 +125,7 @@ def tune_numbers(
         )
     open_kernel = opened(kernel)
     windows = windows_of(kernel, sample.X.shape[1])
+    # Sequences of 4,096 windows together
     sample = sample.lowest(ROWS if windows == 1 else max(FEWEST, min(ROWS, 4096 // windows)))
     if is_sparse(sample.X):
         raise InvalidInput(
@@ -154,7 +148,6 @@ def tune_numbers(
 
 
 def _at_starts(kernel: Kernel) -> Kernel:
-    """Return the kernel with the starts of its free numbers, or 1."""
     return with_numbers(kernel, {at: at.of(kernel).start or 1.0 for at in free_places(kernel)})
 
 
@@ -172,10 +165,7 @@ def by_left_out(
 
 
 def by_evidence(kernel: Kernel, sample: RowSample, seed: int, **given: Any) -> Tuning:
-    """Return the kernel with the largest evidence over lengthscales, or over all or free numbers.
-
-    ``given``: "centred", and "noise" and "amplitude" where they are not tuned.
-    """
+    """Return the kernel of largest evidence over its lengthscales, or all or free numbers."""
     if is_composite(kernel):
         return tune_numbers(kernel, sample, EVIDENCE, seed, **given)
     return tune_lengthscales(kernel, sample, **given)
@@ -197,7 +187,6 @@ class OnNumbers(Objective):
 
     @cached_property
     def numbers(self) -> dict[Place, NumberRange]:
-        """Range of each free number."""
         ranges: dict[Place, NumberRange] = {}
         for place, leaf, X in leaves(self.start, self.rows.X):
             number = place.of(self.start)
@@ -306,12 +295,11 @@ def _period(X: Array, rows: ProcessRows) -> NumberRange:
 
 
 def spectral_peaks(
-    x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"], most: int = 4
+    x: Float[Array, " n"], y: Float[Array, "n t"], w: Float[Array, " n"]
 ) -> Float[Array, " k"]:
-    """Return the periods of the peaks of the spectrum of detrended targets, strongest first.
+    """Return the periods of the four highest peaks of the spectrum of detrended targets: O(n²).
 
-    The power is |Σ w y e^(2πifx)|² of residuals from a parabola of least squares, at frequencies up
-    to n/2 per span: O(n²). A peak is a frequency with more power than both neighbours.
+    The power is |Σ w y e^(2πifx)|² of residuals from a parabola, at frequencies up to n/2 per span.
     """
     span = float(np.ptp(x))
     if not span or len(x) < FEWEST:
@@ -327,7 +315,7 @@ def spectral_peaks(
         power[part] = (np.abs(sums) ** 2).sum(axis=1)
     inner = power[1:-1]
     peaks = 1 + np.flatnonzero((inner > power[:-2]) & (inner >= power[2:]))
-    return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:most]]]
+    return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:4]]]
 
 
 def _weights_of(kernel: Kernel) -> list[Place] | None:

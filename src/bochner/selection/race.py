@@ -2,11 +2,9 @@
 
 No single way to choose a kernel is best on every table: the evidence finds columns that
 leave-one-out errors miss, a turned metric wins where columns act together, and on some tables
-one lengthscale is best. So all candidates are tuned on kernel matrices of a few
-hundred rows, where a fit takes milliseconds, and compared on held-out rows: all with few rows, the
-best with more. The least error of fits to few rows is not always the least with many, so the last
-comparison uses as many rows as time allows; there sums of kernels are tried too. All candidates
-predict the same rows: two are compared by the mean of the differences of their losses
+one lengthscale is best. So all candidates are tuned on kernel matrices of a few hundred rows, and
+compared on held-out rows: all with few rows, the best with as many as time allows, where sums of
+kernels are tried too. Two are compared by the mean of the differences of their losses
 (:mod:`bochner.selection.held_out`) and its standard error. The gain of each rule is measured by
 ``python -m benchmarks ablation``: docs/search.md.
 """
@@ -71,19 +69,20 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """Rows of the fits of one comparison, and kernel values that several fits need."""
+    """Rows of the fits of one comparison."""
 
     rows: RowSample
     chooses: bool = False  # Whether each fit has the penalty of leave-one-out errors
+    #: Kernel values that several fits need.
     known: dict[Kernel, tuple[Array, Array]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """The comparison of candidates: rows to fit, held-out rows, and evaluated candidates."""
+    """The comparison of candidates."""
 
     train: RowSample
-    test: RowSample
+    test: RowSample  # Held out
     seed: int
     effort: Effort
     centred: bool = True  # Whether an intercept is fitted
@@ -93,11 +92,7 @@ class Race:
 
     @staticmethod
     def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
-        """Hold rows out; None if no target varies in the rows to tune on, or these are equal.
-
-        Several targets, such as indicators of classes, have equal weights; of classes kernels are
-        judged by log losses.
-        """
+        """Hold rows out; None if no target varies in the rows to tune on, or these are equal."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = split_rows(sample, seed)
         varies = targets_that_vary(train.lowest(effort.rows))
@@ -170,10 +165,10 @@ class Race:
         return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
     def _with_more_rows(self, judged: list[Judged], few: list[Judged], rung: Rung) -> list[Judged]:
-        """Tune the best with more rows, if it is not far from the best of all.
+        """Tune the best with more rows, if it is near the best of all.
 
-        The exponential kernel that is about as good with few rows is tuned too; then rougher
-        kernels take the scales of the first.
+        So is the exponential kernel that is about as good with few rows; then rougher kernels take
+        the scales of the first.
         """
         able = [each for each in few if self._takes_more_rows(each.candidate)]
         later = [each for each in judged if self._takes_more_rows(each.candidate)]
@@ -185,10 +180,7 @@ class Race:
         return [first, *self._all_of(self._rougher(first.made), rung), *rough]
 
     def _rough(self, best: Judged, able: list[Judged]) -> list[Judged]:
-        """Return the exponential kernel whose error with few rows is near the least.
-
-        Short lengthscales need many rows.
-        """
+        """Return the exponential kernel near the least: short lengthscales need many rows."""
         rough = [each for each in able if isinstance(each.candidate.kernel, Exponential)]
         if not rough or isinstance(best.candidate.kernel, Exponential):
             return []
@@ -196,7 +188,6 @@ class Race:
         return [least] if least.error < 1.04 * _ranked(able)[0].error else []
 
     def judge(self, candidates: list[TunedKernel], rung: Rung) -> list[Judged]:
-        """Fit candidates to more rows."""
         return self._all_of([partial(iter, [each]) for each in candidates], rung)
 
     def _sums(self, judged: list[Judged], rung: Rung) -> list[Judged]:
@@ -214,8 +205,7 @@ class Race:
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
         """Return the weighted mean of kernels with one penalty; None if it is not served.
 
-        Weights are equal, unless penalties of classes differ by a factor above 4: K = Σ K_i/α_i has
-        the penalty α_i for each kernel K_i.
+        Weights are equal, or 1/α_i where penalties of classes differ by a factor above 4.
         """
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
@@ -236,14 +226,12 @@ class Race:
     # --- candidates ------------------------------------------------------------------------------
 
     def _starts(self) -> list[Make]:
-        """Return one lengthscale, in units of the data and of deviations, and one per column."""
         spread = self.search(LOO).rows.spread
         units: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
         makes: list[Make] = [partial(self._one, unit) for unit in units]
         return [*makes, self._each] if self._columns else makes
 
     def _others(self, start: TunedKernel) -> list[Make]:
-        """Return a sum over columns and other families, from the lengthscales per column."""
         if not self._columns:
             return []
         several = self.train.X.shape[1] > 1
@@ -253,7 +241,6 @@ class Race:
         return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
-        """Return kernels of rougher functions with the lengthscales of another."""
         families = [Exponential(), Laplace()]
         others = [family for family in families if type(family) is not type(start.kernel)]
         return [partial(self._rescaled, family, start, LOO) for family in others]
@@ -434,10 +421,11 @@ class Race:
 
     def _at_penalty(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         try:
-            coef, intercept, _, evidence = problem.solved(candidate.alpha, 0, COMPARED)
+            fit = problem.solved(candidate.alpha, 0, COMPARED)
         except LinAlgError:
             return self._judgement(candidate, problem)
-        return self._judgement(candidate, problem, across @ coef + intercept, evidence)
+        fitted = across @ fit.coef + fit.intercept
+        return self._judgement(candidate, problem, fitted, fit.evidence)
 
     def _judgement(
         self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
@@ -453,7 +441,6 @@ class Race:
     # --- the choice ------------------------------------------------------------------------------
 
     def _below(self, one: Judged, other: Judged) -> bool:
-        """Whether an error is lower by the required share of itself, and by more than chance."""
         gain, required = reduction(one, other, WORTH, self._chance)
         return gain > required
 
@@ -461,8 +448,7 @@ class Race:
     def _chance(self) -> float:
         """Standard errors of the difference by which an error must be lower.
 
-        Of classes the simpler kernel is preferred; of one column the evidence of few rows
-        determines the only lengthscale.
+        Of one column the evidence of few rows determines the only lengthscale.
         """
         if self.of_classes:
             return 0.5
@@ -471,8 +457,7 @@ class Race:
     def _preference(self, judged: Judged) -> float:
         """Return a number that is least for the candidate that is taken in a tie.
 
-        Minus the log evidence and one for each tuned number (Akaike 1974); for classes, whose ±1
-        are no draws of a process, the number of numbers alone.
+        Minus the log evidence and one for each tuned number (Akaike 1974); for classes the latter.
         """
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
@@ -503,9 +488,8 @@ class Race:
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     """Learn a metric from a sample of rows, in four rounds of fit and average outer product.
 
-    It starts from the lengthscales of a kernel of the Euclidean distance; this kernel and those of
-    the rounds are candidates of a race. More than 256 columns are scaled and not turned. A round:
-    six evaluations of O(m³) and O(m² d + d³) with m ≤ 1024.
+    The kernel it starts from and those of the rounds are candidates of a race. More than 256
+    columns are scaled and not turned. A round: six evaluations of O(m³) with m ≤ 1024.
     """
     if is_sparse(sample.X):
         raise InvalidInput(

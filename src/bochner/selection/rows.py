@@ -1,8 +1,4 @@
-"""Deviations of columns, the median distance of rows, near rows, and a screen of the columns.
-
-Dense and sparse rows give the same means and deviations. Lengthscales are rounded to digits that
-are the same on every processor.
-"""
+"""Deviations of columns, the median distance of rows, near rows, and a screen of the columns."""
 
 from typing import Any
 
@@ -41,10 +37,7 @@ def times(scale: Scale, factor: Any) -> Scale:
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
-    """Return weighted standard deviations in a unit; for constant columns the largest, or 1.
-
-    In two passes over the cells, which for sparse rows are those that are stored.
-    """
+    """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
     sizes, shares = np.full((2, X.shape[1]), 1e-300)  # shares of the largest magnitude
     if is_sparse(X):
         sizes = np.maximum(sizes, abs(X).max(axis=0).toarray().reshape(-1))
@@ -76,8 +69,8 @@ def median_distance(
 ) -> float:
     """Return the weighted median of the positive distances of pairs of rows, or 1 if there is none.
 
-    Columns are divided by each of ``units``, a number or an array of numbers per column. The
-    distance of order 2 is Euclidean, of order 1 a sum over columns. Copies of a row do not count.
+    Columns are divided by each of ``units``, a number or one per column. The distance of order 2 is
+    Euclidean, of order 1 a sum over columns.
     """
     (n, d), most = X.shape, min(most, max(500, 20_000_000 // X.shape[1]))  # fewer of wide rows
     if n <= 200 and n * (n - 1) // 2 <= most:
@@ -140,10 +133,7 @@ def _lengths(D: Array, units: tuple[float | Array, ...], order: int) -> Float[Ar
 
 
 def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int) -> Any:
-    """Return ``count`` random rows and their nearest rows by kernel values, (count, size).
-
-    The nearest come first. O(n) kernel values each.
-    """
+    """Return ``count`` random rows and their nearest rows, the nearest first."""
     size, places = min(size, len(X)), []
     unit = 1 / np.sqrt(np.maximum(to_numpy(kernel.diag(X)), np.finfo(float).tiny))
     for i in stream(seed, "near rows").permutation(len(X))[:count]:

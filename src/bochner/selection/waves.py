@@ -2,12 +2,8 @@
 
 A fit by Fourier modes is the fit of the exact kernel within a tolerance. About two thousand modes
 are solved for directly. More modes require conjugate gradients, whose steps take the same time for
-any number of rows: for very many rows the modes cost less than features, for fewer rows they may
-cost far more.
-
-Lengthscales only change the weights of modes, so that the same sums serve every evaluation of the
-evidence: a solution with each target and each probe as right-hand side
-(:mod:`bochner.solvers.waves`).
+any number of rows. Lengthscales only change the weights of modes, so that the same sums serve every
+evaluation of the evidence.
 """
 
 from collections.abc import Callable
@@ -120,8 +116,8 @@ def lengthscales_on_waves(
     """Descend minus the log evidence in log lengthscales and log penalty, by scoring steps.
 
     Return the kernel, the penalty, and whether every lengthscale is inside the range of the modes.
-    ``problem_of`` returns the problem of the rows from weights of the modes of ``phi``, which were
-    summed. About five evaluations, 25 at most, each with an FFT product per step of its solution.
+    ``problem_of`` makes the problem of the rows of weights of the modes of ``phi``. About five
+    evaluations, 25 at most, each with an FFT product per step of its solution.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
@@ -153,10 +149,10 @@ def lengthscales_on_waves(
 
 
 class EvidenceAt(NamedTuple):
-    """Negative log evidence, its slope and curvature at x, the log lengthscales and log penalty."""
+    """The evidence at a point."""
 
-    x: Float[Array, " p"]
-    value: float
+    x: Float[Array, " p"]  # log lengthscales and log penalty
+    value: float  # minus the log evidence
     slope: Float[Array, " p"]
     information: Float[Array, "p p"]
 

@@ -250,8 +250,7 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    The penalties of the exact kernel on m ≤ 1024 and on m/4 sampled rows give a power of the number
-    of rows, between 0 and 1. O(m³).
+    Those of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
     """
     chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:1024])
     X, y = X[chosen], y[chosen]

@@ -83,10 +83,7 @@ def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[A
 
 
 def interruptible(act: Callable[[], T]) -> T:
-    """Return what ``act`` returns, computed in a thread: Ctrl-C ends the wait for it.
-
-    ``act`` must run without Python's lock.
-    """
+    """Return what ``act`` returns, computed in a thread, without Python's lock."""
     ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:
@@ -126,13 +123,11 @@ def randomly_pivoted_cholesky(
 ) -> Int[Array, " r"]:
     """Choose up to ``rank`` pivots of a psd matrix by randomly pivoted Cholesky, in order.
 
-    ``columns(rows)`` gives K[:, rows], (n, b), and ``corner(rows)`` K[rows][:, rows], (b, b). It
-    stops where the residual trace is below a share of the trace that is the rounding of the factor.
-
-    Time O(n r²) and r columns of K; memory n r numbers. The factor is float64 up to 2²³ of them
-    and float32 above: it steers the choice only. With r ≥ q/ε + q log(1/(εη)) pivots, η the share
-    of the trace outside the q largest eigenvalues, the expected residual trace is at most (1 + ε)
-    times the sum of the eigenvalues after the q-th (Chen et al. 2023).
+    ``columns(rows)`` gives K[:, rows] and ``corner(rows)`` K[rows][:, rows]. Time O(n r²) and r
+    columns of K; memory n r numbers, of float32 where they are many: they steer the choice only.
+    With r ≥ q/ε + q log(1/(εη)) pivots, η the share of the trace outside the q largest eigenvalues,
+    the expected residual trace is at most (1 + ε) times the sum of the eigenvalues after the q-th
+    (Chen et al. 2023).
     """
     residual = np.maximum(np.array(diagonal, np.float64), 0.0)
     trace = float(residual.sum())
@@ -171,8 +166,7 @@ def accept(
     """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
 
     H is the residual matrix of the rows that were proposed by the residual diagonal ``start``. A
-    row may be proposed twice: each time is another chance to be accepted, as the law requires.
-    ``chances`` are uniform on [0, 1).
+    row may be proposed twice, as the law requires. ``chances`` are uniform on [0, 1).
     """
     accepted: list[int] = []
     L = np.zeros_like(H)

@@ -234,9 +234,8 @@ def conjugate_gradients(
 ) -> Steps:
     """Solve (G + αI) c = b for several right sides at once, to a relative ``error``."""
     product = lambda V, _: low.gram(V) + low.alpha * V
-    return cg.conjugate_gradients(
-        product, b, lambda V, _: low.solve(V), np.full(len(b), error), most
-    )
+    shares = np.full(len(b), error)
+    return cg.conjugate_gradients(product, b, lambda V, _: low.solve(V), shares, most)
 
 
 # --- Waves of equispaced frequencies ------------------------------------------------------------
@@ -253,10 +252,7 @@ MOST_BESIDE = 2048  # The same for variances: 4,095 real features, in some secon
 
 @lru_cache(maxsize=4)
 def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, Array]:
-    """Return where the waves of real features are in half a spectrum, and signs of their sines.
-
-    Also which of them have conjugates in it too, and where these are.
-    """
+    """Return places of real features in half a spectrum, signs of sines, pairs of conjugates."""
     axes = np.meshgrid(*(np.arange(-m, m + 1) for m in extent), indexing="ij")
     k = np.stack([axis.ravel()[axis.size // 2 :] for axis in axes])
     lengths = np.array([2 * m + 1 for m in extent])[:, None]
@@ -363,8 +359,7 @@ class ToeplitzGram(WaveGram):
 def spread(M: WavePreconditioner) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀM⁻¹φ(x) of a Toeplitz G, of k in rising order.
 
-    φ is about its mean over the rows where there is an intercept. Waves beyond the block add
-    the same at all places. O(b³ + D log D) for b waves of the block.
+    φ is about its mean where there is an intercept. O(b³ + D log D) for b waves of the block.
     """
     gram, roots = M.gram, _spread_of_block(M)
     middle = tuple(length // 2 for length in roots.shape)

@@ -42,11 +42,9 @@ TOGETHER = 256  # Vectors whose products are formed together, for the dense bloc
 def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     """Return p_lm(k) of each m, for even and for odd l: of k ≥ 0 of the same parity as l.
 
-    For even m they are real and even in k. For odd m they are −i times real numbers that are odd
-    in k, which are returned. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for modes
-    as for values, where cos θ moves k by one either way.
-
-    2 L³ bytes and O(L³) operations: 250 MB and two seconds of degree 500.
+    For even m they are real and even in k; for odd m −i times real numbers that are odd in k, which
+    are returned. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for modes too, where
+    cos θ moves k by one either way. 2 L³ bytes: 250 MB and two seconds of degree 500.
     """
     L = degree
     k = [len(range(parity, L + 1, 2)) for parity in (0, 1)]
@@ -180,8 +178,7 @@ class HarmonicGram(WaveGram):
         """Return M with a block for each order, or one of the first degrees.
 
         Blocks of orders take O(L⁴) operations and (L³)/3 numbers: half a second of degree 180, and
-        170 MB of degree 400. The first degrees are those to which the rows bring a fifth of the
-        penalty.
+        170 MB of degree 400. To the first degrees the rows bring a fifth of the penalty.
         """
         if not full and self.by_order and self.degree <= 400:
             blocks = []
@@ -233,7 +230,6 @@ class HarmonicGram(WaveGram):
         return tuple(blocks)
 
     def _cut(self, extent: int) -> Array:
-        """Return the sums of waves up to an extent."""
         middle = slice(2 * self.degree - extent, 2 * self.degree + extent + 1)
         return self.waves[middle, middle]
 

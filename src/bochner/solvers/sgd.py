@@ -5,8 +5,7 @@ Minimises (1/W) Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = φ(x)·β
     gᵢ = (η/|B|) (wᵢ/w̄) ℓ'(yᵢ, fᵢ),   β ← (1 − η alpha) β − Σ gᵢ φ(xᵢ),   b ← b − Σ gᵢ.
 
 From β = 0 on, β = Σ uᵢ φ(xᵢ) stays in the span of the rows, so that the same steps can be made on
-u: f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and Williamson 2004). Which of the two
-is made is one branch, and the models are equal to rounding.
+u: f = K u + b and uᵢ ← (1 − η alpha) uᵢ − gᵢ (Kivinen, Smola and Williamson 2004).
 """
 
 from dataclasses import dataclass, replace
@@ -105,7 +104,6 @@ class Schedule:
 
     @cached_property
     def eta0(self) -> float:
-        """The first rate."""
         return self._safe if self.eta is None else self.eta
 
     @property
@@ -183,10 +181,9 @@ class Walk:
 
 
 class Descent:
-    """Makes the steps.
+    """Makes the steps, which change the arrays of ``walk``, the state after the steps so far.
 
-    They change the arrays of ``walk``, the state after the steps so far. Coefficients are averaged
-    from step ``average_from`` on, counted from 1; 0 for never.
+    Coefficients are averaged from step ``average_from`` on, counted from 1; 0 for never.
     """
 
     def __init__(
@@ -213,9 +210,8 @@ class Descent:
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
-        ``R`` has features of these rows, or their rows of the kernel matrix. For kernel values,
-        ``columns`` are the rows of u that belong to the columns of R (including all nonzero
-        rows of u), and ``coordinates`` (c,) are the columns of R for these rows.
+        ``R`` has features of these rows, or kernel values: then ``columns`` are the rows of u of
+        its columns (all nonzero ones at least), and ``coordinates`` its columns of these rows.
         """
         walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
         b, middle, coef = walk.intercept, walk.mean_intercept, walk.coef[columns]

@@ -260,11 +260,7 @@ def _root(
 
 
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
-    """Return states at penalties about the least value, which are found on the way down.
-
-    From a tenth of W k(0) down by tens until the value rises, then by golden section until the
-    bracket is a quarter wide.
-    """
+    """Return states at penalties about the least value: down by tens, then by golden section."""
     states: dict[float, WaveState] = {}
 
     def judged(log_alpha: float) -> float:
@@ -294,7 +290,7 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
 def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
-    O(``steps`` D) memory for each, of as many together as fit in 256 MB.
+    As many together as fit in 256 MB.
     """
     together = max(1, (1 << 28) // (8 * steps * z.shape[1]))
     if len(z) > together:
@@ -333,10 +329,9 @@ def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
-    Var q, which is known (:func:`~.gram.spread`), and what p² − q² is in the mean: a control
-    variate. With ρ the correlation of p and q and s pairs, the standard error of the root is
-    √((1 − ρ²)/s), relative, if their variances are equal; it is 1/√(2s) without M. ρ is near one if
-    M holds most modes that the rows determine. ``low`` is M, and ``steps`` are Lanczos's.
+    Var q, which is known (:func:`~.gram.spread`), and the mean of p² − q². With ρ their correlation
+    and s pairs, the relative standard error of the root is √((1 − ρ²)/s) if their variances are
+    equal, and 1/√(2s) without M. ``low`` is M, and ``steps`` are Lanczos's.
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)
@@ -350,8 +345,7 @@ def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
 def square_sums(gram: WaveGram, paths: Array) -> Array:
     """Return Σ_s f_s(x)² as samples on a grid of places, f_s the functions of some coefficients.
 
-    Squares of functions of waves up to m are waves up to 2m, which as many samples hold exactly.
-    With an intercept, f_s is about its mean over the rows.
+    They are waves up to 2m. With an intercept, f_s is about its mean over the rows.
     """
     extent = gram.extent
     shape = tuple(next_fast_len(4 * m + 1, real=True) for m in extent)

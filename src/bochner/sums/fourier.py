@@ -19,7 +19,7 @@ from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.globe import require_places
 from bochner._core.nufft import sums_of_waves
 from bochner._core.shapes import Array, Float
-from bochner.data.sources import Block
+from bochner.data.sources import Block, weights_of
 from bochner.errors import IncompatibleModels, InvalidInput
 
 
@@ -162,7 +162,7 @@ class WavesOf:
     def add(self, total: WaveSums, block: Block) -> WaveSums:
         X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
         y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)
-        w = np.ones(len(X)) if block.w is None else to_numpy(block.w).astype(np.float64)
+        w = weights_of(block)
         if not w.all():  # rows of weight zero may lie outside the box
             X, y, w = X[w > 0], y[w > 0], w[w > 0]
         if not len(w):
@@ -222,29 +222,13 @@ def _column(values: Float[Array, " t"], like: Array) -> Array:
     return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
-# --- The box of rows as a sum --------------------------------------------------------------------
-
-
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:
     """Return least and largest cells of each column: one by one, faster than of short rows."""
     least = [column.min(initial=np.inf) for column in X.T]
     return np.array([least, [column.max(initial=-np.inf) for column in X.T]])
 
 
-@dataclass(frozen=True, eq=False)
-class BoxOf:
-    """The summand of the corners of the box that rows of positive weight lie in: (2, d)."""
-
-    n_columns: int
-
-    def zero(self) -> Float[Array, "2 d"]:
-        return np.array([[np.inf], [-np.inf]]) * np.ones(self.n_columns)
-
-    def add(self, total: Float[Array, "2 d"], block: Block) -> Float[Array, "2 d"]:
-        X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
-        if block.w is not None:
-            X = X[to_numpy(block.w) > 0]
-        return self.merge(total, corners(X))
-
-    def merge(self, a: Float[Array, "2 d"], b: Float[Array, "2 d"]) -> Float[Array, "2 d"]:
-        return np.stack([np.minimum(a[0], b[0]), np.maximum(a[1], b[1])])
+def corners_of(block: Block) -> list[Float[Array, "2 d"]]:
+    """Return the corners of the box of a block's rows of positive weight, in a list."""
+    X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
+    return [corners(X if block.w is None else X[to_numpy(block.w) > 0])]

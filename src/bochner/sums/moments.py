@@ -158,11 +158,7 @@ class Moments:
 
 
 def _combine(a: Moments, b: Moments, sign: int) -> Moments:
-    """Merge (sign +1) or take out (sign −1); Chan, Golub and LeVeque (1979), eq. 2.1b.
-
-    Merging adds (W_a W_b / W) δδᵀ with δ = mean_b − mean_a; taking out is the same identity
-    solved for the other side, whose cross term is −(W_a W_b / W) with W = W_a − W_b.
-    """
+    """Merge (sign +1) or take out (sign −1), by ± (W_a W_b/W) δδᵀ of the means' difference δ."""
     if a.gram.shape != b.gram.shape or a.cross.shape != b.cross.shape:
         raise IncompatibleModels(
             "Moments: both sides must have the same features and targets; got "
@@ -196,10 +192,9 @@ class Accumulator:
     """Adds up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
 
     Blocks are NumPy arrays, and products are computed in ``precision``. The block Gram is a
-    symmetric rank-n update (BLAS ``syrk``: half the work of a product) that adds into its result,
-    so that small blocks, whose features are still in cache, cost no extra pass. float32 takes half
-    the time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes, and 4 D² more in
-    float32.
+    symmetric rank-n update (BLAS ``syrk``: half the work of a product) that adds into its result.
+    float32 takes half the time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes,
+    and 4 D² more in float32.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:
@@ -238,8 +233,8 @@ class Accumulator:
     def merge(self, other: Any) -> Any:
         """Add the rows of another, which is not changed; O(D²), without a further matrix.
 
-        Its sums are about the mean of its first block. About the mean of this one, with δ between
-        the two and s = Σ w (z − z0), they are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.
+        About the mean of this first block, with δ to that of the other and s = Σ w (z − z0), its
+        sums are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.
         """
         if not (self.rows and other.rows):
             return self if self.rows else other
@@ -252,7 +247,7 @@ class Accumulator:
         return self
 
     def moments(self) -> Moments:
-        """Return the moments of all that was added; nothing more can be added after it."""
+        """Return the moments of all; nothing more can be added after it."""
         if not self.rows:
             raise InvalidInput(
                 "Moments: at least one row with a positive weight is required; got none."
@@ -344,9 +339,8 @@ class DeviceAccumulator(Accumulator):
 
     float32 products go into float64 sums; only the sums come to NumPy, once. Blocks wait for others
     until 8192 rows are there, for adding matrices takes as long as products of some hundred rows.
-    Of the symmetric products those above the diagonal are made, in panels of columns: with eight
-    panels nine sixteenths of the work. Memory: 8192 rows of features twice, half of 8 D² bytes, and
-    twice as much while it adds.
+    Products above the diagonal are made in panels of columns: with eight nine sixteenths of the
+    work. Memory: 8192 rows of features twice, half of 8 D² bytes, and twice that while it adds.
     """
 
     def _start(self, Z: Array, columns: int) -> None:

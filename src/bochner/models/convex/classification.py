@@ -27,7 +27,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, part
+from bochner.data.sources import Block, Piece, part, weights_of
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
@@ -151,8 +151,8 @@ class RowsOfClass:
         here = to_numpy(block.y) == self.code
         if not here.any():
             return total
-        w = np.ones(len(here)) if block.w is None else to_numpy(block.w).astype(np.float64)
-        return self.merge(total, self.sample.add(None, block._replace(w=np.where(here, w, 0.0))))
+        w = np.where(here, weights_of(block), 0.0)
+        return self.merge(total, self.sample.add(None, block._replace(w=w)))
 
     def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
         rows = self.sample.merge(a, b)

@@ -204,10 +204,10 @@ class ExactProcess(ProcessLaw):
         if unseen < ENOUGH:
             return None
         m = min(unseen, MOST_SCORES)
-        w, alpha = self.representation.w[-m:, None], self.evidence.alpha
-        slack = np.stack([each.slack(m) for each in self.posterior.factors], axis=1)
-        errors = alpha * self.coef[-m:] / w / slack
-        deviation = np.sqrt(self.evidence.amplitude * alpha / slack)
+        judged = [each.left_out(m) for each in self.posterior.factors]
+        errors = np.stack([each[:, i] for i, (each, _) in enumerate(judged)], axis=1)
+        slack = np.hstack([slack for _, slack in judged])
+        deviation = np.sqrt(self.evidence.amplitude * self.evidence.alpha / slack)
         return ErrorLaw.of_process(errors, deviation, "leave one out")
 
     def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
@@ -241,10 +241,9 @@ def solved_exactly(
         if not problem.power[i] > 0:
             numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
-        alpha, slack = factor.alpha, factor.slack(m)
+        alpha, (errors, slack) = factor.alpha, factor.left_out(m)
         a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
-        residual = alpha * factor.coef[-m:, i] / w
-        density = w @ log_normal(residual / slack, alpha * a2 / slack) / w.sum()
+        density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
         numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
     noise, amplitude, likelihood, densities = np.array(numbers).T
     found = Evidence(noise, amplitude, alphas, likelihood, outcome)

@@ -53,8 +53,16 @@ from bochner.solvers.ridge.solution import (
     solve_ridge,
 )
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, sampled
-from bochner.sums.products import first_sums, gram_products
+from bochner.sums.passes import (
+    LOCAL,
+    Executor,
+    SampleOf,
+    SumOf,
+    Together,
+    first_sums,
+    gram_products,
+    sampled,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,6 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.eigen import Eigen, decompose
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
-from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, solve_ridge
 from bochner.sums.moments import Accumulator, Moments, Precision
 from bochner.sums.passes import LOCAL, Executor
@@ -93,9 +92,7 @@ class MatrixRows(AllRows):
         order = np.concatenate([np.setdiff1d(np.arange(n), index), index])
         y, w, X = self.y[order], self.w[order], self.X[order]
         rows = KernelRows(kernel_matrix(self.chosen.kernel, X), y, w, self.fit_intercept)
-        alpha = np.broadcast_to(np.asarray(solution.alpha, np.float64), y.shape[1])
-        solved, last = rows.solved(alpha, m), slice(n - m, None)
-        errors = left_out_errors(alpha * solved.coef[last] / w[last, None], solved.slack)
+        errors, last = rows.solved(solution.alpha, m).left_out, slice(n - m, None)
         return LeftOutRows(X[last], y[last] - errors, errors, w[last], "leave one out")
 
     def calibration(self, solution: Solution) -> Calibration | None:

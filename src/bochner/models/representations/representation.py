@@ -15,7 +15,7 @@ from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
-from bochner.data.sources import Piece, join, part, required_targets
+from bochner.data.sources import Piece, join, part, required_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import Method
@@ -226,8 +226,7 @@ def piece_of(block: Any) -> Piece:
     n = block.X.shape[0]
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
     y = np.empty((n, 0)) if block.y is None else to_numpy(block.y).astype(np.float64)
-    w = np.ones(n) if block.w is None else to_numpy(block.w).astype(np.float64)
-    return Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), w)
+    return Piece(X.astype(np.float64, copy=False), y.reshape(n, -1), weights_of(block))
 
 
 def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:

@@ -40,8 +40,8 @@ from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
-from bochner.sums.fourier import BoxOf, WavesOf, WaveSums, as_complex
-from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, nonempty
+from bochner.sums.fourier import WavesOf, WaveSums, as_complex, corners_of
+from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, nonempty
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -276,12 +276,14 @@ def survey(
         )
     shape = required_targets(who, blocks.target_shape)
     if sample is None:
-        kept, box = where.sum(Together((SampleOf(features.seed), BoxOf(d))), rows)
+        both = Together((SampleOf(features.seed), SumOf(corners_of)))
+        kept, boxes = where.sum(both, rows)
         sample = nonempty(kept)
     else:
-        box = where.sum(BoxOf(d), rows)
-    (lower, upper), method = box, features.method
-    if not np.isfinite(box).all():
+        boxes = where.sum(SumOf(corners_of), rows)
+    least, largest = np.stack(boxes, axis=1)
+    lower, upper, method = least.min(axis=0), largest.max(axis=0), features.method
+    if not np.isfinite([lower, upper]).all():
         raise InvalidInput(
             f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )

@@ -23,7 +23,7 @@ from bochner._core.sizes import block_rows as rows_to_predict
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, join, part, required_targets
+from bochner.data.sources import Block, Piece, join, part, required_targets, weights_of
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.mercer.products import Explicit
@@ -263,8 +263,7 @@ def _rows(block: Any) -> Any:
 
 def _of_weight(block: Block) -> Piece:
     """Return the rows of positive weight of a block, in float64 but for X."""
-    X = _rows(block)
-    w = np.ones(X.shape[0]) if block.w is None else to_numpy(block.w).astype(np.float64)
+    X, w = _rows(block), weights_of(block)
     y = None if block.y is None else to_numpy(block.y).astype(np.float64)
     return Piece(X, y, w) if w.all() else part(Piece(X, y, w), np.flatnonzero(w))
 

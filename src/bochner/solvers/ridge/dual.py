@@ -103,26 +103,25 @@ class KernelRows:
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
-        """Return coefficients, intercept, slacks s of the last ``last`` rows, and the evidence."""
+        """Return the solution at one penalty or one per target, and slacks of the last rows."""
         t, nu = self.y.shape[1], max(freedom(self), 1.0)
         each = np.broadcast_to(np.asarray(alpha, np.float64), t)
         coef, intercept = np.empty(self.y.shape), np.empty(t)
-        slack, likelihood = np.empty((last, t)), np.empty(t)
+        (slack, left_out), likelihood = np.empty((2, last, t)), np.empty(t)
         for value in np.unique(each):
             index = np.flatnonzero(each == value)
             part = self if len(index) == t else replace(self, y=self.y[:, index])
             factor = part.factored(float(value), within, CONVERGES)
             coef[:, index], intercept[index] = factor.coef, factor.intercept
-            slack[:, index] = factor.slack(last)[:, None]
+            left_out[:, index], slack[:, index] = factor.left_out(last)
             likelihood[index] = -2 * evidence(part, factor) / nu
-        return SolvedRows(coef, intercept, slack, likelihood)
+        return SolvedRows(coef, intercept, slack, left_out, likelihood)
 
     def factored(self, alpha: float, within: float = REFINED, most: float = 0.01) -> "KernelFactor":
         """Return the solution at one penalty with its factor; n³/3 operations.
 
         Of many rows the factor is of float32 where a refinement leaves at most the share ``most``
-        of a residual: with UᵀU = A + E both that and the error of (M)_ii, as shares of themselves,
-        are at most |E|/α. LinAlgError: rounding leaves A not positive.
+        of a residual. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
         right, pair = np.hstack([root * self.about, root]), None
@@ -147,12 +146,11 @@ class KernelRows:
         return np.maximum((self.root[:, None] * self.about * u).sum(axis=0), least)
 
     def _by_single(
-        self, alpha: float, right: Float[Array, "n r"], within: float, most: float = CONVERGES
+        self, alpha: float, right: Float[Array, "n r"], within: float, most: float
     ) -> tuple[Float[Array, "n r"], Float[Array, "n n"]] | None:
         """Return A⁻¹ of these columns and U of float32; None if a step leaves more than ``most``.
 
-        A residual of rounding itself, |A| |u| in units of the last digit, is as good as zero: no
-        factor of float64 has a smaller one.
+        A residual of |A| |u| in units of the last digit is as good as zero.
         """
         A = shifted(self.K, self.root, alpha, dtype=np.float32)
         try:
@@ -175,10 +173,9 @@ class KernelRows:
         return None
 
     def at(self, alpha: float, overwrite: bool = False) -> "Dual":
-        """Return the ridge regression at one penalty; O(n³).
+        """Return the ridge regression at one penalty; O(n³). With ``overwrite`` K is overwritten.
 
-        With ``overwrite`` the inverse overwrites K, which cannot be used afterwards. LinAlgError:
-        rounding leaves A not positive.
+        LinAlgError: rounding leaves A not positive.
         """
         A = shifted(self.K, self.root, alpha, overwrite)
         factor(A)
@@ -199,12 +196,13 @@ class KernelRows:
 
 
 class SolvedRows(NamedTuple):
-    """Coefficients, intercept, slacks of the last rows, minus twice the log evidence per row."""
+    """A solution; slacks and leave-one-out errors of the last rows."""
 
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
     slack: Float[Array, "m t"]
-    evidence: Float[Array, " t"]
+    left_out: Float[Array, "m t"]
+    evidence: Float[Array, " t"]  # minus twice the log evidence per row
 
 
 @dataclass(frozen=True, eq=False)
@@ -360,17 +358,18 @@ class KernelFactor:
             return np.zeros(len(k))
         return (constant - k @ (self.root * self.p)) / np.sqrt(self.total)
 
-    def slack(self, last: int) -> Float[Array, " m"]:
-        """Return 1 − leverage of the last rows: O(last³)."""
+    def left_out(self, last: int) -> Both:
+        """Return leave-one-out errors (m, t) and slacks (m, 1) of the last rows: O(last³)."""
         first = len(self.root) - last
-        diagonal = np.empty(0)
+        diagonal, root = np.empty(0), self.root[first:, None]
         if last:
             upper = upper_part(self.factor[first:, first:])
             invert_triangle(upper)
             diagonal = np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
         if self.centred:
             diagonal = diagonal - self.p[first:] ** 2 / self.total
-        return slack_of_inverse(self.alpha * diagonal, self.root[first:] ** 2)
+        slack = slack_of_inverse(self.alpha * diagonal[:, None], root**2)
+        return left_out_errors(self.alpha * self.u[first:] / root, slack), slack
 
 
 def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
@@ -428,8 +427,7 @@ def kernel_evidence(
 ) -> KernelScore:
     """Return minus the log marginal likelihood per row, summed over targets that vary: O(n³).
 
-    K is read on and below its diagonal only; with ``overwrite`` it may be written to. LinAlgError:
-    rounding leaves A not positive.
+    K is read on and below its diagonal only; with ``overwrite`` it may be written to.
     """
     dual = rows.at(alpha, overwrite)
     value = float(evidence(rows, dual, noise, amplitude).sum())
@@ -451,9 +449,7 @@ def kernel_leave_one_out(
 ) -> KernelScore:
     """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
 
-    And its gradient in K, which is read on and below its diagonal alone; 2 n³ operations, half of
-    which are the gradient's. With ``overwrite`` K may be written to. LinAlgError: rounding leaves A
-    not positive.
+    2 n³ operations, half of which are the gradient's.
     """
     dual, w = rows.at(alpha, overwrite), rows.w
     e, s, above = dual.left_out, dual.slack, np.maximum(rows.w, 1.0)
@@ -483,13 +479,7 @@ class Criterion:
     of_kernel: Callable[..., KernelScore]
     label: str  # Name of the quantity in tables
 
-    def display_value(self, value: float) -> float:
-        """Return the value for tables: an error, or minus the log evidence per row."""
-        return float(np.exp(value)) if self.name == "loo" else value
 
-
-#: The mean squared leave-one-out error, relative to the targets' variances; and minus the log
-#: marginal likelihood per row.
 LOO = Criterion("loo", kernel_leave_one_out, "error")
 EVIDENCE = Criterion("evidence", kernel_evidence, "minus log evidence per row")
 CRITERIA = {each.name: each for each in (LOO, EVIDENCE)}

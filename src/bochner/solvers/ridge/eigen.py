@@ -64,21 +64,14 @@ class Eigen:
         return FLOAT32_GRAM if self.precision == "float32" else EPS
 
     def left_over(self, alphas: Float[Array, " p"], power: int = 1) -> Float[Array, " p"]:
-        """Return tr (I − H)^power at each penalty, H = Z(G + λI)⁻¹Zᵀ, over what the mean leaves.
-
-        n − 1 − r + Σ (λ/(w + λ))^power over the r largest w.
-        """
+        """Return tr (I − H)^power: n − 1 − r + Σ (λ/(w + λ))^power over the r largest w."""
         free = freedom(self)
         r = max(min(len(self.values), self.rows - self.centred), 0)
         kept = self.values[len(self.values) - r :, None]
         return max(free - r, 0.0) + ((alphas / (kept + alphas)) ** power).sum(axis=0)
 
     def coefficients(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
-        """Return β(alpha), with one alpha or one per target.
-
-        Directions that rounding alone fills take no part: at alpha = 0 this is the solution of
-        least norm.
-        """
+        """Return β, with one alpha or one per target; at alpha = 0 the solution of least norm."""
         return self.vectors @ (self.projected * self._inverse(alpha))
 
     def _inverse(self, alpha: float | Float[Array, " t"]) -> Float[Array, "D t"]:
@@ -114,10 +107,7 @@ class SpectralPath:
         return self._left(1) / self.alpha[:, None]
 
     def _left(self, power: Literal[1, 2]) -> Float[Array, "p t"]:
-        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y; of power 1 it is P − Σ c²/(w + λ).
-
-        P less what is explained, or that summed up where the difference cancels.
-        """
+        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y: P less what is explained, or summed up."""
         eigen, alphas = self.eigen, self.alpha
         inverse = eigen._inverse(alphas)
         factor = inverse if power == 1 else inverse * (1 + alphas * inverse)
@@ -165,8 +155,7 @@ def decompose_rows(
 ) -> Eigen:
     """Return the same from rows about their means, by singular values of √w Z: O(n D min(n, D)).
 
-    The smallest eigenvalues keep twice as many digits as the eigenvalues of G. The rows may be a
-    triangular factor of other rows, whose W and n are then ``weight`` and ``rows``.
+    The rows may be a triangular factor of other rows, whose W and n are ``weight`` and ``rows``.
     """
     root = np.sqrt(w)[:, None]
     U, s, Vt = svd(root * Z, full_matrices=False, check_finite=False)
@@ -207,10 +196,7 @@ def penalties(eigen: Eigen) -> Float[Array, " p"]:
 
 @dataclass(frozen=True, eq=False)
 class Triangle:
-    """Rows of √w [1, z, y], added up to R with RᵀR = Σ w [1, z, y]ᵀ[1, z, y] by reflections.
-
-    Time 2 n D² and memory 2 D² for any n; float64. There may be fewer rows than D.
-    """
+    """Rows of √w [1, z, y], added up to R; time 2 n D², memory 2 D² for any n."""
 
     held: Float[Array, "m p"]  # rows, or R; without ones where there is no intercept
     features: int  # D
@@ -294,11 +280,10 @@ def _slack(
 ) -> Float[Array, "b p"]:
     """Return s = 1 − min(w, 1) h, or zero where rounding of the features' precision hides it.
 
-    That is where it is below 50 times (float32) or 500 times (float64) its first-order bound, which
-    rounding was measured to exceed up to five times. In float64 ten times the bound are taken off,
-    so that errors are not underestimated and the minimum on a plateau does not depend on rounding;
-    in float32 the bound is far above what rounding makes. q = Σ a²/(w + λ)² is bounded by s/λ and
-    by h/(w_1 + λ), w_1 the smallest eigenvalue. The arrays are freed before the slacks are used.
+    That is below 50 times (float32) or 500 times (float64) its first-order bound, which rounding
+    was measured to exceed up to five times. In float64 ten times the bound are taken off, so that
+    errors are not underestimated and the minimum on a plateau does not depend on rounding. q is
+    bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0
@@ -351,9 +336,8 @@ def left_out_path(
 ) -> LeftOutErrors:
     """Return the errors of all rows that ``eigen`` is of, from a random sample of them.
 
-    ``blocks`` are the sample's rows, about the means of all. Where they are all rows the errors
-    are exact. Directions whose eigenvalues sum to less than 1e-6 of the smallest penalty change no
-    slack by a larger share, and are left out.
+    ``blocks`` are the sample's rows, about the means of all. Directions whose eigenvalues sum to
+    less than 1e-6 of the smallest penalty change no slack by a larger share, and are left out.
     """
     power = eigen.power / eigen.weight
     varies = power > 0

@@ -35,8 +35,8 @@ def reduced_rows(
     """Return the factored rows of a group; LinAlgError: rounding leaves C not positive.
 
     ``matrix(dtype)`` gives K, Fortran-contiguous, which is written into; Z Zᵀ ⪯ K. With ``single``
-    C is of float32 where rounding is little beside the penalty: it moves an eigenvalue by at most
-    the norm of all roundings. ``marked`` rows are those whose leave-one-out errors are asked for.
+    C is of float32 where rounding, which moves an eigenvalue by at most the norm of all roundings,
+    is little beside the penalty. ``marked`` rows are those that are left out.
     """
     root, D = np.sqrt(w)[:, None], Z.shape[1]
     for dtype in (np.float32, np.float64)[not single :]:

@@ -40,7 +40,14 @@ from bochner.solvers.factorisations import slices
 from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
-from bochner.solvers.ridge.solution import Outcome, Path, Solution, best_of, pooled
+from bochner.solvers.ridge.solution import (
+    Outcome,
+    Path,
+    Solution,
+    best_of,
+    least_of_parabola,
+    pooled,
+)
 
 PROBES = 4  # Random vectors for traces
 
@@ -126,10 +133,10 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
 
 
 class Guess(NamedTuple):
-    """The best penalty as the sample shows it."""
+    """The best penalty as the sample shows it, its effective dimension, and a tolerance."""
 
     alpha: float
-    dimension: float  # its effective dimension
+    dimension: float
     tolerance: float  # of the iteration, in units of the targets' spread
 
 
@@ -246,8 +253,7 @@ def solve_wide(
 ) -> Solution:
     """Solve at a given penalty, or at the best by leave-one-out errors or "gcv".
 
-    ``per_target``: whether each target has the penalty that is best for it; ``means``: z̄ and ȳ,
-    zero where there is no intercept. PASSES_ENDED where ``MOST_STEPS`` passes did not suffice.
+    ``per_target``: each target has its own best penalty; ``means``: z̄ and ȳ, or zero.
     """
     D, t = problem.cross.shape
     sides, scale = t + problem.draws.shape[1], problem.spread * np.sqrt(problem.weight)
@@ -265,7 +271,7 @@ def solve_wide(
         f"{D:,} features, preconditioned by {len(problem.judges.w):,} rows: predictions on the "
         f"rows within {solution.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
     )
-    path, criterion = wide_path(problem, states, alphas), str(alpha) if states else "given"
+    path, criterion = _path_of(problem, states, alphas), str(alpha) if states else "given"
     dimensions: Any = [None] * t
     if states:
         dimensions = np.interp(np.log(alphas), np.log(path.alphas), path.effective_dimension)
@@ -344,32 +350,13 @@ def falling(errors: Float[Array, " p"]) -> bool:
     return bool(errors.argmin() == 0 and errors[0] < 0.995 * errors[1])
 
 
-def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
-    """Return the minimum of a parabola through the least value and its neighbours."""
-    at = int(np.argmin(values))
-    if not 0 < at < len(alphas) - 1:
-        return float(alphas[at])
-    x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
-    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
-    if not bend > 0:
-        return float(alphas[at])
-    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
-    return float(np.exp(x[1] + step))
-
-
-def wide_path(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
+def _path_of(problem: WideProblem, states: list[WideState], alphas: Array) -> Path:
     """Return the criteria along the path; without criteria if penalties were given."""
     if not states:
         known = np.unique(alphas)
         return Path(known, *np.full((4, len(known)), np.nan))
-    power = problem.power
-    deviation = np.stack([state.loo_deviation for state in states])
-    return Path(
-        np.array([state.alpha for state in states]),
-        pooled(np.stack([state.loo for state in states]), power),
-        pooled(np.stack([gcv(problem, state) for state in states]), power),
-        np.full(len(states), np.nan),
-        np.array([state.dimension for state in states]),
-        len(problem.judges.w),
-        pooled(deviation, power),
-    )
+    each = [(s.loo, gcv(problem, s), s.loo_deviation) for s in states]
+    loo, scores, deviation = (pooled(np.stack(a), problem.power) for a in zip(*each, strict=True))
+    known, dimension = np.array([(s.alpha, s.dimension) for s in states]).T
+    unknown = np.full(len(states), np.nan)
+    return Path(known, loo, scores, unknown, dimension, len(problem.judges.w), deviation)

@@ -13,7 +13,8 @@ from scipy.linalg import LinAlgError
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
-from bochner.solvers.ridge.problem import evidence, evidence_slope, freedom, left_out_errors
+from bochner.solvers.ridge.eigen import deviation_of
+from bochner.solvers.ridge.problem import evidence, evidence_slope, freedom
 from bochner.solvers.ridge.solution import (
     Alpha,
     EvidenceOutcome,
@@ -21,6 +22,7 @@ from bochner.solvers.ridge.solution import (
     Path,
     Solution,
     as_given,
+    least_of_parabola,
     pooled,
 )
 
@@ -117,8 +119,7 @@ class Penalties:
 
         The least error first, the largest evidence from there, and if that errs by too much, half
         of the way back, five times. The mean squared error may exceed the least by 2 % of that of
-        the 99 % of the rows that err least, so that one gross error cannot hide others: by about
-        one per cent of the error.
+        the 99 % of the rows that err least, so that one gross error cannot hide others.
         """
         near = self.best("loo", start, target)
         least = self._squares(near, target)
@@ -149,10 +150,9 @@ def least_along(
 ) -> float:
     """Return where a function of one number is least on the way down from the start.
 
-    ``function`` returns a value and its slope, infinite where it has none. Steps grow until the
-    slope changes its sign; then cubics through both ends, until the slope is ``level``, or 14
-    places were tried. A level place from which the value only falls is no end: if a fit
-    interpolates, leave-one-out errors are level even far from the minimum.
+    ``function`` returns a value and its slope. Steps grow until the slope changes its sign; then
+    cubics through both ends, until the slope is ``level``, or 14 places were tried. A level place
+    from which the value only falls is no end: if a fit interpolates, leave-one-out errors are so.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
@@ -189,30 +189,24 @@ def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, 
 # --- the solution --------------------------------------------------------------------------------
 
 
-#: Loss of leave-one-out values, given targets and weights.
-Lost = Callable[[Float[Array, "m t"], Float[Array, "m t"], Float[Array, " m"]], float]
-
-
 def solve_kernel(
     rows: KernelRows,
     alpha: Alpha,
     *,
     per_target: bool = False,
     start: float | None = None,
-    lost: Lost | None = None,
+    lost: Callable[[Array, Array, Array], float] | None = None,
 ) -> Solution:
     """Return the coefficients of the kernel and each row at a given penalty, or at the best.
 
     ``start`` is where a penalty is looked for first. ``lost`` is a loss of leave-one-out values, by
-    which "loo" settles the penalty, starting from the one of least squares; slacks are then
-    returned for the last 3072 rows.
+    which "loo" settles the penalty, starting from the one of least squares.
 
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
-    rows it is chosen by the first 1024, and by leave-one-out errors among the first 3072 it may
-    become smaller: the noise does not depend on n, but with denser rows the kernel explains more of
-    the rest. There is one factor of all rows; the path belongs to the first 1024 rows, slacks to
-    the last 1024. With ``lost`` and more than 3072 rows there are two factors of all at least, and
-    one for each time that a quarter of the penalty loses less.
+    rows it is chosen by the first 1024, whose path is returned, and by leave-one-out errors among
+    the first 3072 it may become smaller: with denser rows the kernel explains more. Slacks are of
+    the last 1024, or with ``lost`` 3072, rows. With ``lost`` and more rows there are two factors of
+    all at least, and one for each time that a quarter of the penalty loses less.
     """
     few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
     penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
@@ -227,11 +221,10 @@ def solve_kernel(
             return np.inf
         if part is rows:
             tried[alpha] = fit
-        y, w, coef = part.y[-last:], part.w[-last:], fit.coef[-last:]
-        errors = left_out_errors(alpha * coef / w[:, None], fit.slack)
+        y, w = part.y[-last:], part.w[-last:]
         if lost is not None:
-            return lost(y - errors, y, w)
-        return float(pooled((w @ errors**2 / w.sum())[None], part.power)[0])
+            return lost(y - fit.left_out, y, w)
+        return float(pooled((w @ fit.left_out**2 / w.sum())[None], part.power)[0])
 
     settles = criterion == "loo" and len(chosen) == 1 and bool(np.any(few.power > 0))
     if settles and (many or lost is not None):
@@ -298,8 +291,7 @@ def _settled(
 ) -> float:
     """Return where a loss is least, on the way down from a penalty within bounds of log α.
 
-    Each step must lower it by the share ``worth``. One that was tried, or what lies between: that
-    takes another factor.
+    Each step must lower it by the share ``worth``. ``between`` allows penalties not tried.
     """
     tried = {0: lost(alpha)}
     at = lambda steps: alpha * float(np.exp(-step * steps))
@@ -314,9 +306,10 @@ def _settled(
             best = new
         if best:
             break
-    left, middle, right = (tried.get(best + side, np.inf) for side in (-1, 0, 1))
-    if between and best and np.isfinite(left + right):  # the least of the parabola through three
-        return at(best + 0.5 * (left - right) / (left - 2 * middle + right))
+    three = [best + 1, best, best - 1]
+    losses = np.array([tried.get(steps, np.inf) for steps in three])
+    if between and best and np.all(np.isfinite(losses)):
+        return least_of_parabola(np.array([at(steps) for steps in three]), losses)
     return at(best)
 
 
@@ -356,14 +349,12 @@ def _path(penalties: Penalties) -> Path:
     )
     likelihood = -0.5 * max(freedom(rows), 1.0) * per_row[:, rows.power > 0].sum(axis=1)
     dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
-    power, deviations = rows.power / rows.weight, list[float]()  # Standard errors of LOO
-    for fit in fits:
-        each = pooled(fit.left_out**2, power)
-        mean = float(rows.w @ each / rows.weight)
-        spread = float(rows.w @ (each / max(mean, TINY) - 1.0) ** 2 / rows.weight)
-        deviations.append(mean * np.sqrt(spread / rows.count))
-    errors = pooled(loo, rows.power), pooled(gcv, rows.power)
-    return Path(alphas, *errors, likelihood, dimension, len(rows.w), np.array(deviations))
+    errors, scores = pooled(loo, rows.power), pooled(gcv, rows.power)
+    # In units of the mean, whose squares overflow nowhere
+    squares = [pooled(fit.left_out**2, rows.power) for fit in fits]
+    units = np.stack([each / max(float(rows.w @ each / rows.weight), TINY) for each in squares], 1)
+    deviation = errors * deviation_of(units, units, rows.w, 1.0)
+    return Path(alphas, errors, scores, likelihood, dimension, len(rows.w), deviation)
 
 
 def _outcome(
@@ -410,11 +401,10 @@ def choose_penalty(
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
     """Return λ = σ²/a² of each target, and the outcome: O(m³) for each of four to twelve λ.
 
-    Rows are in random order: of more than 2048 the first ones choose. "evidence" takes the largest
-    marginal likelihood. Where the kernel is not the one of the data, rows may be predicted badly
-    there. So "auto" takes the same, but where noise and amplitude are both open it takes the
-    largest among λ at which leave-one-out errors exceed the least by about one per cent at most.
-    ``start`` is where λ is looked for first.
+    Of more than 2048 rows the first choose. "evidence" takes the largest marginal likelihood, where
+    a kernel that is not that of the data may predict badly. So "auto", where noise and amplitude
+    are open, takes the largest among λ at which leave-one-out errors exceed the least by about one
+    per cent at most. ``start`` is where λ is looked for first.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
     low, high = LOWEST * few.trace, HIGHEST * few.trace

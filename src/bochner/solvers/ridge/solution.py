@@ -98,6 +98,19 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
     return int(np.flatnonzero(errors <= (1 + share) * errors.min() + NO_ERROR * largest)[-1])
 
 
+def least_of_parabola(alphas: Float[Array, " p"], values: Float[Array, " p"]) -> float:
+    """Return the minimum of a parabola through the least value and its neighbours."""
+    at = int(np.argmin(values))
+    if not 0 < at < len(alphas) - 1:
+        return float(alphas[at])
+    x, y = np.log(alphas[at - 1 : at + 2]), values[at - 1 : at + 2]
+    bend, slope, _ = np.polyfit(x - x[1], y / y[1] - 1, 2)
+    if not bend > 0:
+        return float(alphas[at])
+    step = np.clip(-slope / (2 * bend), x[0] - x[1], x[2] - x[1])
+    return float(np.exp(x[1] + step))
+
+
 def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Array, " p"]:
     """Mean over targets of relative errors, in units of the mean power: no target dominates."""
     varies = power > 0
