@@ -134,8 +134,8 @@ def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Spl
     if name != "elevation":
         X = (X - X[train].mean(axis=0)) / X[train].std(axis=0)
     y = (y - y[train].mean()) / y[train].std()
-    model = bo.KernelRidge("gaussian", method="orthogonal", n_features=width, random_state=0)
-    model.fit(X[train], y[train])
+    model = bo.KernelRidge("gaussian", method="orthogonal", n_features=width, columns="as_given")
+    model.set_params(random_state=0).fit(X[train], y[train])
     X = (X / np.asarray(model.kernel_.lengthscale)).astype(np.float32)
     return Split(X[train], y[train], X[test], y[test], model.alpha_)
 
