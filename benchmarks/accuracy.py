@@ -26,13 +26,11 @@ from threadpoolctl import threadpool_limits
 import bochner as bo
 from benchmarks import data as source
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns, used
-from benchmarks.data import CLASSES, QUANTITIES, Split
+from benchmarks.data import CLASSES, QUANTITIES, Array, Split
 from benchmarks.maps import median_distance
 from benchmarks.rivals import OURS, Falkon, in_numbers, learners, missing, process, seeded
 from bochner.kernels import Gaussian
 from bochner.models.error_law import interval_score
-
-Array = np.ndarray
 
 #: Rows to fit of `tables`, `raw` and `intervals`, at most.
 ROWS = 6000
@@ -230,11 +228,11 @@ class Few(NamedTuple):
     """Our learner beside scikit-learn's, its rows, and the score of its answers on new rows."""
 
     data: str  # "numbers", "two classes", "three classes", "rows" or "groups"
-    score: Callable[[Any, Split], float]
     ours: Any
     theirs: Any
     given: Mapping[str, Any] = {}  # of ours in "given", beside the kernel
     also: Mapping[str, Any] = {}  # of theirs in "given", beside gamma
+    score: Callable[[Any, Split], float] = _error
 
 
 def _linear(last: Any) -> Any:
@@ -243,34 +241,26 @@ def _linear(last: Any) -> Any:
 
 
 RIDGE, MEDIAN = {"alpha": ALPHA}, svm.SVR(epsilon=0.0)
-HUBER = linear_model.HuberRegressor(alpha=ALPHA, max_iter=1000)
+HUBER = _linear(linear_model.HuberRegressor(alpha=ALPHA, max_iter=1000))
 RBF = {"kernel": kernels.RBF(LENGTHSCALE), "alpha": ALPHA, "optimizer": None, "normalize_y": False}
 PROCESS = (process(), {"noise": ALPHA, "amplitude": 1.0}, RBF)
-LOGISTIC, SIGNS = linear_model.LogisticRegression(), linear_model.RidgeClassifier(ALPHA)
-MEANS = KMeans(8, n_init=3)
+LOGISTIC = _linear(linear_model.LogisticRegression())
+SIGNS, MEANS = _linear(linear_model.RidgeClassifier(ALPHA)), _linear(KMeans(8, n_init=3))
 
 FEW = {
-    "KernelRidge": Few(
-        "numbers", _error, bo.KernelRidge(), KernelRidge(kernel="rbf"), RIDGE, RIDGE
-    ),
-    "GaussianProcessRegressor": Few("numbers", _error, bo.GaussianProcessRegressor(), *PROCESS),
-    "SVR": Few("numbers", _error, bo.SVR(), svm.SVR(), {"C": C, "epsilon": 0.1}),
-    "KernelRegressor, Huber": Few(
-        "numbers", _error, bo.KernelRegressor(loss="huber"), _linear(HUBER), RIDGE
-    ),
+    "KernelRidge": Few("numbers", bo.KernelRidge(), KernelRidge(kernel="rbf"), RIDGE, RIDGE),
+    "GaussianProcessRegressor": Few("numbers", bo.GaussianProcessRegressor(), *PROCESS),
+    "SVR": Few("numbers", bo.SVR(), svm.SVR(), {"C": C, "epsilon": 0.1}),
+    "KernelRegressor, Huber": Few("numbers", bo.KernelRegressor(loss="huber"), HUBER, RIDGE),
     "KernelRegressor, median": Few(
-        "numbers", _error, bo.KernelRegressor(loss="absolute"), MEDIAN, RIDGE, {"C": 1 / ALPHA}
+        "numbers", bo.KernelRegressor(loss="absolute"), MEDIAN, RIDGE, {"C": 1 / ALPHA}
     ),
-    "SVC": Few("three classes", _error, bo.SVC(), svm.SVC(), {"C": C, "probability": False}),
-    "LogisticRegression": Few(
-        "two classes", _error, bo.LogisticRegression(), _linear(LOGISTIC), {"C": C}
-    ),
-    "KernelRidgeClassifier": Few(
-        "two classes", _error, bo.KernelRidgeClassifier(), _linear(SIGNS), RIDGE
-    ),
-    "OneClassSVM": Few("rows", _off_nu, bo.OneClassSVM(nu=NU), svm.OneClassSVM(nu=NU)),
-    "KernelPCA": Few("rows", _unexplained, bo.KernelPCA(8), KernelPCA(8, kernel="rbf")),
-    "KernelKMeans": Few("groups", _disagreement, bo.KernelKMeans(8, n_init=3), _linear(MEANS)),
+    "SVC": Few("three classes", bo.SVC(), svm.SVC(), {"C": C, "probability": False}),
+    "LogisticRegression": Few("two classes", bo.LogisticRegression(), LOGISTIC, {"C": C}),
+    "KernelRidgeClassifier": Few("two classes", bo.KernelRidgeClassifier(), SIGNS, RIDGE),
+    "OneClassSVM": Few("rows", bo.OneClassSVM(nu=NU), svm.OneClassSVM(nu=NU), score=_off_nu),
+    "KernelPCA": Few("rows", bo.KernelPCA(8), KernelPCA(8, kernel="rbf"), score=_unexplained),
+    "KernelKMeans": Few("groups", bo.KernelKMeans(8, n_init=3), MEANS, score=_disagreement),
 }
 
 
@@ -369,12 +359,8 @@ def fourier(options: Options) -> Iterator[Row]:
 
 
 #: Tables: C of all learners, and rows to fit at most.
-MACHINES = {
-    "adult": (1.0, 20_000),
-    "mnist": (10.0, 15_000),
-    "shuttle": (100.0, 40_000),
-    "covtype_20k": (10.0, 16_000),
-}
+MACHINES = {"adult": (1.0, 20_000), "mnist": (10.0, 15_000)}
+MACHINES |= {"shuttle": (100.0, 40_000), "covtype_20k": (10.0, 16_000)}
 
 
 @bench()
@@ -545,11 +531,8 @@ def _unsupervised(name: str, k: int, options: Options) -> Iterator[Row]:
     kernel = Gaussian(median_distance(X[:1000]))
     gamma, rows = 0.5 / kernel.lengthscale**2, {"ours": len(X), "exact": few}
     given: dict[str, Any] = {"kernel": kernel, "n_features": width, "random_state": 0}
-    exact = KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
-    makers = {
-        "ours": lambda _: bo.KernelPCA(8, **given).fit(X),
-        "exact": lambda _: exact.fit(X[:few]),
-    }
+    ours, exact = bo.KernelPCA(8, **given), KernelPCA(8, kernel="rbf", gamma=gamma, random_state=0)
+    makers = {"ours": lambda _: ours.fit(X), "exact": lambda _: exact.fit(X[:few])}
     times, K = turns(makers, 1, warm_up=False), kernel(new.astype(np.float64))
     explained = {who: np.var(t.values[0].transform(new), axis=0).sum() for who, t in times.items()}
     total = (np.trace(K) - K.sum() / len(K)) / len(K)

@@ -133,8 +133,7 @@ def turns(
 
 def used(call: Callable[[], Any]) -> tuple[Any, Row]:
     """Return the value of a call, without its warnings, with wall and processor seconds."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         start, busy = time.perf_counter(), time.process_time()
         value = call()
         core = time.process_time() - busy
@@ -175,9 +174,13 @@ def against(
 
 # --- processes -----------------------------------------------------------------------------------
 
-#: Printed after the last line of a process: the peak of its resident memory (Linux only).
+#: Before and after the code of a process; the last line is the peak of its memory (Linux only).
+_HEAD = """
+import json, os, re, sys
+import numpy as np
+from benchmarks.bench import used
+"""
 _PEAK = """
-import re
 with open("/proc/self/status") as file:
     print(1024 * int(re.search(r"VmHWM:\\s+(\\d+)", file.read())[1]))
 """
@@ -188,10 +191,10 @@ def child(code: str, *arguments: object, limit: float | None = None) -> Row:
 
     It has ``limit`` seconds at most.
     """
-    command = [sys.executable, "-c", code + _PEAK, *map(str, arguments)]
+    command = [sys.executable, "-c", _HEAD + code + _PEAK, *map(str, arguments)]
     try:
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
+            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=limit, check=False
         )
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"not done after {limit:.4g} seconds") from None
@@ -254,20 +257,15 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
     (run, summary), made = EXPERIMENTS[name], circumstances()
     say(f"\n## {name}: {str(run.__doc__).splitlines()[0]}\n")
     before = [row for row in pivot(read(results) if results else []) if row["bench"] == name]
-    start, rows = time.perf_counter(), []
+    start, rows, notes = time.perf_counter(), [], []
     for row in each([name], lambda _: run(options)):
-        rows.append(row)
-        if set(row) == {"note"}:
-            continue
-        if results:
+        (notes if set(row) == {"note"} else rows).append(row)
+        if results and row not in notes:
             with results.open("a", encoding="utf-8") as file:
                 lines = (json.dumps(record, default=float) for record in recorded(name, row, made))
                 file.write("\n".join(lines) + "\n")
         say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
-    notes = [row for row in rows if set(row) == {"note"}]
-    known, shown = [*before, *(row for row in rows if row not in notes)], rows
-    if summary and known:
-        shown = summary(known) + notes
+    shown = (summary(before + rows) if summary and before + rows else rows) + notes
     say("\n" + table(shown) + f"\n({time.perf_counter() - start:.0f} s)")
     return shown
 

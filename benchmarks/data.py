@@ -140,14 +140,6 @@ def _scaled(name: str, folder: Path | None, most: int | None, width: int) -> Spl
     return Split(X[train], y[train], X[test], y[test], model.alpha_)
 
 
-def standardised(name: str, options: Options, most: int) -> Array:
-    """Return rows of a table at random, columns in standard deviations."""
-    X = stored(name, options.data)["X"].astype(np.float64)
-    X = X[np.random.default_rng(0).permutation(len(X))[:most]]
-    X = X[:, X.std(axis=0) > 0]
-    return (X - X.mean(axis=0)) / X.std(axis=0)
-
-
 def digits(options: Options, most: int) -> Split:
     """Return rows of MNIST to train and to test on, from 0 to 1."""
     arrays = stored("mnist", options.data)
@@ -164,9 +156,14 @@ def write_parquet(path: Path, pieces: Iterator[Array]) -> None:
 
 
 def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
-    """Return a table of :data:`QUANTITIES` or :data:`CLASSES` as data frames."""
+    """Return a table of :data:`QUANTITIES` or :data:`CLASSES`, codes as categories."""
     arrays = stored(name, folder)
-    X, y = _frame(name, arrays), np.ravel(arrays["y2" if name == "connect4" else "y"])
+    columns = [str(column) for column in arrays["feature_names"]]
+    X = import_module("pandas").DataFrame(arrays["X"].astype(np.float64), columns=columns)
+    marked = arrays.get("is_categorical", np.zeros(len(columns))).astype(bool)
+    codes = [*np.array(columns)[marked], *CODES.get(name, ())]
+    X = X.astype(dict.fromkeys(codes, "int")).astype(dict.fromkeys(codes, "category"))
+    y = np.ravel(arrays["y2" if name == "connect4" else "y"])
     order = np.random.default_rng(seed).permutation(len(y))
     n = min(rows, 4 * len(y) // 5)
     train, test = order[:n], order[n : n + TEST]
@@ -176,15 +173,6 @@ def table_split(name: str, folder: Path | None, rows: int, seed: int) -> Split:
     else:
         y = y.astype(np.int64)
     return Split(X.iloc[train], y[train], X.iloc[test], y[test])
-
-
-def _frame(name: str, arrays: dict[str, Array]) -> Any:
-    """Return a data frame with code columns as categories."""
-    columns = [str(column) for column in arrays["feature_names"]]
-    frame = import_module("pandas").DataFrame(arrays["X"].astype(np.float64), columns=columns)
-    marked = arrays.get("is_categorical", np.zeros(len(columns))).astype(bool)
-    codes = [*np.array(columns)[marked], *CODES.get(name, ())]
-    return frame.astype(dict.fromkeys(codes, "int")).astype(dict.fromkeys(codes, "category"))
 
 
 def raw_table(entry: str) -> tuple[Any, Any]:

@@ -11,21 +11,12 @@ from sklearn.kernel_approximation import PolynomialCountSketch, RBFSampler
 
 import bochner as bo
 from benchmarks.bench import Options, Row, against, bench, each, goal, turns
-from benchmarks.data import standardised
+from benchmarks.data import Array, stored
 from bochner.certificates.comparison import compare_bounds
 from bochner.datasets import load_concrete, load_earth
 from bochner.features import Method
-from bochner.kernels import (
-    AdditiveChi2,
-    Exponential,
-    Gaussian,
-    Kernel,
-    Matern,
-    NeuralTangent,
-    Polynomial,
-)
+from bochner.kernels import Exponential, Gaussian, Kernel, Matern, Polynomial
 
-Array = np.ndarray
 Law = Callable[[np.random.Generator, int], Array]
 Map = Callable[[Array], Array]
 
@@ -39,6 +30,11 @@ def relative_error(Z: Array, K: Array) -> float:
     """Return ‖ZZᵀ − K‖_F / ‖K‖_F."""
     Z = Z.astype(np.float64)
     return float(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
+
+
+def map_error(drawn: Callable[[int], Map], seeds: range, X: Array, K: Array) -> float:
+    """Return the root mean square of the relative errors of the maps of some seeds."""
+    return float(np.mean([relative_error(drawn(s)(X), K) ** 2 for s in seeds]) ** 0.5)
 
 
 def spectral_distance(Z: Array, K: Array, alpha: float) -> float:
@@ -94,8 +90,8 @@ CASES = (
     Case("rough", cube, Matern(0.5), 512, (bo.MercerHarmonic(), bo.Nystrom(), IID)),
     Case("cubic", normal(100), Polynomial(3), 1024, SKETCHES),
     Case("cubic-positive", positive, Polynomial(3), 1024, SKETCHES),
-    Case("networks", normal(5), NeuralTangent(2), 512, NTK),
-    Case("histograms", shares, AdditiveChi2(), 90, (bo.HistogramSampling(),)),
+    Case("networks", normal(5), bo.kernels.NeuralTangent(2), 512, NTK),
+    Case("histograms", shares, bo.kernels.AdditiveChi2(), 90, (bo.HistogramSampling(),)),
 )
 
 
@@ -112,22 +108,18 @@ def choose(options: Options) -> Iterator[Row]:
         kernel = case.kernel or Gaussian(median_distance(X[:500]))
         D, K = options.pick(case.n_features, max(90, case.n_features // 16 * 2)), kernel(new)
         for method in case.methods:
-            given = {"n_features": D, "X": X}
-            maps = (bo.draw(kernel, method, random_state=seed, **given) for seed in seeds)
-            squares = [relative_error(phi(new), K) ** 2 for phi in maps]
+            draw = partial(bo.draw, kernel, method, n_features=D, X=X)
             row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
-            yield row | {"error": float(np.mean(squares) ** 0.5)}
+            yield row | {"error": map_error(lambda seed: draw(random_state=seed), seeds, new, K)}  # noqa: B023
     earth, n, D = load_earth(), *options.pick((18_000, 1024), (400, 96))
     chosen = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
     X, y = earth.X[chosen].astype(float), earth.y[chosen].astype(float)
     for scale in (1.0, 0.5, 0.25):
         for method in (bo.MercerHarmonic(), bo.Nystrom(), bo.Gegenbauer(), IID):
-            scores = []
-            for seed in seeds:
-                given = {"method": method, "n_features": D, "random_state": seed}
-                model = bo.KernelRidge(Gaussian(scale), **given)
-                scores.append(model.fit(X[:n], y[:n]).score(X[n:], y[n:]))
-            yield {"case": f"relief {scale}", "who": str(method), "D": D, "R²": np.mean(scores)}
+            model = bo.KernelRidge(Gaussian(scale), method=method, n_features=D)
+            fits = (model.set_params(random_state=seed).fit(X[:n], y[:n]) for seed in seeds)
+            row = {"case": f"relief {scale}", "who": str(method), "D": D}
+            yield row | {"R²": np.mean([fit.score(X[n:], y[n:]) for fit in fits])}
 
 
 class MapCase(NamedTuple):
@@ -161,10 +153,8 @@ def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
 
     methods = {"ours": case.ours} | case.rivals
     maps = {who: partial(transform, drawn(method, 0)) for who, method in methods.items()}
-    times, errors = turns(maps, repeats), {}
-    for who, method in methods.items():
-        of_seeds = [relative_error(drawn(method, seed)(rows), K) for seed in range(case.seeds)]
-        errors[who] = float(np.mean(np.square(of_seeds)) ** 0.5)
+    times, seeds = turns(maps, repeats), range(case.seeds)
+    errors = {w: map_error(partial(drawn, m), seeds, rows, K) for w, m in methods.items()}
     for row in against(case.name, times, case.least, error=errors):
         if row["who"] != "ours":
             row["error of ours over it"] = errors["ours"] / row["error"]
@@ -254,7 +244,10 @@ def bounds(options: Options) -> Iterator[Row]:
     yield from _bounds("sphere of radius 1.5", X, (Gaussian(),), options)
 
     def of_table(name: str) -> Iterator[Row]:
-        X = standardised(name, options, options.pick(500, 200))
+        X = stored(name, options.data)["X"].astype(np.float64)
+        X = X[np.random.default_rng(0).permutation(len(X))[: options.pick(500, 200)]]
+        X = X[:, X.std(axis=0) > 0]
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
         scale = median_distance(X)
         kernels = Gaussian(scale), Matern(1.5, scale), Exponential(scale)
         yield from _bounds(name, X, kernels, options)

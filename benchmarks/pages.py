@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.accuracy import ranks, raw_summary, standings
+from benchmarks.accuracy import LEARNERS_OF_RAW, ranks, raw_summary, standings
 from benchmarks.bench import MADE, ROOT, Row, markdown, pivot, read, recorded
 from benchmarks.data import CLASSES
 from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES
@@ -31,10 +31,8 @@ PAGE, README, PAPER = DOCS / "compare.md", ROOT / "README.md", DOCS / "paper.md"
 CLASS_PAGE = DOCS / "guide" / "classification.md"
 
 #: Learners of the columns, ours first.
-RIVALS = ("LightGBM", "CatBoost", "HistGradientBoosting", "SVR of scikit-learn")
-QUANTITY = ("KernelRidge", *RIVALS)
-CLASS = ("KernelRidgeClassifier", "SVC", "LogisticRegression", *RIVALS[:3])
-
+QUANTITY = (*LEARNERS_OF_RAW["quantities"], "SVR of scikit-learn")
+CLASS = LEARNERS_OF_RAW["classes"]
 
 # --- records of the pages ------------------------------------------------------------------------
 
@@ -104,7 +102,7 @@ def records(parts: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
 
 # --- tables --------------------------------------------------------------------------------------
 
-Cases = dict[str, dict[str, Row]]
+Cases, Cell = dict[str, dict[str, Row]], Callable[[str, Any], str]
 
 
 def listed(rows: Iterable[Row], columns: Mapping[str, str]) -> str:
@@ -123,7 +121,7 @@ def crossed(
     head: Sequence[str],
     lines: Mapping[tuple[str, ...], Mapping[str, Any]],
     columns: Mapping[str, str],
-    cell: Callable[[str, Any], str],
+    cell: Cell,
     empty: str = "",
 ) -> str:
     """Return a table of two keys: ``cell`` of each column and line; columns have titles."""
@@ -142,9 +140,7 @@ def _by_case(rows: Sequence[Row], ours: str | None = None) -> Cases:
     return {case: of for case, of in found.items() if ours is None or ours in of}
 
 
-def _learners(
-    cases: Cases, names: Sequence[str], cell: Callable[[str, Any], str], more: Mapping[Any, Any]
-) -> str:
+def _learners(cases: Cases, names: Sequence[str], cell: Cell, more: Mapping[Any, Any]) -> str:
     """Return a table of cases and learners."""
     shown = {who: who for who in names if any(who in of for of in cases.values())}
     shown |= {"KernelRidge": "bochner"} if "KernelRidge" in shown else {}
@@ -321,9 +317,7 @@ def filled(text: str, rows: Sequence[Row]) -> str:
     return text
 
 
-def _by_method(
-    rows: Iterable[Row], parts: Sequence[str], first: str, cell: Callable[[str, Any], str]
-) -> str:
+def _by_method(rows: Iterable[Row], parts: Sequence[str], first: str, cell: Cell) -> str:
     """Return a table of methods and data sets; cells are of the frame of the seeds."""
     fits: dict[tuple[str, ...], dict[str, list[Row]]] = {}
     for part in parts:
@@ -369,21 +363,10 @@ def _clusters(name: str, fits: pd.DataFrame) -> str:
 
 # --- the picture ---------------------------------------------------------------------------------
 
-STYLE = {
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "figure.facecolor": "white",
-    "font.size": 9,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "bochner",
-    "xtick.bottom": False,
-    "ytick.left": False,
-}
+STYLE: Row = {"svg.fonttype": "none", "svg.hashsalt": "bochner", "figure.facecolor": "white"}
+STYLE |= {"axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "font.size": 9}
+STYLE |= {"grid.color": "#dddddd", "grid.linewidth": 0.6, "legend.fontsize": 7}
+STYLE |= {"legend.frameon": False, "xtick.bottom": False, "ytick.left": False}
 COLOURS, MARKERS = ("#0d5c7c", "#b45309", "#7c3aed", "#be185d", "#4d7c0f"), "Ds^vo"
 
 

@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench, each, used
-from benchmarks.data import Split, stored
+from benchmarks.data import Array, Split, stored
 from bochner.data.blocks import Blocks
 from bochner.datasets import load_earth, on_sphere
 from bochner.features import Auto, Method
@@ -17,8 +17,6 @@ from bochner.kernels import Gaussian, Kernel, NeuralTangent
 from bochner.kernels.zonal import Angle, coefficients, gegenbauers
 from bochner.selection.choose import choose
 from bochner.selection.chosen import FeatureSpec
-
-Array = np.ndarray
 
 #: Han et al. (2022), section 6.2, in the order of their tables.
 PUBLISHED: dict[str, Method | str] = {
@@ -85,7 +83,6 @@ CLUSTERING: dict[str, tuple[str, str, bool]] = {
     "Statlog": ("shuttle", "y", True),
     "Connect-4": ("connect4", "y2", False),
 }
-
 
 #: Largest degree, as in the paper.
 DEGREE = 15
@@ -214,7 +211,7 @@ def draw(
 def two_fold(method: Method | str, scale: float, width: int, X: Array, y: Array) -> float:
     """Return the mean squared error of each half of the rows, predicted from the other half."""
     if not isinstance(method, bo.LocalKernel):
-        return two_fold_error(draw(method, scale, width, X, y, 0), X, y)
+        return two_fold_error(draw(method, scale, width, X, y, 0)(X), y)[0]
     (X1, X2), (y1, y2) = (np.split(a, [len(y) // 2]) for a in (X, y))
     halves = Split(X1, y1, X2, y2), Split(X2, y2, X1, y1)
     errors = [_predicted(method, scale, width, half, 0) - half.y_test for half in halves]
@@ -246,18 +243,13 @@ def lengthscale(method: Method | str, width: int, X: Array, y: Array) -> float:
 def fit_and_predict(phi: bo.FeatureMap, X: Array, y: Array, X_test: Array) -> Array:
     """Return predictions of ridge regression, whose penalty has the least two-fold error."""
     Z = phi(X)
-    _, alpha = _best(Z, y)
+    _, alpha = two_fold_error(Z, y)
     beta, intercept = _path(Z, y, np.array([alpha]))
     return phi(X_test) @ beta[:, 0] + intercept[0]
 
 
-def two_fold_error(phi: bo.FeatureMap, X: Array, y: Array) -> float:
-    """Return the mean squared error of the best penalty, each half predicted from the other."""
-    return _best(phi(X), y)[0]
-
-
-def _best(Z: Array, y: Array) -> tuple[float, float]:
-    """Return the least error and its penalty."""
+def two_fold_error(Z: Array, y: Array) -> tuple[float, float]:
+    """Return the least mean squared error, each half predicted from the other, and its penalty."""
     first, second = np.split(np.arange(len(y)), [len(y) // 2])
     spread = Z[first] - Z[first].mean(axis=0)
     alphas = PENALTIES * max(float(np.linalg.norm(spread.T @ spread, 2)), 1e-200)

@@ -42,33 +42,18 @@ OURS = {
 
 #: Settings of tuned trees.
 RATE, LEAVES = loguniform(0.02, 0.3), randint(8, 128)
-SPACES: dict[str, dict[str, Any]] = {
-    "HistGradientBoosting": {
-        "learning_rate": RATE,
-        "max_iter": randint(50, 800),
-        "max_leaf_nodes": LEAVES,
-        "min_samples_leaf": randint(3, 60),
-        "l2_regularization": loguniform(1e-3, 30),
-    },
-    "LightGBM": {
-        "learning_rate": RATE,
-        "n_estimators": randint(50, 1000),
-        "num_leaves": LEAVES,
-        "min_child_samples": randint(3, 60),
-        "subsample": uniform(0.5, 0.5),
-        "subsample_freq": [1],
-        "colsample_bytree": uniform(0.4, 0.6),
-        "reg_lambda": loguniform(1e-3, 30),
-    },
-    "CatBoost": {
-        "learning_rate": RATE,
-        "depth": randint(4, 9),
-        "l2_leaf_reg": loguniform(1, 30),
-        "random_strength": loguniform(0.1, 10),
-        "bagging_temperature": uniform(0, 1),
-    },
+HIST: dict[str, Any] = {"learning_rate": RATE, "max_iter": randint(50, 800)}
+HIST |= {"max_leaf_nodes": LEAVES, "min_samples_leaf": randint(3, 60)}
+LIGHT: dict[str, Any] = {"learning_rate": RATE, "n_estimators": randint(50, 1000)}
+LIGHT |= {"num_leaves": LEAVES, "min_child_samples": randint(3, 60), "subsample_freq": [1]}
+LIGHT |= {"subsample": uniform(0.5, 0.5), "colsample_bytree": uniform(0.4, 0.6)}
+CAT: dict[str, Any] = {"learning_rate": RATE, "depth": randint(4, 9)}
+CAT |= {"l2_leaf_reg": loguniform(1, 30), "random_strength": loguniform(0.1, 10)}
+SPACES = {
+    "HistGradientBoosting": HIST | {"l2_regularization": loguniform(1e-3, 30)},
+    "LightGBM": LIGHT | {"reg_lambda": loguniform(1e-3, 30)},
+    "CatBoost": CAT | {"bagging_temperature": uniform(0, 1)},
 }
-
 
 QUIET = {"verbose": 0, "allow_writing_files": False}
 
@@ -137,10 +122,8 @@ def learners(classes: bool, tuned: bool = True) -> list[Learner]:
     named["HistGradientBoosting"] = histogram(categorical_features="from_dtype")
     for name, (package, kind, given) in PACKAGES.items():
         if find_spec(package):
-            make = getattr(
-                import_module(package), kind + ("Classifier" if classes else "Regressor")
-            )
-            named[name] = make(**given)
+            task = "Classifier" if classes else "Regressor"
+            named[name] = getattr(import_module(package), kind + task)(**given)
     if find_spec("xrfm"):
         named["xRFM"] = _in_numbers(RecursiveFeatures(classes))
     found = [Learner(n, m, most=FEW if n.startswith("GP of") else 10**9) for n, m in named.items()]

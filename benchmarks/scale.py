@@ -17,17 +17,12 @@ from typing import Any
 import numpy as np
 
 import bochner as bo
-from benchmarks.bench import Options, Row, against, bench, child, each, goal, turns
-from benchmarks.data import SCALED, scaled, table_split, write_parquet
+from benchmarks.bench import Options, Row, against, bench, child, each, goal, turns, used
+from benchmarks.data import SCALED, Array, scaled, table_split, write_parquet
 from benchmarks.rivals import missing
 from bochner.kernels import Gaussian
 
-Array = np.ndarray
-
-
 _FIT = """
-import json, sys, time
-import numpy as np
 import bochner as bo
 kind, rows, table, test = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
 
@@ -48,13 +43,11 @@ else:
     blocks, new = bo.Blocks.from_iterable(pieces), bo.Blocks.from_arrays(*piece(rows + 1, 5000))
     given = {"kernel": bo.kernels.Gaussian(4.0), "method": "fourier", "n_features": 512}
 model = bo.KernelRidge(random_state=0, **given)
-start, before = time.perf_counter(), time.process_time()
-model.fit_blocks(blocks)
-seconds, core = time.perf_counter() - start, time.process_time() - before
+_, taken = used(lambda: model.fit_blocks(blocks))
 y = np.concatenate([block.y for block in new]).ravel()
 error = np.sqrt(np.mean((np.concatenate(list(model.predict_blocks(new))).ravel() - y) ** 2))
 unit = y.std() if kind == "scale" else 1.0
-print(json.dumps({"seconds": seconds, "core seconds": core, "error": float(error / unit)}))
+print(json.dumps(taken | {"error": float(error / unit)}))
 """
 
 
@@ -93,66 +86,50 @@ def scale(options: Options) -> Iterator[Row]:
 
 # --- the kernel itself, and very many features ---------------------------------------------------
 
-_HEAD = """
-import json, os, sys, time
-import numpy as np
+
+def _save(kind: str, n: int, out: Path) -> None:
+    """Save rows with a smooth target, or with a draw of the process, as 4,000 waves."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n + 5000, 10))
+    if kind == "ridge":
+        f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] + X[:, 3])
+        f += np.exp(-((X[:, 4] - X[:, 5]) ** 2)) + np.tanh(2 * X[:, 6] * X[:, 7])
+    else:
+        W, phase = rng.standard_normal((4000, 10)) / 3, rng.uniform(0, 2 * np.pi, 4000)
+        weights = rng.standard_normal(4000) * np.sqrt(2 / 4000)
+        f = np.concatenate([np.cos(x @ W.T + phase) @ weights for x in np.array_split(X, 100)])
+    noise = 0.2 if kind == "ridge" else 0.1
+    np.savez(f"{out}.npz", X=X, y=f + noise * rng.standard_normal(len(f)), f=f)
+
+
+_START = """
 rows, width, out = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 alpha, tol = map(float, sys.argv[4:])
+with np.load(out + ".npz") as data:
+    X, y, f = data["X"], data["y"], data["f"]
 steps = lambda: ""
 """
 
-_DRAWN = (
-    _HEAD
-    + """
-rng = np.random.default_rng(0)
-X = rng.standard_normal((rows + 5000, 10))
-"""
-)
 
-#: Data of each kind: a smooth target; a draw of the process, as 4,000 waves; the rows of a file.
-_DATA = {
-    "ridge": _DRAWN
-    + """
-f = np.sin(2 * X[:, 0]) * X[:, 1] + np.cos(X[:, 2] + X[:, 3])
-f += np.exp(-((X[:, 4] - X[:, 5]) ** 2)) + np.tanh(2 * X[:, 6] * X[:, 7])
-y = f + 0.2 * rng.standard_normal(len(f))
-""",
-    "exact": _DRAWN
-    + """
-W, phase = rng.standard_normal((4000, 10)) / 3, rng.uniform(0, 2 * np.pi, 4000)
-weights = rng.standard_normal(4000) * np.sqrt(2 / 4000)
-f = np.concatenate([np.cos(x @ W.T + phase) @ weights for x in np.array_split(X, 100)])
-y = f + 0.1 * rng.standard_normal(len(f))
-""",
-    "file": _HEAD
-    + """
-with np.load(out + ".npz") as data:
-    X, y = data["X"], data["y"]
-f = y
-""",
-}
-
-_BOCHNER = """
-import re
+def _ours(arguments: str) -> str:
+    """Return the code of a ridge regression of ours."""
+    return f"""
 import bochner as bo
 from bochner.kernels import Gaussian
-given = {"n_features": width, "alpha": alpha, "random_state": 0}
+model = bo.KernelRidge({arguments}, n_features=width, alpha=alpha, random_state=0)
 def steps():
     found = re.findall(r"(?:pass|iteration) (\\d+)", str(model.solution_.history))
     return int((["0"] + found)[-1])
 """
 
+
 #: Code before the clock starts, by kind and learner; then the fit and its predictions.
 _LEARNERS = {
-    ("ridge", "ours"): _BOCHNER
-    + 'model = bo.KernelRidge(Gaussian(3.0), method="orthogonal", **given)',
-    ("exact", "ours"): _BOCHNER
-    + """
-method = bo.ExactKernel("nystrom", tol=tol)
-model = bo.KernelRidge(Gaussian(3.0), method=method, fit_intercept=False, **given)
-""",
-    ("file", "ours"): _BOCHNER
-    + 'model = bo.KernelRidge(Gaussian(1.0), method="exact", fit_intercept=False, **given)',
+    ("ridge", "ours"): _ours('Gaussian(3.0), method="orthogonal"'),
+    ("exact", "ours"): _ours(
+        'Gaussian(3.0), method=bo.ExactKernel("nystrom", tol=tol), fit_intercept=False'
+    ),
+    ("file", "ours"): _ours('Gaussian(1.0), method="exact", fit_intercept=False'),
     ("file", "scikit-learn"): """
 from sklearn.kernel_ridge import KernelRidge
 model = KernelRidge(kernel="rbf", gamma=0.5, alpha=alpha)
@@ -184,25 +161,21 @@ model = Process(likelihood)
 model.covar_module.lengthscale = 3.0
 model.eval()
 def fit():
-    global predicted
     settings = gpytorch.settings
     with torch.no_grad(), settings.cg_tolerance(tol), settings.max_cg_iterations(1000), \\
             settings.max_preconditioner_size(0), settings.max_cholesky_size(1):
         new = torch.tensor(X[rows:], dtype=torch.float32)
-        predicted = model(new).mean.numpy().astype(float)
+        return model(new).mean.numpy().astype(float)
 model.covar_module(Xt[:2], Xt[:2]).matmul(yt[:2, None])  # compiles
 """,
 }
 
 _TAIL = """
-predicted, fit = None, globals().get("fit", lambda: model.fit(X[:rows], y[:rows]))
-start, before = time.perf_counter(), time.process_time()
-fit()
-seconds, core = time.perf_counter() - start, time.process_time() - before
-predicted = model.predict(X[rows:]) if predicted is None else predicted
+found, taken = used(globals().get("fit", lambda: model.fit(X[:rows], y[:rows])))
+predicted = found if isinstance(found, np.ndarray) else model.predict(X[rows:])
 np.save(out, predicted)
 error = float(np.sqrt(np.mean((predicted - f[rows:]) ** 2)))
-print(json.dumps({"seconds": seconds, "core seconds": core, "error": error, "steps": steps()}))
+print(json.dumps(taken | {"error": error, "steps": steps()}))
 """
 
 
@@ -210,7 +183,7 @@ def _in_process(
     kind: str, who: str, rows: int, width: int, alpha: float, tol: float, out: Path
 ) -> tuple[Row, Array | None]:
     """Fit in a new process, rivals for at most ten minutes; return a row and predictions."""
-    code, limit = _DATA[kind] + _LEARNERS[kind, who] + _TAIL, None if who == "ours" else 600.0
+    code, limit = _START + _LEARNERS[kind, who] + _TAIL, None if who == "ours" else 600.0
     try:
         return child(code, rows, width, out, alpha, tol, limit=limit), np.load(out)
     except RuntimeError as error:
@@ -230,8 +203,9 @@ def exact(options: Options) -> Iterator[Row]:
         data, found = scaled(name, options, width), {}
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "predicted.npy"
-            X, y = np.vstack([data.X[:n], data.X_test]), np.r_[data.y[:n], data.y_test]
-            np.savez(f"{out}.npz", X=X.astype(np.float64), y=y.astype(np.float64))
+            X = np.vstack([data.X[:n], data.X_test]).astype(np.float64)
+            y = np.r_[data.y[:n], data.y_test].astype(np.float64)
+            np.savez(f"{out}.npz", X=X, y=y, f=y)
             for who in ("scikit-learn", "ours"):
                 found[who] = _in_process("file", who, n, 1024, 0.1, 0.0, out)
         (theirs, expected), (row, predicted) = found["scikit-learn"], found["ours"]
@@ -262,6 +236,7 @@ def wide(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "predicted.npy"
         for rows, widths in ridges:
+            _save("ridge", rows, out)
             for width in widths:
                 if options.selects(case := f"ridge, {rows:,} rows, D={width}"):
                     for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
@@ -271,6 +246,7 @@ def wide(options: Options) -> Iterator[Row]:
                         yield goal(row, "peak MB", most=2000) if judged else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
         if options.selects(case := f"exact, {rows:,} rows, D={width}"):
+            _save("exact", rows, out)
             yield from _exact(case, rows, width, out)
     yield from missing("xGPR", "gpytorch")
 
@@ -299,16 +275,13 @@ def _exact(case: str, rows: int, width: int, out: Path) -> Iterator[Row]:
 # --- plans ---------------------------------------------------------------------------------------
 
 _PLAN = """
-import json, sys
-import numpy as np
 import bochner as bo
 with np.load(sys.argv[1]) as data:
     print(json.dumps(bo.plan(data["X"], data["y"], budget=60, random_state=0).facts()))
 """
 
 _PLANNED = """
-import json, resource, sys, time
-import numpy as np
+import resource
 import bochner as bo
 from bochner.kernels import *
 from bochner.features import *
@@ -325,15 +298,14 @@ model = bo.KernelRidge(kernel, method=method, n_features=fit["n_features"], prec
                        random_state=0)
 with open("/proc/self/statm") as file:
     before = int(file.read().split()[1]) * resource.getpagesize()
-start = time.perf_counter()
-model.fit(X, y)
-seconds, solution = time.perf_counter() - start, model.solution_
+(_, taken), solution = used(lambda: model.fit(X, y)), model.solution_
 error = float(np.sqrt(np.nanmin(solution.path.loo)))
 if exact and solution.slack is not None:  # of the last rows; the path is of the first rows
     kept = np.isfinite(solution.slack[:, 0])
     residuals = model.alpha_ * solution.coef[kept, 0] / solution.slack[kept, 0]
     error = float(np.sqrt(np.mean(residuals**2)))
-print(json.dumps({"seconds": seconds, "before MB": before / 1e6, "error": error}))
+row = {"seconds": taken["seconds"], "before MB": before / 1e6, "error": error}
+print(json.dumps(row))
 """
 
 
@@ -389,9 +361,7 @@ def gpu(options: Options) -> Iterator[Row]:
             rows = X.astype(dtype)
             blocks = bo.Blocks.from_arrays(rows[:n], y[:n])
             model = _model(width).set_params(kernel=Gaussian(3.0), alpha=1.0)
-            fits = {
-                who: partial(_predicted, model, blocks, at, rows[n:]) for who, at in places.items()
-            }
+            fits = {w: partial(_predicted, model, blocks, at, rows[n:]) for w, at in places.items()}
             times = turns(fits, len(options.seeds(3)))
             errors = {who: float(np.std(t.values[0] - f[n:])) for who, t in times.items()}
             case = f"{torch.cuda.get_device_name()}, n={n:,}, D={width}, {np.dtype(dtype)}"
@@ -415,9 +385,7 @@ def _model(width: int = 16) -> bo.KernelRidge:
 
 
 def _seconds(blocks: bo.Blocks, where: Any, width: int = 16) -> float:
-    start = time.perf_counter()
-    _model(width).fit_blocks(blocks, where=where)
-    return time.perf_counter() - start
+    return used(lambda: _model(width).fit_blocks(blocks, where=where))[1]["seconds"]
 
 
 @bench()

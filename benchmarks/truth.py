@@ -11,14 +11,11 @@ from sklearn.metrics import log_loss
 
 import bochner as bo
 from benchmarks.bench import Options, Row, bench
-from benchmarks.data import Split
+from benchmarks.data import Array, Split
 from bochner.errors import BochnerWarning, InvalidInput
-
-Array = np.ndarray
 
 #: New rows of each table.
 NEW = 2000
-
 
 TABLES = ("noise", "linear", "heavy tails", "copies", "offset")
 
