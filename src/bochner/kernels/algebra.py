@@ -134,17 +134,10 @@ class Custom(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-        n, parts = X.shape[0], []
-        for start in range(0, max(n, 1), 64):
-            rows = X[start : min(start + 64, n), :]
-            K = self.evaluate(rows, rows)
-            xp = array_namespace(K)
-            one = xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
-            parts.append(xp.sum(K * one, axis=1))
-        return array_namespace(*parts).concat(parts)
-
-
-# --- Transformed rows ----------------------------------------------------------------------------
+        blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
+        parts = [self.evaluate(rows, rows) for rows in blocks]
+        xp = array_namespace(*parts)
+        return xp.concat([xp.linalg.diagonal(K) for K in parts])
 
 
 class Transformed(Kernel):
@@ -190,10 +183,6 @@ class Columns(Transformed):
         Its lengthscales, if it has one per column, belong to the chosen columns in their order.
     columns : tuple of int
         Column numbers from 0, each once.
-
-    See Also
-    --------
-    Warped : Of any function of the rows.
 
     Examples
     --------
@@ -263,10 +252,6 @@ class Mahalanobis(Transformed):
     matrix : array of shape (d, d)
         A, symmetric positive semi-definite, kept as a tuple of rows. L is its symmetric root.
 
-    See Also
-    --------
-    Columns : Some columns only.
-
     Examples
     --------
     >>> from bochner.kernels import Gaussian, Mahalanobis
@@ -313,11 +298,6 @@ class Warped(Transformed):
     kernel : Kernel
         A kernel of d' columns.
 
-    See Also
-    --------
-    Columns : Some columns only.
-    Modulated : The values change, not the rows.
-
     Examples
     --------
     >>> import numpy as np
@@ -337,11 +317,8 @@ class Warped(Transformed):
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
 
-# --- Kernels made of one kernel: multiplied by a function, normalised, exponentiated -------------
-#
-# Each keeps a kernel positive semi-definite: Shawe-Taylor & Cristianini (2004), proposition 3.22.
-# Sums, products, multiples and whole powers are in ``bochner.kernels.kernel``, as they are written
-# with operators.
+# Each of these keeps a kernel positive semi-definite: Shawe-Taylor & Cristianini (2004), 3.22.
+# Sums, products, multiples and powers are in ``bochner.kernels.kernel``.
 
 
 @dataclass(frozen=True)
@@ -368,15 +345,7 @@ class Exp(Combined):
 
     def joined(self, *values: Array) -> Array:
         with np.errstate(over="ignore"):
-            return array_namespace(values[0]).exp(values[0])
-
-    def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return self._finite(super().evaluate(X, Y))
-
-    def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return self._finite(super().diagonal(X))
-
-    def _finite(self, K: Array) -> Array:
+            K = array_namespace(values[0]).exp(values[0])
         remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
         return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 
@@ -394,10 +363,6 @@ class Modulated(Kernel):
         f: takes rows (n, d), an array of the caller's library, and returns (n,) numbers. Equality
         and model files: as :class:`Custom`.
     kernel : Kernel
-
-    See Also
-    --------
-    Warped : The rows change, not the values.
 
     Examples
     --------
@@ -440,10 +405,6 @@ class Normalised(Kernel):
     InvalidInput
         If kernel(x, x) is not a finite float64 number.
 
-    See Also
-    --------
-    Modulated : Any factor of each row.
-
     Notes
     -----
     ``kernel`` is evaluated in float64, and the cosine is rounded to X's dtype. Kernels that grow
@@ -467,11 +428,8 @@ class Normalised(Kernel):
         """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
         size = self._size(in_float64(X))
         xp = array_namespace(size)
-        positive = size > 0
-        factor = xp.where(
-            positive, xp.where(positive, size, xp.ones_like(size)) ** -0.5, 0.0 * size
-        )
-        return xp.astype(factor, X.dtype, copy=False)
+        factor = xp.where(size > 0, size, xp.ones_like(size)) ** -0.5
+        return xp.astype(xp.where(size > 0, factor, 0.0 * size), X.dtype, copy=False)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         if precision(X) == np.float64:

@@ -129,10 +129,6 @@ class Polynomials(Basis):
     lower, upper : float, default −1 and 1
         The interval, in the units of X.
 
-    See Also
-    --------
-    Polynomial : Of the inner product.
-
     Examples
     --------
     >>> from bochner.kernels import Polynomials
@@ -212,9 +208,6 @@ def modes(
     return numbers, -sums
 
 
-# --- Waves along one side of a box ---------------------------------------------------------------
-
-
 def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
     """Return half turns across a box of the first m functions of a column: 1, 2, 3, ...
 
@@ -247,9 +240,6 @@ def waves(
     heights = column(np.where(i == 1, length**-0.5, height))
     angles = column(half_turns(conditions, m) * math.pi) * u
     return heights * xp.cos(angles - column(np.where(i == 1, 0.0, late)))
-
-
-# --- Green's functions ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,6 @@ class PowerSeries(NamedArguments):
     degree : int, optional
         Of a function, the largest n with a term; None, the default, if there is none.
 
-    See Also
-    --------
-    DotProduct : The kernel of a series.
-
     Notes
     -----
     A function is summed until terms fall below rounding, relative to κ(|t|): for negative t digits
@@ -179,16 +175,8 @@ def horner(values: tuple[float, ...], t: Array) -> Array:
     return total
 
 
-# --- Kernels of the inner product ⟨x, y⟩ alone ---------------------------------------------------
-
-
 class DotProductKernel(Kernel):
-    """A kernel κ(t) of the inner product t = ⟨x, y⟩, given by its power series.
-
-    See Also
-    --------
-    DotProduct : Of a power series of your own.
-    """
+    """A kernel κ(t) of the inner product t = ⟨x, y⟩, given by its power series."""
 
     @property
     @abc.abstractmethod
@@ -219,11 +207,6 @@ class DotProductKernel(Kernel):
 class Linear(DotProductKernel):
     """k(x, y) = ⟨x, y⟩: its feature map is x itself, its model the linear one.
 
-    See Also
-    --------
-    Polynomial : Products of columns too.
-    Mahalanobis : Of this kernel, another inner product.
-
     Examples
     --------
     >>> from bochner.kernels import Linear
@@ -249,10 +232,6 @@ class Polynomial(DotProductKernel):
         Zero or above; zero leaves the products of exactly ``degree`` columns.
     scale : float, default 1.0
         Positive. scikit-learn's ``gamma``; 1/d suits standardised columns.
-
-    See Also
-    --------
-    DotProduct : Any power series.
 
     Examples
     --------

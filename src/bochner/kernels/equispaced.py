@@ -152,7 +152,7 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
     along = []
     for p, length, h, m in zip(*kernel.per_axis(len(spacing)), spacing, extent, strict=True):
         steps = steps_of(p, h)
-        weights = harmonics(length)[: m // steps + 1]
+        weights = harmonics(1 / length**2)[: m // steps + 1]
         row, places = np.zeros(2 * m + 1), steps * np.arange(len(weights))
         row[m + places] = row[m - places] = weights
         along.append(row)
@@ -214,7 +214,7 @@ class Season:
     @property
     def highest(self) -> int:
         """The highest harmonic above rounding."""
-        weights = harmonics(self.lengthscale)
+        weights = harmonics(1 / self.lengthscale**2)
         beyond = 2 * np.cumsum(weights[::-1])[::-1]
         return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
 

@@ -1,8 +1,4 @@
-"""Kernels of histograms: rows of counts or shares, column by column.
-
-The additive ones are sums over columns of homogeneous kernels √(ab) 𝒦(log b/a); their feature
-maps sample the spectrum of 𝒦 [Vedaldi & Zisserman (2012)].
-"""
+"""Kernels of histograms: rows of counts or shares, column by column."""
 
 import abc
 import math
@@ -23,11 +19,8 @@ from bochner.kernels.stationary import by_columns, refuse_sparse
 class Additive(Kernel):
     """k(x, y) = Σ_j κ(x_j, y_j) of numbers from zero up, with κ(a, b) = √(ab) 𝒦(log b/a).
 
-    κ(a, a) = a, so that rows that sum to one have k(x, x) = 1.
-
-    See Also
-    --------
-    AdditiveChi2, Intersection, JensenShannon : The three kernels of this kind.
+    κ(a, a) = a, so that rows that sum to one have k(x, x) = 1. Feature maps sample the spectrum of
+    𝒦 [Vedaldi & Zisserman (2012)].
     """
 
     @abc.abstractmethod
@@ -129,10 +122,6 @@ class SkewedChi2(Kernel):
     ----------
     skew : float, default 1.0
         c > 0, in the units of X; all numbers of X must be above −c.
-
-    See Also
-    --------
-    AdditiveChi2 : A sum over columns.
 
     Examples
     --------

@@ -1,15 +1,10 @@
-"""Kernels as values, and their sums, products, multiples and powers.
-
-Numbers of a nested value have paths, as in scikit-learn's ``get_params``: ``left__lengthscale`` is
-the field ``lengthscale`` of the field ``left``.
-"""
+"""Kernels as values, and their sums, products, multiples and powers."""
 
 import abc
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from dataclasses import replace as replace_fields
+from dataclasses import dataclass, fields, is_dataclass, replace
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 from bochner._core.arrays import (
     array_namespace,
@@ -24,8 +19,6 @@ from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 
-Value = TypeVar("Value")
-
 #: A function that returns the values of a kernel, computed when asked for.
 Values = Callable[[], Array]
 
@@ -33,39 +26,42 @@ Values = Callable[[], Array]
 Check = Callable[[Any, str, str], Any]
 
 
-def get_params(value: Any, deep: bool = True) -> dict[str, Any]:
-    """Return the fields of a dataclass by name; with ``deep`` also of its parts, by path."""
-    params = {f.name: getattr(value, f.name) for f in fields(value)}
-    if deep:
-        for name, part in tuple(params.items()):
-            if is_dataclass(part):
-                params |= {f"{name}__{path}": v for path, v in get_params(part).items()}
-    return params
+class Value(NamedArguments):
+    """A dataclass whose fields, and those of its parts, are found and replaced by path.
 
+    Paths are as in scikit-learn: ``left__lengthscale`` is the field ``lengthscale`` of ``left``.
+    """
 
-def replace(value: Value, changes: dict[str, Any]) -> Value:
-    """Return ``value`` with the fields at these paths replaced: parts, then fields in them."""
-    params = get_params(value, deep=False)
-    for path in changes:
-        name, _, rest = path.partition("__")
-        if name not in params or (rest and not is_dataclass(changes.get(name, params[name]))):
-            known = ", ".join(get_params(value)) or "none: it has no parameters"
-            here = instead(type(value).__name__, name, tuple(params))
-            advice = f"; its parameters are: {known}." if here is None else f": give {here}."
-            raise InvalidInput(f"{type(value).__name__} has no parameter {path!r}{advice}")
-    by_path = {path: new for path, new in changes.items() if "__" not in path}
-    result: Any = replace_fields(value, **by_path) if by_path else value  # type: ignore[type-var]
-    for name in dict.fromkeys(path.split("__")[0] for path in changes if "__" in path):
-        within = {p[len(name) + 2 :]: v for p, v in changes.items() if p.startswith(f"{name}__")}
-        result = replace_fields(result, **{name: replace(getattr(result, name), within)})
-    return result
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the fields by name; with ``deep`` also those of its parts, by path."""
+        params = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        for name, part in tuple(params.items()) if deep else ():
+            if isinstance(part, Value):
+                params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
+        return params
 
-
-# --- Free numbers: a fit finds them ---------------------------------------------------------------
+    def replace(self, **changes: Any) -> Self:
+        """Return it with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
+        params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
+        own = {path: new for path, new in changes.items() if "__" not in path}
+        for path, new in changes.items():
+            name, _, rest = path.partition("__")
+            part = own.get(name, params.get(name))
+            if name not in params or (rest and not isinstance(part, Value)):
+                known = ", ".join(self.get_params()) or "none: it has no parameters"
+                here = instead(type(self).__name__, name, tuple(params))
+                advice = f"; its parameters are: {known}." if here is None else f": give {here}."
+                raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
+            if rest:
+                of_parts.setdefault(name, {})[rest] = new
+        result: Any = replace(self, **own) if own else self  # type: ignore[type-var]
+        for name, within in of_parts.items():
+            result = replace(result, **{name: getattr(result, name).replace(**within)})
+        return result
 
 
 @dataclass(frozen=True)
-class Free(NamedArguments):
+class Free(Value):
     """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
 
     Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
@@ -108,10 +104,15 @@ class Free(NamedArguments):
 def free_or(check: Check) -> Check:
     """Return the check of a number, or of one per column; each may be free."""
 
+    def one(value: Any, who: str, name: str) -> Any:
+        if isinstance(value, str) and value == "auto":
+            return Free()
+        return value if isinstance(value, Free) else check(value, who, name)
+
     def checked(value: Any, who: str, name: str) -> Any:
-        if isinstance(value, list | tuple) and any(map(_is_free, value)):
-            return tuple(_one(item, check, who, f"{name}[{j}]") for j, item in enumerate(value))
-        return _one(value, check, who, name)
+        if isinstance(value, list | tuple) and any(isinstance(v, Free | str) for v in value):
+            return tuple(one(item, who, f"{name}[{j}]") for j, item in enumerate(value))
+        return one(value, who, name)
 
     return checked
 
@@ -125,16 +126,6 @@ TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 TunedNumbers = Annotated[float | tuple[float, ...], free_or(numbers), TUNED]
 
 
-def _one(value: Any, check: Check, who: str, name: str) -> Any:
-    if not _is_free(value):
-        return check(value, who, name)
-    return value if isinstance(value, Free) else Free()
-
-
-def _is_free(value: object) -> bool:
-    return isinstance(value, Free) or (isinstance(value, str) and value == "auto")
-
-
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
     """Return what was computed; refuse an overflow."""
     values = K.data if is_sparse(K) else K
@@ -146,10 +137,7 @@ def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
     return K
 
 
-# --- Kernels are values: they never change, compare by content, add, multiply and print as code
-
-
-class Kernel(NamedArguments, abc.ABC):
+class Kernel(Value, abc.ABC):
     """A positive semi-definite function k(x, y) of two rows.
 
     ``k(X, Y)`` is the matrix of all pairs, ``k.diag(X)`` the values k(x, x). Kernels add and
@@ -157,12 +145,7 @@ class Kernel(NamedArguments, abc.ABC):
 
     A kernel of your own is a frozen dataclass that subclasses `Kernel` (or `Stationary`, if it
     depends on x − y alone) and defines `evaluate` and `diagonal`. `tunable` names the numbers
-    that a fit may find.
-
-    See Also
-    --------
-    Custom : A kernel from a function.
-    Stationary : Kernels of x − y.
+    that a fit may find. `Custom` is a kernel from a function.
 
     Examples
     --------
@@ -246,14 +229,6 @@ class Kernel(NamedArguments, abc.ABC):
             "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
             "these."
         )
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the fields by name; with ``deep`` also of parts, ``left__lengthscale``."""
-        return get_params(self, deep)
-
-    def replace(self, **changes: Any) -> Self:
-        """Return this kernel with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
-        return replace(self, changes)
 
     def __sklearn_clone__(self) -> Self:
         return self
@@ -497,11 +472,17 @@ def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
     return change(kernel.replace(**parts) if parts else kernel)
 
 
+def has_free(kernel: object) -> bool:
+    """Whether a kernel has numbers that are free."""
+    if not isinstance(kernel, Kernel) or not is_dataclass(kernel):
+        return False
+    several = (v if isinstance(v, tuple) else (v,) for v in kernel.get_params().values())
+    return any(isinstance(number, Free) for numbers in several for number in numbers)
+
+
 def require_numbers(kernel: Kernel) -> None:
     """Refuse a kernel that has free numbers where its values are needed."""
-    values: list[Any] = list(get_params(kernel).values()) if is_dataclass(kernel) else []
-    several = (value if isinstance(value, tuple) else (value,) for value in values)
-    if any(isinstance(number, Free) for numbers in several for number in numbers):
+    if has_free(kernel):
         raise InvalidInput(
             'A kernel with numbers that are free ("auto") has no values before a fit has found '
             "them. Fit an estimator and take its kernel_, or give all numbers."

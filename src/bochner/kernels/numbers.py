@@ -27,6 +27,7 @@ from bochner.kernels.kernel import (
     Scaled,
     Sum,
     Values,
+    has_free,
     parts_of,
     rebuilt,
 )
@@ -64,11 +65,6 @@ def places_of(kernel: Kernel) -> list[Place]:
 def free_places(kernel: Kernel) -> list[Place]:
     """Return the places of the numbers that are free."""
     return [place for place in places_of(kernel) if isinstance(place.of(kernel), Free)]
-
-
-def has_free(kernel: object) -> bool:
-    """Whether a kernel has numbers that are free."""
-    return isinstance(kernel, Kernel) and bool(free_places(kernel))
 
 
 def is_given(kernel: object) -> bool:

@@ -40,7 +40,6 @@ from bochner.kernels.zonal import (
     Zonal,
     angles,
     log_alpha,
-    n_nodes,
     orthonormals,
 )
 
@@ -186,7 +185,7 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
     """
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
-        theta, w = angles(d, n_nodes(d, degree), towards_zero=True)
+        theta, w = angles(d, degree, towards_zero=True)
         p = np.stack(orthonormals(degree, d, np.cos(theta))) * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = np.indices((len(r), len(s))).reshape(2, -1)
@@ -211,9 +210,6 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
         return R
 
     return RadialKernels(d, matrices)
-
-
-# --- From a kernel to its radial kernels ---------------------------------------------------------
 
 
 def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
@@ -339,9 +335,6 @@ def _of_functions(
     """R_l(r, s) = ⟨h_l(r), h_l(s)⟩ of the kernel's own functions."""
     h, most = kernel.radial, 1 if d == 1 else math.inf
     return np.stack([float(l <= most) * h(l, r) @ h(l, s).T for l in range(degree + 1)])
-
-
-# --- multiples, sums and products ---------------------------------------------------------------
 
 
 def _multiple(scale: float, one: RadialKernels) -> RadialKernels:

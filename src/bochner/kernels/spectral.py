@@ -42,11 +42,6 @@ class Mixing:
     log_density: Callable[[Numbers, int], Numbers] = unknown
     fixed: bool = False  # whether s² is the same for every vector
 
-    @property
-    def closed(self) -> bool:
-        """Whether quantile and density are known in closed form."""
-        return self.quantile is not unknown
-
 
 def fixed(value: float = 1.0) -> Mixing:
     """s² = v > 0 for every vector: a Gaussian of variance v."""

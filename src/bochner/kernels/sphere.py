@@ -7,7 +7,7 @@ and P_l the Legendre polynomials, with a_l ≥ 0 (Schoenberg 1942). By the addit
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from bochner.kernels.kernel import (
 )
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
-from bochner.kernels.zonal import Zonal, angles, gegenbauers, n_nodes
+from bochner.kernels.zonal import Zonal, angles, gegenbauers
 
 #: Kernels by name.
 FAMILIES: dict[str, Kernel] = {
@@ -40,6 +40,17 @@ FAMILIES: dict[str, Kernel] = {
     "matern52": Matern(2.5),
     "rational_quadratic": RationalQuadratic(),
 }
+
+
+def _family(value: Any, who: str, name: str) -> Kernel:
+    """Return the kernel, or the family of this name."""
+    kernel = FAMILIES.get(value, value) if isinstance(value, str) else value
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(
+            f"{who}: {name} must be a Kernel of three columns, such as Matern(1.5), or one of "
+            f"{', '.join(map(repr, FAMILIES))}; got {value!r}."
+        )
+    return kernel
 
 
 @dataclass(frozen=True)
@@ -79,19 +90,8 @@ class OnSphere(Transformed):
     True
     """
 
-    kernel: Any = "matern32"  # a Kernel, from the check on
+    kernel: Annotated[Any, _family] = "matern32"  # a Kernel, from the check on
     lengthscale: Positive = 10.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        given = self.kernel
-        kernel = FAMILIES.get(given, given) if isinstance(given, str) else given
-        if not isinstance(kernel, Kernel):
-            raise InvalidInput(
-                "OnSphere: kernel must be a Kernel of three columns, such as Matern(1.5), or one "
-                f"of {', '.join(map(repr, FAMILIES))}; got {given!r}."
-            )
-        object.__setattr__(self, "kernel", kernel)
 
     @property
     def radius(self) -> float:
@@ -143,7 +143,7 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
             "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
             f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."
         )
-    theta, weights = angles(3, n_nodes(3, degree), towards_zero=True)
+    theta, weights = angles(3, degree, towards_zero=True)
     values = _at(kernel, np.rad2deg(theta)) * weights
     variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
     if variances.min() < -1e-12 * float(np.abs(values).sum()):

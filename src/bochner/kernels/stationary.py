@@ -27,11 +27,8 @@ Compiled = tuple[str, float]
 class Stationary(Kernel):
     """A kernel of x − y alone with k(x, x) = 1, and so the transform of a probability measure.
 
-    Bochner: k(x, y) = E cos ω·(x − y), ω drawn from the spectral measure.
-
-    See Also
-    --------
-    Radial, CoordinateWise : The two kinds of most kernels of x − y.
+    Bochner: k(x, y) = E cos ω·(x − y), ω drawn from the spectral measure. Most are `Radial` or
+    `CoordinateWise`.
     """
 
     lengthscale: Lengthscale
@@ -43,11 +40,11 @@ class Stationary(Kernel):
         """Return the law of the frequencies ω in R^d, for d columns."""
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        self._require_columns(X.shape[1])
+        self.per_axis(X.shape[1])
         return array_namespace(X).ones((X.shape[0],), dtype=X.dtype, device=device(X))
 
-    def _require_columns(self, d: int) -> Any:
-        """Refuse another number of columns than the kernel has numbers for."""
+    def per_axis(self, d: int) -> Any:
+        """Return the numbers of each of d columns; refuse another number of columns."""
         return per_column(self.lengthscale, d, type(self).__name__, "lengthscale")
 
 
@@ -86,19 +83,14 @@ class Compilable(Stationary):
 
     def in_units(self, X: Rows, Y: Others) -> tuple[Array, Array]:
         """Return rows less the mean of Y, in units of the lengthscale."""
-        per_column(self.lengthscale, X.shape[1], type(self).__name__, "lengthscale")
+        self.per_axis(X.shape[1])
         U, V = distances.centred(X, Y)
         X = _divide(self, U)
         return X, X if V is U else _divide(self, V)
 
 
 class Radial(Compilable):
-    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|.
-
-    See Also
-    --------
-    CoordinateWise : Products over columns.
-    """
+    """A stationary kernel of the Euclidean distance r = |(x − y)/ℓ|."""
 
     @abc.abstractmethod
     def profile(self, s: Array) -> Array:
@@ -131,12 +123,7 @@ class Radial(Compilable):
 
 
 class CoordinateWise(Compilable):
-    """A stationary kernel that is a product of one-dimensional kernels of one kind.
-
-    See Also
-    --------
-    Radial : Of the Euclidean distance.
-    """
+    """A stationary kernel that is a product of one-dimensional kernels of one kind."""
 
     @abc.abstractmethod
     def rate(self, delta: Pairs) -> Pairs:
@@ -144,7 +131,7 @@ class CoordinateWise(Compilable):
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         """Return ∂ log k/∂ log ℓ of column j of d columns, for differences of its numbers."""
-        delta = gap / per_column(self.lengthscale, d, type(self).__name__, "lengthscale")[j]
+        delta = gap / self.per_axis(d)[j]
         return {"lengthscale": -delta * self.rate(delta)}
 
     @property
@@ -382,7 +369,7 @@ def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, 
 def _scales(kernel: Stationary, d: int) -> Float[np.ndarray, " d"]:
     """1/ℓ for each of d columns."""
     d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    return 1.0 / np.array(per_column(kernel.lengthscale, d, type(kernel).__name__, "lengthscale"))
+    return 1.0 / np.array(kernel.per_axis(d))
 
 
 def _divide(kernel: Stationary, X: Array) -> Array:

@@ -149,16 +149,6 @@ def _debye_series(smoothness: float) -> tuple[float, ...]:
     return tuple((total / total(1.0)).coef.tolist())
 
 
-# --- The exponential power kernel exp(−r^γ), and the positive stable law that mixes it of Gaussians
-#
-# A > 0 with E exp(−tA) = exp(−t^b), b = γ/2 in (0, 1). With Kanter's function
-#
-#     a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ) / sin(θ)^(1/(1−b)), 0 < θ < π,
-#
-# A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential [Kanter (1975);
-# Chambers, Mallows & Stuck (1976)].
-
-
 @dataclass(frozen=True)
 class ExponentialPower(stationary.Radial):
     """k(x, y) = exp(−r^γ), r = |(x − y)/ℓ|: from rough (γ → 0) to the Gaussian (γ = 2).
@@ -219,7 +209,12 @@ class ExponentialPower(stationary.Radial):
 
 
 def stable(power: float) -> spectral.Mixing:
-    """s² = 2A, A positive (γ/2)-stable, γ in (0, 2): k = E exp(−s² r²/2) = exp(−r^γ)."""
+    """s² = 2A, A positive b-stable, b = γ/2 in (0, 1): k = E exp(−s² r²/2) = exp(−r^γ).
+
+    A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential, with
+    a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975); Chambers, Mallows & Stuck
+    (1976)].
+    """
     b = 0.5 * power
 
     def sample(rng: np.random.Generator, m: int) -> np.ndarray:
@@ -233,9 +228,6 @@ def stable(power: float) -> spectral.Mixing:
     return spectral.Mixing(math.inf, sample)
 
 
-# --- Stationary kernels whose spectral measures have peaks: periodic, and mixtures of Gaussians
-
-
 def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
 
@@ -245,12 +237,15 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     """
     kappa = np.array(concentration)
 
+    def of_one(u: np.ndarray, concentration: float) -> np.ndarray:
+        half = harmonics(concentration)
+        below = np.cumsum([*half[:0:-1], *half])
+        return np.minimum(np.searchsorted(below, u), len(below) - 1) - (len(half) - 1.0)
+
     def quantile(u: np.ndarray) -> np.ndarray:
-        u = np.asarray(u, dtype=float)
         if len(concentration) == 1:
-            return _harmonic_quantile(u, concentration[0])
-        columns = [_harmonic_quantile(u[..., j], k) for j, k in enumerate(concentration)]
-        return np.stack(columns, axis=-1)
+            return of_one(u, concentration[0])
+        return np.stack([of_one(u[..., j], k) for j, k in enumerate(concentration)], axis=-1)
 
     def sample(rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         return (rng.poisson(0.5 * kappa, size) - rng.poisson(0.5 * kappa, size)).astype(float)
@@ -264,22 +259,14 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     return spectral.Law(quantile, sample, kappa, log_density)
 
 
-def harmonics(lengthscale: float) -> Float[np.ndarray, " c"]:
+def harmonics(concentration: float) -> Float[np.ndarray, " c"]:
     """Return e^(−κ) I_c(κ), κ = 1/ℓ²: the weights of harmonics c = 0, 1, ..., of either sign."""
-    concentration = 1 / lengthscale**2
     return np.asarray(ive(np.arange(int(40 + 12 * concentration**0.5)), concentration))
 
 
 def steps_of(period: float, h: float) -> int:
     """Return the whole number of frequencies h nearest to the frequency of a period, 2π/p."""
     return max(1, round(2 * math.pi / (period * h)))
-
-
-def _harmonic_quantile(u: np.ndarray, concentration: float) -> np.ndarray:
-    largest = int(40 + 12 * concentration**0.5)
-    degrees = np.arange(-largest, largest + 1)
-    below = np.cumsum(ive(np.abs(degrees), concentration))
-    return degrees[np.minimum(np.searchsorted(below, u), len(degrees) - 1)].astype(float)
 
 
 @dataclass(frozen=True)
@@ -332,8 +319,6 @@ class Periodic(stationary.Stationary):
         """Return the period and the lengthscale of each of d columns."""
         pairs = (("period", self.period), ("lengthscale", self.lengthscale))
         return [stationary.per_column(value, d, "Periodic", name) for name, value in pairs]
-
-    _require_columns = per_axis
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
@@ -421,23 +406,23 @@ class SpectralMixture(stationary.Stationary):
     def spectral_measure(self, d: int) -> spectral.Measure:
         d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
         weights = np.array(self.weights) / math.fsum(self.weights)
-        means, deviations = map(np.array, self._parts(d))
+        means, deviations = map(np.array, self.per_axis(d))
         return spectral.Components(weights, means, deviations, np.ones(d))
 
-    def _parts(self, d: int) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        means = tuple(stationary.per_column(m, d, "SpectralMixture", "means") for m in self.means)
-        return means, tuple(
-            stationary.per_column(s, d, "SpectralMixture", "scales") for s in self.scales
-        )
-
-    _require_columns = _parts
+    def per_axis(self, d: int) -> list[list[tuple[float, ...]]]:
+        """Return the means and the scales of each component, one of each for each of d columns."""
+        every = (("means", self.means), ("scales", self.scales))
+        of_all = stationary.per_column
+        return [[of_all(v, d, "SpectralMixture", name) for v in values] for name, values in every]
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         stationary.refuse_sparse(self, X, Y)
-        parts = tuple(zip(self.weights, *self._parts(X.shape[1]), strict=True))
+        parts = tuple(zip(self.weights, *self.per_axis(X.shape[1]), strict=True))
+        xp = array_namespace(X, Y)
 
         def block(A: Array, B: Array) -> Array:
-            sizes = [w * _component(A, B, mean, scale, X.dtype) for w, mean, scale in parts]
+            waves = ((w, *_wave(A, B, mean, scale, X.dtype)) for w, mean, scale in parts)
+            sizes = [w * (fall * xp.cos(angle)) for w, fall, angle, *_ in waves]
             return sum(sizes[1:], sizes[0]) / sum(self.weights[1:], self.weights[0])
 
         # Angles of many turns have no digits in float32.
@@ -446,11 +431,13 @@ class SpectralMixture(stationary.Stationary):
         return distances.by_blocks(block, *distances.centred(A, B), dtype=X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        shares = [w / math.fsum(self.weights) for w in self.weights]
-        of = zip(shares, *self._parts(X.shape[1]), strict=True)
-        X, Y = distances.centred(X, Y)
-        parts = [w * _component_pullback(X, Y, C, mean, scale) for w, mean, scale in of]
-        return sum(parts[1:], parts[0])
+        xp, total, (X, Y) = array_namespace(X), 0.0 * X, distances.centred(X, Y)
+        for w, mean, scale in zip(self.weights, *self.per_axis(X.shape[1]), strict=True):
+            fall, angle, m, s = _wave(X, Y, mean, scale, X.dtype)
+            C_w = w / math.fsum(self.weights) * C * fall
+            falls, turns = C_w * xp.cos(angle), xp.sum(C_w * xp.sin(angle), axis=1)[:, None]
+            total = total + s * s * (falls @ Y - xp.sum(falls, axis=1)[:, None] * X) - turns * m
+        return total
 
 
 def _within(X: Rows, periods: tuple[float, ...]) -> Rows:
@@ -467,23 +454,12 @@ def _part(turns: Array, dtype: Any) -> Array:
     return xp.astype(turns - xp.round(turns), dtype, copy=False)
 
 
-def _component(
+def _wave(
     A: Array, B: Array, mean: tuple[float, ...], scale: tuple[float, ...], dtype: Any
-) -> Array:
+) -> tuple[Array, ...]:
+    """Return exp(−½|σ ∘ (a − b)|²) and the angle μ·(a − b), from −π to π, of pairs; μ and σ."""
     xp = array_namespace(A, B)
     m, s = (xp.asarray(v, dtype=A.dtype, device=device(A)) for v in (mean, scale))
     turns = (xp.sum(A * m, axis=1)[:, None] - xp.sum(B * m, axis=1)[None, :]) / (2 * math.pi)
     near = distances.squared(*(xp.astype(Z * s, dtype, copy=False) for Z in (A, B)))
-    return xp.exp(-0.5 * near) * xp.cos(2 * math.pi * _part(turns, dtype))
-
-
-def _component_pullback(
-    X: Array, Y: Array, C: Array, mean: tuple[float, ...], scale: tuple[float, ...]
-) -> Rows:
-    """Return Σ_j C_ij times the gradient of exp(−½|σ ∘ (x − y)|²) cos(μ·(x − y))."""
-    xp = array_namespace(X)
-    m, s = (xp.asarray(v, dtype=X.dtype, device=device(X)) for v in (mean, scale))
-    angles = xp.sum(X * m, axis=1)[:, None] - xp.sum(Y * m, axis=1)[None, :]
-    near = C * xp.exp(-0.5 * distances.squared(X * s, Y * s))
-    falls, turns = near * xp.cos(angles), xp.sum(near * xp.sin(angles), axis=1)[:, None]
-    return s * s * (falls @ Y - xp.sum(falls, axis=1)[:, None] * X) - turns * m
+    return xp.exp(-0.5 * near), 2 * math.pi * _part(turns, dtype), m, s

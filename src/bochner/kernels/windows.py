@@ -1,8 +1,6 @@
 """Kernels of sequences and of sets: a kernel of every window of one with every window of the other.
 
-k(x, y) = Σ_i Σ_j k'(x_i, y_j)/(s(x) s(y)) over the windows x_i, y_j of the two is a convolution
-kernel (Haussler 1999, *Convolution kernels on discrete structures*), and features of k' summed over
-windows are features of it. A row holds a sequence: its steps in order.
+A row holds a sequence: its steps in order.
 """
 
 import operator
@@ -30,8 +28,9 @@ AVERAGES = {"mean": 1.0, "root": 0.5, "sum": 0.0}
 class Windows(Kernel):
     """A kernel of sequences: k(x, y) = Σ_i Σ_j kernel(x_i, y_j)/(s(x) s(y)), over all windows.
 
-    A sequence of L steps of some channels has L − width + 1 windows. With windows of one step a
-    sequence is a set, for example of nodes of a graph: the order does not matter.
+    This is a convolution kernel (Haussler 1999, *Convolution kernels on discrete structures*). A
+    sequence of L steps of some channels has L − width + 1 windows. With windows of one step
+    a sequence is a set, for example of nodes of a graph: the order does not matter.
 
     Parameters
     ----------
@@ -58,7 +57,6 @@ class Windows(Kernel):
     -----
     A sequence shorter than the window has none, and k = 0 with every other. One value takes as
     many of ``kernel`` as there are pairs of windows; features take as many as there are windows.
-    Other kernels of the same sequences can be added and multiplied as any kernel;
     ``Normalised(Windows(...))`` is the cosine.
 
     Examples
@@ -97,39 +95,31 @@ class Windows(Kernel):
         """Return the first column of the window at position i."""
         return self.lengths + i * self.channels
 
-    def positions(self, X: Rows) -> Iterator[tuple[Any, Array, Array]]:
-        """Yield the rows with a window, these windows and 1/s(x), position by position.
-
-        In libraries other than NumPy all rows: one without a window has zeros.
-        """
+    def positions(self, X: Rows) -> Iterator[tuple[Array, Array]]:
+        """Yield the windows at each position and 1/s(x), both zero where a row has none there."""
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):
-            U = X[:, self.start(i) : self.start(i) + self.columns]
-            if n_windows is None:
-                yield slice(None), np.ascontiguousarray(U) if is_numpy(U) else U, shares
-            elif is_numpy(U):
-                if len(rows := np.flatnonzero(n_windows > i)):
-                    yield rows, U[rows], shares[rows]
-            else:
+            U, share = X[:, self.start(i) : self.start(i) + self.columns], shares
+            U = np.ascontiguousarray(U) if is_numpy(U) else U
+            if self.lengths:  # zero the padding, which would otherwise shift the mean of the rows
                 has = n_windows > i
-                # Zero the padding, which would otherwise shift the mean of the rows.
-                windows = U if is_sparse(U) else _where(has[:, None], U)
-                yield slice(None), windows, _where(has, shares)
+                U, share = U if is_sparse(U) else _where(has[:, None], U), _where(has, share)
+            yield U, share
 
     def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
         """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
         if not is_numpy(X):
-            return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
+            return sum(share[:, None] * of_windows(U) for U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
         sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
 
-    def _shares(self, X: Rows) -> tuple[Array, Array | None]:
-        """Return 1/s(x) and the number of windows of each row (None if rows do not differ)."""
+    def _shares(self, X: Rows) -> tuple[Array, Array | int]:
+        """Return 1/s(x) and the number of windows of each row, one number if all have as many."""
         most, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
         if not self.lengths:
-            return 0.0 * first + most**-power, None
+            return 0.0 * first + most**-power, most
         xp = array_namespace(first)
         n_windows = xp.clip(xp.floor(first) - (self.width - 1), 0.0, float(most))
         return xp.where(n_windows > 0.0, n_windows, 0.0 * n_windows + 1.0) ** -power, n_windows
@@ -145,8 +135,7 @@ class Windows(Kernel):
         A row without windows gets one of zeros.
         """
         shares, n_windows = self._shares(X)
-        n_windows = np.full(len(shares), self.count(X.shape[1])) if n_windows is None else n_windows
-        counts = np.maximum(n_windows, 1).astype(int)
+        counts = np.maximum(n_windows + 0 * shares, 1).astype(int)
         starts = np.cumsum(counts) - counts
         rows = np.repeat(np.arange(len(counts)), counts)
         first = self.start(np.arange(len(rows)) - starts[rows])
@@ -181,17 +170,17 @@ class Windows(Kernel):
         return array_namespace(values[0]).concat(values, axis=0)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        def of_windows(rows: Any, U: Array, a: Array) -> Array:
-            parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
+        def of_windows(U: Array, a: Array) -> Array:
+            parts = ((V, a[:, None] * C * b) for V, b in self.positions(Y))
             return sum(gradients(self.kernel, U, V, part) for V, part in parts)
 
         return self.back(X, of_windows)
 
-    def back(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
+    def back(self, X: Rows, of_windows: Callable[[Array, Array], Array]) -> Rows:
         """Return gradients in rows, given those in the windows at each position."""
         total = array_namespace(X).zeros_like(X)
-        for i, (rows, U, share) in enumerate(self.positions(X)):
-            total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)
+        for i, (U, share) in enumerate(self.positions(X)):
+            total[:, self.start(i) : self.start(i) + self.columns] += of_windows(U, share)
         return total
 
     def rows(self, sequences: Any, steps: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -209,12 +198,6 @@ class Windows(Kernel):
         -------
         rows : (n, d)
             d = L · channels; with ``lengths`` 1 + steps · channels, zero behind the last step.
-
-        Raises
-        ------
-        InvalidInput
-            If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
-            longer than ``steps``.
         """
         if getattr(sequences, "ndim", 0) == 3 and not self.lengths:
             n, steps, channels = sequences.shape
@@ -264,9 +247,6 @@ def _where(condition: Array, values: Array) -> Array:
     return array_namespace(values).where(condition, values, 0.0 * values)
 
 
-# --- Sequences and texts as rows, for learners, and the kernel of their words -----
-
-
 def sequences_of(kernel: object) -> Windows | None:
     """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
     leaves = leaves_of(kernel, SAME_ROWS) if isinstance(kernel, Kernel) else ()
@@ -313,11 +293,6 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
     Returns
     -------
     sequences : list of arrays (length, len(letters))
-
-    Raises
-    ------
-    InvalidInput
-        If the texts are one text, or a letter is there twice.
 
     Examples
     --------

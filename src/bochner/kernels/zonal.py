@@ -78,15 +78,16 @@ def orthonormals(l: int, d: int, t: Array) -> list[Array]:
 
 @lru_cache(maxsize=32)
 def angles(
-    d: int, n: int, towards_zero: bool = False
+    d: int, l: int, towards_zero: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return angles θ and weights, of sum one, for means over the angle to a uniform direction.
+    """Return angles θ and weights, of sum one, for means of degree l over a uniform direction.
 
     Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes where a kernel of the distance
     is not smooth. d = 1: the two points 0 and π.
     """
     if d == 1:
         return np.array([0.0, math.pi]), np.array([0.5, 0.5])
+    n = max(400, int(11.0 * math.sqrt(d))) + 2 * l  # in many dimensions θ gathers at 90°
     n += n % 2  # Clenshaw-Curtis in [0, 1], n even [Trefethen (2008), section 2]
     j, k = np.arange(n + 1), np.arange(n // 2 + 1)
     terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
@@ -98,25 +99,6 @@ def angles(
     w = w * u if towards_zero else w
     w = w * np.sin(theta) ** (d - 2)
     return theta, w / w.sum()
-
-
-def n_nodes(d: int, l: int) -> int:
-    """Return how many nodes an integral of degree l takes: in many dimensions θ gathers at 90°."""
-    return max(400, int(11.0 * math.sqrt(d))) + 2 * l
-
-
-def coefficients(
-    kappa: Callable[[np.ndarray], np.ndarray], d: int, l: int
-) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l with κ = Σ c_k P_k on the sphere in R^d, κ a function of the angle θ.
-
-    c_k = α_k E κ(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ,
-    where kernels of networks are smooth. The error is about √α_k eps, absolute.
-    """
-    theta, w = angles(d, n_nodes(d, l))
-    values = w * kappa(theta)
-    p = orthonormals(l, d, np.cos(theta))
-    return np.array([math.sqrt(alpha(k, d)) * float(values @ p[k]) for k in range(l + 1)])
 
 
 # --- Kernels of the angle between rows, times a power of their norms: signs, ReLU layers, networks
@@ -159,12 +141,7 @@ class Angle(NamedTuple):
 
 
 class Homogeneous(Kernel):
-    """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y.
-
-    See Also
-    --------
-    Zonal : A series with weights of your own.
-    """
+    """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y."""
 
     @property
     @abc.abstractmethod
@@ -176,8 +153,15 @@ class Homogeneous(Kernel):
         """Return K(θ), elementwise."""
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d; see `gegenbauer`."""
-        return coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
+        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d.
+
+        c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ,
+        where kernels of networks are smooth. The error is about √α_k eps, absolute.
+        """
+        theta, w = angles(d, l)
+        values = w * self.profile(Angle.of(theta))
+        p = orthonormals(l, d, np.cos(theta))
+        return np.array([math.sqrt(alpha(k, d)) * float(values @ p[k]) for k in range(l + 1)])
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
@@ -359,9 +343,6 @@ def lengthened(kernel: Any, K: Array, *norms: Array) -> Array:
     return require_finite(K, type(kernel).__name__, "k(x, y)", TOO_LONG)
 
 
-# --- the functions of one layer -------------------------------------------------------------------
-
-
 def _step(angle: Angle) -> Array:
     """κ_0 = 1 − θ/π."""
     return angle.phi * (1.0 / math.pi)
@@ -539,11 +520,6 @@ class GeneralizedZonal(Kernel):
         For l ≥ 1 the value at radius zero is taken as zero, as there is no direction there.
         `Monomials` prints as code and can be saved; so can functions of a module be sent to other
         processes.
-
-    See Also
-    --------
-    Zonal : Powers of the radius.
-    Monomials : Radial functions that can be saved.
 
     Examples
     --------

@@ -19,8 +19,7 @@ from bochner.features.composed import OnInputs
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap, Method
 from bochner.features.nystrom import COARSE, NystromMap, Rounded
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
+from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel, as_width
 from bochner.sums.moments import MomentsOf, Precision

@@ -21,11 +21,10 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Free, Kernel, Scaled, Sum
+from bochner.kernels.kernel import Constant, Free, Kernel, Scaled, Sum, has_free
 from bochner.kernels.numbers import (
     Place,
     free_places,
-    has_free,
     leaves,
     opened,
     places_of,

@@ -346,8 +346,9 @@ def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> 
     Of isotropic kernels half are twice as long: p has few that matter at small penalties.
     """
     W = frequencies(kernel, IID(), count, d, rng).T
-    measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
-    if not isinstance(measure, GaussianMixture) or not measure.mixing.closed:
+    known = isinstance(kernel, Stationary) and kernel.has_density
+    measure = kernel.spectral_measure(d) if known else None  # type: ignore[attr-defined]
+    if not isinstance(measure, GaussianMixture):
         return W, np.ones(count)
     W = W * np.where(np.arange(count) % 2, 2.0, 1.0)[:, None]
     wide = measure.log_density(W / 2.0) - d * math.log(2.0)

@@ -13,8 +13,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join, required_targets
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
+from bochner.kernels.kernel import Kernel, has_free
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import Lacking, gather
 from bochner.selection.chosen import Chosen, FeatureSpec

@@ -31,8 +31,7 @@ from bochner.features.auto import Choice
 from bochner.features.composed import is_stationary
 from bochner.features.map import Method
 from bochner.kernels.algebra import folded
-from bochner.kernels.kernel import Constant, Kernel
-from bochner.kernels.numbers import has_free
+from bochner.kernels.kernel import Constant, Kernel, has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.error_law import ErrorLaw

@@ -20,8 +20,7 @@ from bochner.features.auto import Choice
 from bochner.features.fourier.grid import FourierGrid, WaveMap, WaveMethod, equispaced_map
 from bochner.features.mercer.sphere import SphericalHarmonics, spherical_map
 from bochner.features.projections import given_box
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import has_free
+from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
