@@ -115,8 +115,7 @@ class Custom(Kernel):
     --------
     >>> import numpy as np
     >>> from bochner.kernels import Custom
-    >>> kernel = Custom(lambda X, Y: np.minimum(X, Y.T))
-    >>> kernel([[1.0], [2.0]])
+    >>> Custom(lambda X, Y: np.minimum(X, Y.T))([[1.0], [2.0]])
     array([[1., 1.],
            [1., 2.]])
     """
@@ -187,8 +186,7 @@ class Columns(Transformed):
     Examples
     --------
     >>> from bochner.kernels import Columns, Gaussian
-    >>> kernel = Columns(Gaussian(), columns=(1,))
-    >>> kernel([[0.0, 0.0]], [[9.0, 0.0], [0.0, 1.0]]).round(2)
+    >>> Columns(Gaussian(), (1,))([[0.0, 0.0]], [[9.0, 0.0], [0.0, 1.0]]).round(2)
     array([[1.  , 0.61]])
     """
 
@@ -367,8 +365,7 @@ class Modulated(Kernel):
     Examples
     --------
     >>> from bochner.kernels import Gaussian, Modulated
-    >>> kernel = Modulated(lambda X: X[:, 0], Gaussian())
-    >>> kernel([[1.0]], [[1.0], [2.0]]).round(2)
+    >>> Modulated(lambda X: X[:, 0], Gaussian())([[1.0]], [[1.0], [2.0]]).round(2)
     array([[1.  , 1.21]])
     """
 
@@ -407,9 +404,8 @@ class Normalised(Kernel):
 
     Notes
     -----
-    ``kernel`` is evaluated in float64, and the cosine is rounded to X's dtype. Kernels that grow
-    like a power of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit
-    rows, which have the same cosines. So rows may have any norm that the dtype allows.
+    ``kernel`` is evaluated in float64. Kernels that grow like a power of the norms, such as
+    ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows, so rows may have any norm.
 
     Examples
     --------

@@ -288,11 +288,6 @@ class NeuralTangent(Homogeneous):
     --------
     NNGP : Of a network before training.
 
-    Notes
-    -----
-    Angles are carried from layer to layer by sin²(θ'/2) = sin²(θ/2) − (sin θ − θ cos θ)/(2π):
-    2e-15 for all θ, where cosines lose half the digits near 0.
-
     Examples
     --------
     >>> from bochner.kernels import NeuralTangent
@@ -359,7 +354,8 @@ def _squared_relu(angle: Angle) -> Array:
 def _layer(angle: Angle, obtuse: bool = True) -> Angle:
     """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°.
 
-    κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π.
+    κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π, so sin²(θ'/2) = sin²(θ/2) −
+    (sin θ − θ cos θ)/(2π), right to 2e-15 for all θ; cosines lose half the digits near 0.
     """
     xp = array_namespace(angle.theta)
     closed = angle.sin - angle.theta * angle.cos
