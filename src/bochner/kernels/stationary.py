@@ -112,7 +112,7 @@ class Radial(Compilable):
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        return spectral.GaussianMixture(self.mixing, _scales(self, d))
+        return spectral.GaussianMixture(self.mixing, 1.0 / np.array(self.per_axis(d)))
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared(X, Y))
@@ -140,7 +140,7 @@ class CoordinateWise(Compilable):
         """Law of each coordinate of ω, in units of 1/ℓ."""
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        return spectral.Independent(self.law, _scales(self, d))
+        return spectral.Independent(self.law, 1.0 / np.array(self.per_axis(d)))
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         refuse_sparse(self, X, Y)
@@ -356,6 +356,7 @@ def by_columns(M: Pairs, rates: Sequence[Callable[[Array], Array]], X: Array, Y:
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:
     """Return one number for each of d columns, or refuse another number of them."""
+    d = integer(d, who, "the number of columns", least=1)
     if not isinstance(value, tuple):
         return (value,) * d
     if len(value) != d:
@@ -364,12 +365,6 @@ def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, 
             f"columns. Pass {d} of them, or one for all."
         )
     return value
-
-
-def _scales(kernel: Stationary, d: int) -> Float[np.ndarray, " d"]:
-    """1/ℓ for each of d columns."""
-    d = integer(d, f"{type(kernel).__name__}.spectral_measure", "d", least=1)
-    return 1.0 / np.array(kernel.per_axis(d))
 
 
 def _divide(kernel: Stationary, X: Array) -> Array:

@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import each, finite, integer, numbers, positive, unpacked
+from bochner._core.checks import each, finite, numbers, positive, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances, spectral, stationary
@@ -308,7 +308,6 @@ class Periodic(stationary.Stationary):
     has_density = False  # Frequencies are multiples of one
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        d = integer(d, "Periodic.spectral_measure", "d", least=1)
         periods, lengths = self.per_axis(d)
         law = harmonic_law(
             tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
@@ -404,7 +403,6 @@ class SpectralMixture(stationary.Stationary):
             )
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        d = integer(d, "SpectralMixture.spectral_measure", "d", least=1)
         weights = np.array(self.weights) / math.fsum(self.weights)
         means, deviations = map(np.array, self.per_axis(d))
         return spectral.Components(weights, means, deviations, np.ones(d))
