@@ -74,7 +74,7 @@ from bochner.kernels import (
     one_hot,
     spectrum,
 )
-from bochner.kernels.radial import monomials, radial_kernels
+from bochner.kernels.radial import radial_kernels
 from bochner.kernels.sphere import degree_variances
 from bochner.selection.race import learn_metric
 from bochner.solvers.convex.losses import as_levels
@@ -335,7 +335,6 @@ CASES = [
     # series and radial kernels
     (lambda: radial_kernels(Laplace(), 3), UnsupportedKernel, "require a kernel of"),
     (lambda: radial_kernels(Gaussian((1.0, 2.0)), 2), UnsupportedKernel, "one lengthscale for all"),
-    (lambda: monomials(radial_kernels(Matern(), 3), 2, 2, ONES), UnsupportedKernel, "Monomial"),
     (lambda: radial_kernels(NotAKernel(), 3).matrices(1, ONES, ONES), NotPositive, "ient -1"),
     (lambda: radial_kernels(DotExponential(), 3).matrices(0, *THIRTY), InvalidInput, "below 700"),
     (lambda: radial_kernels(DIVERGENT, 3).matrices(0, ONES, ONES), InvalidInput, "after 4096 t"),

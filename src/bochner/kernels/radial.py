@@ -54,7 +54,7 @@ class RadialKernels:
     #: A degree L and radii r_i, s_j, zero or above, to R_0(r_i, s_j), ..., R_L(r_i, s_j), with α_l.
     matrices: Callable[[int, Radii, Radii], Float[np.ndarray, "q a b"]]
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
-    #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), or None: then no `monomials`.
+    #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), None for kernels without `monomials`.
     power_series: Series | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
@@ -277,11 +277,7 @@ def monomials(
     h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
     [Han et al. (2022), lemmas 4 and 15, simplified].
     """
-    if radial.power_series is None:
-        raise UnsupportedKernel(
-            "Monomial radial functions require a kernel of ⟨x, y⟩ or the Gaussian; got "
-            f"{radial!r}. Take radial functions from the radial kernels instead."
-        )
+    assert radial.power_series is not None
     t = np.asarray(t, dtype=np.float64)
     l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
     n = l + 2 * i
