@@ -166,7 +166,7 @@ class WindowsMap(FeatureMap):
         return self.kernel.summed(X, self.inner.features)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        back = lambda U, share: self.inner.pullback(U, share[:, None] * C)
+        back = lambda rows, U, share: self.inner.pullback(U, share[:, None] * C[rows, :])
         return self.kernel.back(X, back)
 
 

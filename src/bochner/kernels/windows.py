@@ -95,21 +95,29 @@ class Windows(Kernel):
         """Return the first column of the window at position i."""
         return self.lengths + i * self.channels
 
-    def positions(self, X: Rows) -> Iterator[tuple[Array, Array]]:
-        """Yield the windows at each position and 1/s(x), both zero where a row has none there."""
+    def positions(self, X: Rows) -> Iterator[tuple[Any, Array, Array]]:
+        """Yield the rows with a window, these windows and 1/s(x), position by position.
+
+        In libraries other than NumPy all rows: one without a window has zeros.
+        """
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):
-            U, share = X[:, self.start(i) : self.start(i) + self.columns], shares
-            U = np.ascontiguousarray(U) if is_numpy(U) else U
-            if self.lengths:  # zero the padding, which would otherwise shift the mean of the rows
+            U = X[:, self.start(i) : self.start(i) + self.columns]
+            if not self.lengths:
+                yield slice(None), np.ascontiguousarray(U) if is_numpy(U) else U, shares
+            elif is_numpy(U):
+                if len(rows := np.flatnonzero(n_windows > i)):
+                    yield rows, U[rows], shares[rows]
+            else:
                 has = n_windows > i
-                U, share = U if is_sparse(U) else _where(has[:, None], U), _where(has, share)
-            yield U, share
+                # Zero the padding, which would otherwise shift the mean of the rows.
+                windows = U if is_sparse(U) else _where(has[:, None], U)
+                yield slice(None), windows, _where(has, shares)
 
     def summed(self, X: Rows, of_windows: Callable[[Array], Array]) -> Float[Array, "n D"]:
         """Return Σ_i f(x_i)/s(x) over the windows of each row, f a function of windows."""
         if not is_numpy(X):
-            return sum(share[:, None] * of_windows(U) for U, share in self.positions(X))
+            return sum(share[:, None] * of_windows(U) for _, U, share in self.positions(X))
         parts = (self._flat(X[rows]) for rows in self._pieces(X))
         sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
@@ -170,17 +178,17 @@ class Windows(Kernel):
         return array_namespace(values[0]).concat(values, axis=0)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        def of_windows(U: Array, a: Array) -> Array:
-            parts = ((V, a[:, None] * C * b) for V, b in self.positions(Y))
+        def of_windows(rows: Any, U: Array, a: Array) -> Array:
+            parts = ((V, a[:, None] * C[rows, :][:, j] * b) for j, V, b in self.positions(Y))
             return sum(gradients(self.kernel, U, V, part) for V, part in parts)
 
         return self.back(X, of_windows)
 
-    def back(self, X: Rows, of_windows: Callable[[Array, Array], Array]) -> Rows:
+    def back(self, X: Rows, of_windows: Callable[[Any, Array, Array], Array]) -> Rows:
         """Return gradients in rows, given those in the windows at each position."""
         total = array_namespace(X).zeros_like(X)
-        for i, (U, share) in enumerate(self.positions(X)):
-            total[:, self.start(i) : self.start(i) + self.columns] += of_windows(U, share)
+        for i, (rows, U, share) in enumerate(self.positions(X)):
+            total[rows, self.start(i) : self.start(i) + self.columns] += of_windows(rows, U, share)
         return total
 
     def rows(self, sequences: Any, steps: int | None = None) -> Float[np.ndarray, "n d"]:
