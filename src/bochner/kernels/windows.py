@@ -122,7 +122,7 @@ class Windows(Kernel):
         sums = [np.add.reduceat(s[:, None] * of_windows(U), first, axis=0) for U, s, first in parts]
         return np.concatenate(sums)
 
-    def _shares(self, X: Rows) -> tuple[Array, Array | int]:
+    def _shares(self, X: Rows) -> tuple[Array, Any]:
         """Return 1/s(x) and the number of windows of each row, one number if all have as many."""
         most, power = self.count(X.shape[1]), AVERAGES[self.average]
         first = dense(X[:, :1])[:, 0]
