@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.progress import Bar
@@ -23,6 +25,8 @@ from bochner.data.sources import (
     cut,
     open_arrays,
     open_iterable,
+    part,
+    shaped,
     values_of,
 )
 from bochner.data.tables import Tables
@@ -69,6 +73,7 @@ class Blocks:
     callbacks: tuple[Callable[[int], Any], ...] = ()
     changes: tuple[Callable[[Piece], Piece], ...] = ()  # one after the other
     weigh: Callable[[Any], Any] | None = None  # factors of weights, of y
+    others: Piece | None = None  # y and w of all rows, which the source has not
     first: int = 0  # number of the first row, where they are a part of others
     _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
 
@@ -242,7 +247,7 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        if self.schema is None or self.changes:
+        if self.schema is None or self.changes or self.others is not None:
             plain = isinstance(self.source, Arrays) and not self.changes
             y = (self.source.data if plain else next(iter(self))).y  # type: ignore[attr-defined]
             return None if y is None else tuple(y.shape[1:])
@@ -287,6 +292,9 @@ class Blocks:
         if not isinstance(self.source, Arrays):
             pieces = cut(pieces, self.block_rows)
         for piece in pieces:
+            if self.others is not None:
+                rows = slice(first, first + piece.X.shape[0])
+                piece = part(self.others, rows)._replace(X=piece.X)  # noqa: PLW2901
             for change in self.changes:
                 piece = change(piece)  # noqa: PLW2901
             yield Block(*piece, first)
@@ -346,6 +354,12 @@ class Blocks:
     def changed(self, change: Callable[[Piece], Piece]) -> "Blocks":
         """Return the same blocks with ``change(piece)``, after all else, in place of a piece."""
         return replace(self, changes=(*self.changes, change))
+
+    def beside(self, y: Any, w: Any) -> "Blocks":
+        """Return the same blocks of a table with targets and weights that are not in it."""
+        rows = np.broadcast_to(0, (count_rows(self.cells() or self), 1))
+        y, w = (None if array is None else np.asarray(array) for array in (y, w))
+        return replace(self, others=shaped(rows, y, w))
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""

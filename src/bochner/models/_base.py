@@ -46,6 +46,7 @@ from bochner.data.blocks import Blocks, count_rows
 from bochner.data.partitions import is_stored
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, repeated
+from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
 from bochner.kernels.windows import as_rows
@@ -140,7 +141,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> Any:
         """Return the value that is fitted to rows in memory."""
-        return self._run(self._fit, *self._training_rows(X, y, sample_weight))
+        return self._run(self._fit, *self._read(X, y, sample_weight))
 
     @by_jobs
     def fit_blocks(self, blocks: Blocks, where: Engine = LOCAL) -> Self:
@@ -162,7 +163,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         engine = home_of(blocks) if where is LOCAL else as_engine(where, who)
         params = self.get_params() | {"n_jobs": None, "verbose": False}
         with engine.passes(f"{who} {sorted(params.items())}", blocks) as executor:
-            rows = self._training_blocks(blocks, executor)
+            rows = self._read(blocks, where=executor)
             self.fit_ = self._run(self._fit, *rows, executor)
         return self
 
@@ -179,19 +180,11 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Any:
         """Return the value that is fitted to checked rows."""
 
-    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
-        """Return checked blocks of (X, y, sample_weight, first), and their inputs."""
-        return self._blocks_of(*rows)
-
-    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
-        """Return blocks as a fit reads them, and their inputs."""
-        return self._read(blocks, where=where)
-
     @by_jobs
-    def _add_rows(self, *rows: Any, **classes: Any) -> Self:
+    def _add_rows(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or add rows to the fit."""
         first = not self._has_sums
-        given = self._training_rows(*rows, first, **classes)
+        given = self._read(X, y, sample_weight, first, **classes)
         self.fit_ = self._run(self._first_piece if first else self._with_rows, *given)
         return self
 
@@ -322,21 +315,25 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         given = {n: asked[n] for n in (*names, "metric", "columns", "effort") if n in asked}
         return replace(FeatureSpec.of(type(self).__name__, **given), of_classes=is_classifier(self))
 
-    def _blocks_of(
+    def _read(
         self,
         X: Any,
         y: Any = None,
         sample_weight: Any = None,
         first: bool = True,
-        n_classes: int = 0,
+        where: Executor = LOCAL,
+        classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return checked training data as blocks, and their inputs.
+        """Return blocks, or rows in memory, as blocks that the fit reads, and their inputs.
 
-        Tables of more than numbers, and arrays with NaN, are encoded by a schema; other arrays of
-        the array API standard stay in their library; all else passes scikit-learn's checks.
-        ``n_classes`` above 0: y holds codes of classes.
+        Unless ``first``, they are read as the rows of the fit. Tables of more than numbers, and
+        arrays with NaN, are encoded by a schema; other arrays of the array API standard stay in
+        their library; all else passes scikit-learn's checks. Of ``classes`` y holds the codes.
         """
         who, known = type(self).__name__, None if first else self._inputs
+        if isinstance(X, Blocks):
+            blocks = self._encoded(X, where, classes) if first else self._as_fitted(X)
+            return blocks, self._inputs_of(blocks, first)
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
         if not is_foreign(y):
@@ -345,7 +342,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         kind, schema = kind_of(X, who), None if known is None else known.schema
         learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
         if not learned and (kind == "text" if first else schema is not None and is_table(X)):
-            return self._table_blocks(X, y, sample_weight, known, n_classes)
+            return self._table_blocks(X, y, sample_weight, known, classes)
         if schema is not None and not learned and (schema.categories or schema.encoders):
             raise InvalidInput(
                 f"{who}: fitted on a table with columns that are no numbers, so rows must come as "
@@ -366,7 +363,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         if learned or gaps:
             pyarrow = needed("pyarrow", f"{who}: filling missing values of an array")
             table = pyarrow.table({f"x{j}": column for j, column in enumerate(X.T)})
-            blocks, inputs = self._table_blocks(table, y, sample_weight, known, n_classes)
+            blocks, inputs = self._table_blocks(table, y, sample_weight, known, classes)
             return blocks, replace(inputs, names=None)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -396,34 +393,24 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         return X, y, known or Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
 
     def _table_blocks(
-        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, n_classes: int
+        self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, classes: Any
     ) -> tuple[Blocks, Inputs]:
-        who = type(self).__name__
         schema = None if known is None or known.schema is None else known.schema.features_only()
-        table = Blocks.from_table(X, schema=schema)
+        table = Blocks.from_table(X, schema=schema).read_by(type(self).__name__)
         if known is not None and y is None and sample_weight is None:
-            return table.read_by(who), known
-        targets = y if self._has_targets else None
-        table = encoded(who, table, n_classes, targets_and_weights=(targets, sample_weight))
-        inputs = self._inputs_of(table, known is None)
-        rows = np.concatenate([block.X for block in table])
-        y, w = (None if a is None else np.asarray(a) for a in (y, sample_weight))
-        return Blocks.from_arrays(rows, y, w), inputs
+            return table, known
+        table = table.beside(y, sample_weight)
+        if known is None:
+            table = self._encoded(table, LOCAL, classes)
+        # encoded once: a fit reads the rows many times
+        rows = join([Piece(*block[:3]) for block in table])
+        return Blocks.from_arrays(*rows), self._inputs_of(table, known is None)
 
-    @property
-    def _has_targets(self) -> bool:
-        """Whether encoders of columns use the targets."""
-        return is_classifier(self) or is_regressor(self)
-
-    def _read(
-        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL, n_classes: int = 0
-    ) -> tuple[Blocks, Inputs]:
-        """Return blocks as the fit reads them, and their inputs."""
-        if first:
-            blocks = encoded(type(self).__name__, blocks, n_classes, self._has_targets, where)
-        else:
-            blocks = self._as_fitted(blocks)
-        return blocks, self._inputs_of(blocks, first)
+    def _encoded(self, blocks: Blocks, where: Executor, classes: Any) -> Blocks:
+        """Return blocks of a table through what is learned of its columns; others as they are."""
+        with_targets = is_classifier(self) or is_regressor(self)
+        n_classes = 0 if classes is None else len(classes)
+        return encoded(type(self).__name__, blocks, n_classes, with_targets, where)
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks of a table as the fit reads them; others as they are."""
@@ -452,7 +439,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     def _rows_to_predict(self, X: Any) -> Blocks:
         """Return checked rows to predict as blocks, encoded as the training data were."""
         if not isinstance(X, Blocks):
-            return self._blocks_of(X, first=False)[0]
+            return KernelEstimator._read(self, X, first=False)[0]
         X, known = self._as_fitted(X), self._inputs
         if X.n_columns != known.n_columns:
             raise InvalidInput(

@@ -172,7 +172,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
         """Return rows as the fit predicts them, or another fit of the same learner."""
-        blocks, _ = self._blocks_of(X, y, w, first=False)
+        blocks, _ = self._read(X, y, w, first=False)
         rows = join([piece_of(block) for block in blocks.with_rows(self._interval_rows)])
         judged = self if other is None else other
         centre, deviation = judged._centred(Blocks.from_arrays(rows.X) if other is None else X)

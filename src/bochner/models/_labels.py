@@ -176,12 +176,6 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
 
-    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Blocks, Inputs]:
-        return self._class_blocks_of(*rows, **classes)
-
-    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
-        return self._class_blocks(blocks, where=where)
-
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return the decision values: (n,), positive for ``classes_[1]``, or (n, K)."""
@@ -212,14 +206,42 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""
 
-    def _class_blocks_of(
-        self, X: Any, y: Any, sample_weight: Any = None, first: bool = True, classes: Any = None
+    def _read(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        first: bool = True,
+        where: Executor = LOCAL,
+        classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return checked training data of a classifier as blocks whose y are codes of classes.
+        """Return blocks whose y are codes of classes, and their inputs.
 
         The classes are ``classes`` if given, else the labels of y, or the classes of the fit; other
         labels are refused. ``class_weight`` multiplies the weights.
         """
+        who, text = type(self).__name__, ()
+        if isinstance(X, Blocks):
+            X = X if first else self._as_fitted(X)
+            text = () if X.schema is None else X.schema.classes
+            labels = self._labels_in(X, text, where)
+        else:
+            labels = self._labels_of(X, y, classes)
+        given = np.unique(labels) if classes is None else classes
+        known = known_classes(who, given) if first else self._inputs.classes
+        if not isinstance(X, Blocks):
+            y = codes_of(who, labels, known)
+            if first and classes is None:
+                warn_of_rare(who, y, known)
+        elif not (text and np.array_equal(labels, known)):
+            label = lambda y: labels[y.astype(int)] if text else to_numpy(y)
+            X = X.recoded(lambda y: codes_of(who, label(y), known))
+        blocks, inputs = super()._read(X, y, sample_weight, first, where, known)
+        inputs = replace(inputs, classes=known)
+        return self._weighted(blocks, inputs, where), inputs
+
+    def _labels_of(self, X: Any, y: Any, classes: Any) -> Array:
+        """Return the checked labels of rows in memory."""
         who = type(self).__name__
         refuse_masked(y, who, "y")
         if y is None:
@@ -231,28 +253,12 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         check_consistent_length(X, labels)
         refuse_quantity(who, labels, len(labels) if classes is None else None)
         check_classification_targets(labels)
-        given = np.unique(labels) if classes is None else classes
-        known = known_classes(who, given) if first else self._inputs.classes
-        codes = codes_of(who, labels, known)
-        if first and classes is None:
-            warn_of_rare(who, codes, known)
-        blocks, inputs = self._blocks_of(X, codes, sample_weight, first, len(known))
-        inputs = replace(inputs, classes=known)
-        return self._weighted(blocks, inputs), inputs
+        return labels
 
-    def _class_blocks(
-        self, blocks: Blocks, first: bool = True, where: Executor = LOCAL
-    ) -> tuple[Blocks, Inputs]:
-        """Return blocks whose y are codes of classes; one pass finds the classes of numbers.
-
-        A target of text, read from files or a table, has its classes from the schema.
-        """
-        who = type(self).__name__
-        blocks = blocks if first else self._as_fitted(blocks)
-        text = () if blocks.schema is None else blocks.schema.classes
-        if text:
-            labels = np.array(text)
-        else:  # of a table cells are read, because encoders are learned with the classes
+    def _labels_in(self, blocks: Blocks, text: tuple[str, ...], where: Executor) -> Array:
+        """Return the sorted labels of blocks: texts of the schema, or numbers found by one pass."""
+        who, labels = type(self).__name__, np.array(text)
+        if not text:  # of a table cells are read, because encoders are learned with the classes
             labels, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
             refuse_quantity(who, labels, rows)
             check_classification_targets(labels)
@@ -260,14 +266,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             labels = labels.astype(np.int64) if whole else labels
         if len(text) > FEW_CLASSES:
             refuse_quantity(who, labels, count_rows(blocks))
-        known = known_classes(who, labels) if first else self._inputs.classes
-        if text and not np.array_equal(labels, known):
-            blocks = blocks.recoded(lambda y: codes_of(who, labels[y.astype(int)], known))
-        elif not text:
-            blocks = blocks.recoded(lambda y: codes_of(who, to_numpy(y), known))
-        coded, inputs = self._read(blocks, first, where, len(known))
-        inputs = replace(inputs, classes=known)
-        return self._weighted(coded, inputs, where), inputs
+        return labels
 
     def _weighted(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Blocks:
         """Multiply the weights by ``class_weight``: by 1 on average if it is "balanced"."""

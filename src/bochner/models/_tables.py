@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_consistent_length
 
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
@@ -26,12 +25,12 @@ from bochner.data.frames import (
 )
 from bochner.data.partitions import library_of, partitions_of
 from bochner.data.schema import Schema, did_you_mean, listed, reasons
-from bochner.data.sources import Block, has_coordinates, values_of, with_coordinates
+from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
 from bochner.models._parameters import by_jobs
-from bochner.sums.passes import LOCAL, Executor, summed
+from bochner.sums.passes import LOCAL, Executor
 
 _INFINITE = (
     "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
@@ -193,27 +192,19 @@ def encoded(
     n_classes: int = 0,
     with_targets: bool = True,
     where: Executor = LOCAL,
-    targets_and_weights: tuple[Any, Any] | None = None,
 ) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are.
 
     ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
-    ``targets_and_weights`` are not in the table.
     """
     tables = blocks.source
     if not isinstance(tables, Tables) or _is_learned(tables):
         return blocks
-    cells = replace(blocks, source=tables.of_cells())
-    drafts = tables.drafts or ()
-    summand = CellsOf(drafts, 0, n_classes, with_targets)
-    seen: Any = None
-    if drafts and targets_and_weights is None:
-        many = (1 << 18) // max(cells.n_columns, 1)  # each block costs some time
-        seen = where.sum(summand, cells.with_rows(max(many, cells.block_rows)))
-    elif drafts and targets_and_weights is not None:
-        rows = np.broadcast_to(0, sum(block.X.shape[0] for block in cells))
-        check_consistent_length(rows, *(a for a in targets_and_weights if a is not None))
-        seen = summed(summand, _aligned(cells, targets_and_weights), cells.block_rows)
+    drafts, seen = tables.drafts or (), None
+    if drafts:
+        cells = replace(blocks, source=tables.of_cells())
+        many = max((1 << 18) // cells.n_columns, cells.block_rows)  # each block costs some time
+        seen = where.sum(CellsOf(drafts, 0, n_classes, with_targets), cells.with_rows(many))
     encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
     if not encoders and not dropped:
         return blocks
@@ -249,16 +240,6 @@ def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
 def _is_learned(tables: Tables) -> bool:
     """Whether the encoders of the columns are given or learned."""
     return bool(tables.schema.encoders) or tables.drafts is None
-
-
-def _aligned(cells: Blocks, targets_and_weights: tuple[Any, Any]) -> Iterator[Block]:
-    """Yield blocks with their targets and weights, those that are numbers."""
-    given = (None if a is None else np.asarray(a) for a in targets_and_weights)
-    numbers = [a if a is not None and a.dtype.kind in "biuf" else None for a in given]
-    for block in cells:
-        rows = slice(block.start, block.start + block.X.shape[0])
-        y, w = (None if a is None else a[rows] for a in numbers)
-        yield block._replace(y=y, w=w)
 
 
 #: Names of the columns of predictions.

@@ -97,10 +97,10 @@ def tune(
     else:
         seed, centred = seed_of(model.random_state), asked.get("fit_intercept", True)
         if isinstance(model, LabelEstimator):
-            blocks, inputs = model._class_blocks_of(X, y, sample_weight)
+            blocks, inputs = LabelEstimator._read(model, X, y, sample_weight)
             sample = sampled(blocks, seed, len(inputs.classes))  # classes as indicators
         else:
-            sample = sampled(model._blocks_of(X, y, sample_weight)[0], seed)
+            sample = sampled(model._read(X, y, sample_weight)[0], seed)
             require_squares("tune", sample.y, sample.w)
         kernel, by = model.kernel, CRITERIA[criterion]
         if not isinstance(kernel, Kernel):

@@ -374,11 +374,10 @@ def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[Pla
 
 def _blocks(X: Any, y: Any) -> Blocks:
     """Return the rows as a fit reads them."""
-    if not isinstance(X, Blocks):
-        return KernelRidge()._blocks_of(*given_rows("plan", X, y)[:2])[0]
-    if y is not None:
+    if isinstance(X, Blocks) and y is not None:
         raise InvalidInput("plan: blocks have their own target; leave y out.")
-    return KernelRidge()._read(X)[0]
+    rows = (X,) if isinstance(X, Blocks) else given_rows("plan", X, y)[:2]
+    return KernelRidge()._read(*rows)[0]
 
 
 def _n_rows(n_rows: int | None, rows: int, sample: RowSample) -> int:

@@ -303,15 +303,12 @@ def report_model(
 def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> bo.Blocks:
     """Return the rows; labels as codes, their weights as they are."""
     labels = kind_of(model) == "classification"
-    if isinstance(X, bo.Blocks):
-        if not labels:
-            return model._read(X, first=False)[0]
+    if labels and isinstance(X, bo.Blocks):
         X = model._as_fitted(X)
         return X if next(iter(X)).y is None else measures.coded(model, X)
-    if y is None and (labels or w is None):
+    if y is None and (labels or w is None) and not isinstance(X, bo.Blocks):
         return model._rows_to_predict(X)
-    blocks_of = measures.unweighted(model)._class_blocks_of if labels else model._blocks_of
-    return blocks_of(X, y, w, first=False)[0]
+    return measures.coded(model, X, y, w)
 
 
 def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:

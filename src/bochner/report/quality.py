@@ -20,6 +20,7 @@ from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
 from bochner.models._calibration import decided
+from bochner.models._labels import LabelEstimator
 from bochner.models.error_law import LeftOutRows
 from bochner.report.render import number
 
@@ -42,18 +43,18 @@ def kind_of(model: KernelEstimator) -> str:
     return next((name for name, holds in kinds.items() if holds(model)), "features")
 
 
-def coded(model: KernelEstimator, blocks: bo.Blocks) -> bo.Blocks:
-    """Return the rows; for a classifier labels as codes, and weights without class_weight."""
-    if kind_of(model) != "classification":
-        return blocks
-    return unweighted(model)._class_blocks(blocks, first=False)[0]
+def coded(
+    model: KernelEstimator, X: Any, y: Any = None, w: Any = None, first: bool = False
+) -> bo.Blocks:
+    """Return the rows as the fit reads them, of a classifier without class_weight.
 
-
-def unweighted(model: KernelEstimator) -> Any:
-    """Return a copy of the classifier without class_weight: rows keep their own weights."""
-    plain = copy(model)
-    plain.class_weight = None
-    return plain
+    Its labels are codes, and rows keep their own weights.
+    """
+    if not isinstance(model, LabelEstimator):
+        return model._read(X, y, w, first)[0]
+    model = copy(model)
+    model.class_weight = None
+    return LabelEstimator._read(model, X, y, w, first)[0]
 
 
 # --- Random rows and their predictions -----------------------------------------------------------
@@ -385,10 +386,7 @@ def judge_held_out(
     """
     if not (is_classifier(model) or is_regressor(model) or isinstance(model, bo.OneClassSVM)):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
-    if is_classifier(model):
-        rows = unweighted(model)._class_blocks(blocks)[0]
-    else:
-        rows = model._training_blocks(blocks)[0]
+    rows = coded(model, blocks, first=True)
     sample = rows.sample(n_sample, model.seed_)
     sample = sample if is_sparse(sample.X) else sample._replace(X=to_numpy(sample.X))
     y = None if sample.y is None else to_numpy(sample.y)

@@ -409,7 +409,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
         """Return log N(y; mean, std² + noise) of each row, (m,) or (m, t)."""
         fit, parts = self._fitted, []
-        blocks, _ = self._blocks_of(X, y, first=False)
+        blocks, _ = self._read(X, y, first=False)
         require_alike(type(self).__name__, blocks, fit.target_shape)
         for block in blocks.with_rows(self._law.block_rows):
             mean, variance = self._law.moments(block.X)

@@ -348,12 +348,9 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     alpha_per_target: bool = False
     class_weight: Any = None
 
-    def _training_rows(self, *rows: Any, **classes: Any) -> tuple[Any, Inputs]:
+    def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
         pieces = len(rows) > 3  # partial_fit also passes whether it is the first
-        return self._signs(*self._class_blocks_of(*rows, **classes), pieces)
-
-    def _training_blocks(self, blocks: Blocks, where: Executor = LOCAL) -> tuple[Blocks, Inputs]:
-        return self._signs(*self._class_blocks(blocks, where=where))
+        return self._signs(*super()._read(*rows, **options), pieces)
 
     @available_if(takes_pieces)
     def partial_fit(

@@ -18,7 +18,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, learned
+from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import by_jobs, estimator, shared
@@ -63,7 +63,7 @@ class SgdEstimator(Differentiable):
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
         """Step on from the last fit, if ``warm_start`` asks for it."""
         before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
-        blocks, inputs = self._training_rows(X, y, sample_weight, before is None)
+        blocks, inputs = self._read(X, y, sample_weight, before is None)
         return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
@@ -92,7 +92,7 @@ class SgdEstimator(Differentiable):
         StrategyPlan
             ``print`` shows the table; a star marks the strategy that "auto" chooses.
         """
-        blocks, inputs = self._blocks_of(X) if y is None else self._training_rows(X, y)
+        blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
         return plan_sgd(spec, blocks, inputs)
 

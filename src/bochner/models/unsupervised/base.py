@@ -176,7 +176,7 @@ class KernelFeatures(KernelTransformer):
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
         numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
-        return self._run(self._fit, *self._blocks_of(X, y if numeric else None))
+        return self._run(self._fit, *self._read(X, y if numeric else None))
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
         spec = self._feature_spec(self.method)

@@ -257,10 +257,10 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         return CcaSpec(features, kernel_y, count, alpha)
 
-    def _training_rows(self, X: Any, y: Any, *rest: Any, **classes: Any) -> tuple[Blocks, Inputs]:
-        if y is None:
+    def _read(self, X: Any, y: Any = None, *rest: Any, **options: Any) -> tuple[Blocks, Inputs]:
+        if y is None and not isinstance(X, Blocks):
             raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
-        return self._blocks_of(X, y, *rest)
+        return super()._read(X, y, *rest, **options)
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
         # Each map is drawn from the rows of its side alone.

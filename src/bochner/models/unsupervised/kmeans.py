@@ -347,7 +347,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     def score(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
         fit = self._fitted
-        blocks, _ = self._blocks_of(X, None, sample_weight, first=False)
+        blocks, _ = self._read(X, None, sample_weight, first=False)
         features = Features(fit.chosen.map, alone(blocks), fit.chosen.precision, 0)
         return -assign(features, fit.clusters.centres).inertia
 
