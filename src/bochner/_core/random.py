@@ -45,3 +45,15 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     """
     keys = tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))
+
+
+def scattered(numbers: np.ndarray) -> np.ndarray:
+    """Spread uint64 numbers over all bits, in place: the finaliser of SplitMix64.
+
+    Steele, Lea and Flood (2014).
+    """
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(factor)
+    numbers ^= numbers >> np.uint64(31)
+    return numbers

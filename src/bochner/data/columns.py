@@ -30,27 +30,8 @@ from bochner.data.sources import Block
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
 
-
 #: Reasons to leave a column out.
 NOTHING, CONSTANT, COPY = "all values missing", "one value", "the same as another column"
-
-
-@dataclass(frozen=True, eq=False)
-class LevelSums:
-    """Sums of targets by fold and level; missing cells are the last level."""
-
-    count: Float[Array, "k l"]
-    total: Float[Array, "k l t"]
-    square: Float[Array, "k l t"]
-
-    def __add__(self, other: "LevelSums") -> "LevelSums":
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return LevelSums(*(a + b for a, b in pairs))
-
-    def means(self, without: int | None = None) -> Float[Array, "l t"]:
-        """Return the means of the levels, then of all rows, without the rows of one fold."""
-        kept = [k for k in range(FOLDS) if k != without]
-        return np.vstack(shrunk(*(part[kept].sum(axis=0) for part in vars(self).values())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +44,22 @@ class SeenCells:
     most: Float[Array, " c"]
     marks: Array  # equal for columns of the same cells, and for no others
     sample: RowSample  # random rows
-    counts: dict[int, Array]  # of each level, by the number of the column
-    means: dict[str, LevelSums]  # of columns of many levels, by name
+    # of columns of levels, by their number: rows of each level
+    counts: dict[int, Array]
+    # of columns of many levels: weights, targets and their squares, (folds, levels + 1, 1 + 2t)
+    sums: dict[int, Array]
+
+    def __add__(self, other: "SeenCells") -> "SeenCells":
+        return SeenCells(
+            rows=self.rows + other.rows,
+            missing=self.missing + other.missing,
+            least=np.minimum(self.least, other.least),
+            most=np.maximum(self.most, other.most),
+            marks=self.marks + other.marks,
+            sample=self.sample.merge(other.sample),
+            counts={j: count + other.counts[j] for j, count in self.counts.items()},
+            sums={j: total + other.sums[j] for j, total in self.sums.items()},
+        )
 
     def sampled(self, j: int) -> Float[Array, " m"]:
         """Return cells of a column in random rows that are not missing."""
@@ -72,77 +67,53 @@ class SeenCells:
         finite = cells[np.isfinite(cells)]
         return finite if len(finite) else np.array([self.least[j]])
 
-
-@dataclass(frozen=True)
-class CellsOf:
-    """The summand of :class:`SeenCells`: of cells with NaN where they are missing."""
-
-    drafts: tuple[Encoder, ...]  # the kind of the cells of each column
-    seed: int = 0  # of the sample of rows
-    n_classes: int = 0  # above 0, targets are codes of classes
-    with_targets: bool = True  # whether targets are used, where there are any
-
-    def zero(self) -> Any:
-        return None
-
-    def add(self, total: Any, block: Block) -> SeenCells:
-        X = np.asarray(to_numpy(block.X), np.float64)
-        columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
-        gone = np.isnan(columns)
-        levels = {j: len(e.levels) for j, e in enumerate(self.drafts) if isinstance(e, Levels)}
-        new = SeenCells(
-            rows=len(X),
-            missing=gone.sum(axis=1),
-            least=np.where(gone, np.inf, columns).min(axis=1),
-            most=np.where(gone, -np.inf, columns).max(axis=1),
-            marks=_marks(columns, block.start),
-            sample=RowSample.of(block._replace(X=X), self.seed),
-            counts={
-                j: np.bincount(columns[j][columns[j] >= 0].astype(np.intp), minlength=count)
-                for j, count in levels.items()
-            },
-            means=self._means(columns, block),
-        )
-        return new if total is None else self.merge(total, new)
-
-    def merge(self, a: SeenCells, b: SeenCells) -> SeenCells:
-        means = a.means | b.means
-        for name in a.means.keys() & b.means.keys():
-            means[name] = a.means[name] + b.means[name]
-        return SeenCells(
-            rows=a.rows + b.rows,
-            missing=a.missing + b.missing,
-            least=np.minimum(a.least, b.least),
-            most=np.maximum(a.most, b.most),
-            marks=a.marks + b.marks,
-            sample=a.sample.merge(b.sample),
-            counts={j: count + b.counts[j] for j, count in a.counts.items()},
-            means=means,
-        )
-
-    def _means(self, columns: Array, block: Block) -> dict[str, LevelSums]:
-        """Return sums of targets for columns of many levels."""
-        looked = self.with_targets and block.y is not None
-        y = _targets(to_numpy(block.y), self.n_classes) if looked else None
-        pairs = zip(self.drafts, columns, strict=True) if y is not None else ()
-        return {
-            e.name: _level_sums(cells, len(e.levels), y, block)
-            for e, cells in pairs
-            if isinstance(e, Levels) and len(e.levels) > MOST_ONE_HOT
-        }
+    def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
+        """Return the mean targets of levels, then of all rows, without the rows of one fold."""
+        kept = [k for k in range(FOLDS) if k != without]
+        count, *totals = np.moveaxis(self.sums[j][kept].sum(axis=0), 1, 0)
+        total, square = np.moveaxis(np.reshape(totals, (2, -1, len(count))), 2, 1)
+        return np.vstack(shrunk(count, total, square))
 
 
-def _level_sums(cells: Array, levels: int, y: Float[Array, "n t"], block: Block) -> LevelSums:
-    """Return the sums of a block's targets by the levels of its cells."""
+def cells_in(
+    block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, with_targets: bool = True
+) -> SeenCells:
+    """Return the sums of a block of cells, NaN where they are missing; ``drafts`` say their kinds.
+
+    ``n_classes`` above 0: y holds codes of classes. Targets are used where there are any.
+    """
+    X = np.asarray(to_numpy(block.X), np.float64)
+    columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
+    gone = np.isnan(columns)
+    levels = {j: len(e.levels) for j, e in enumerate(drafts) if isinstance(e, Levels)}
+    looked = with_targets and block.y is not None
+    y = _targets(to_numpy(block.y), n_classes) if looked else None
+    many = {j: count for j, count in levels.items() if y is not None and count > MOST_ONE_HOT}
+    return SeenCells(
+        rows=len(X),
+        missing=gone.sum(axis=1),
+        least=np.where(gone, np.inf, columns).min(axis=1),
+        most=np.where(gone, -np.inf, columns).max(axis=1),
+        marks=_marks(columns, block.start),
+        sample=RowSample.of(block._replace(X=X), seed=0),
+        counts={
+            j: np.bincount(columns[j][columns[j] >= 0].astype(np.intp), minlength=count)
+            for j, count in levels.items()
+        },
+        sums={j: _level_sums(columns[j], count, y, block) for j, count in many.items()},
+    )
+
+
+def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array, "k l p"]:
+    """Return sums of a block's weights and targets by fold and level; the last is no level."""
     w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
     places = np.where(np.isnan(cells), levels, cells).astype(np.intp)
     shape = (FOLDS, levels + 1)
     cell = np.ravel_multi_index((folds(block.start, len(y)), places), shape)
-    by_cell = lambda of: np.bincount(cell, of, shape[0] * shape[1]).reshape(shape)
-    total, square = (
-        np.stack([by_cell(w * column**power) for column in y.T], axis=2) for power in (1, 2)
+    summands = [w, *(w * column**power for power in (1, 2) for column in y.T)]
+    return np.stack([np.bincount(cell, of, shape[0] * shape[1]) for of in summands], 1).reshape(
+        *shape, -1
     )
-    return LevelSums(by_cell(w), total, square)
 
 
 def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
@@ -216,8 +187,8 @@ def columns_from(
             out[draft.name] = encoder
             continue
         encoders.append(encoder)
-        if isinstance(encoder, Levels) and draft.name in seen.means:
-            means = [seen.means[draft.name].means(without=fold) for fold in range(FOLDS)]
+        if isinstance(encoder, Levels) and j in seen.sums:
+            means = [seen.means(j, without=fold) for fold in range(FOLDS)]
             coded = len(encoder.features) > means[0].shape[1]
             tables[draft.name] = np.stack([_table(table, coded) for table in means])
     # constants and copies among complete numbers are no reason to encode
@@ -250,11 +221,11 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     rows_present = seen.rows - int(seen.missing[j])
     if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
         return "a text for almost every row"
-    if draft.name not in seen.means:
+    if j not in seen.sums:
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
         kept = tuple(levels[k] for k in frequent)
         return Levels(draft.name, kept, indicator=gaps, tolerated=1.0)
-    means = seen.means[draft.name].means()
+    means = seen.means(j)
     if not np.any(np.ptp(means[: len(levels)], axis=0) > 1e-9 * (1 + np.abs(means[-1]))):
         return "no level that tells more than the others"
     # from fewer rows, what other columns do at a level cannot be learned

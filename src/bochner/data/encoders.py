@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.random import scattered
 from bochner.errors import InvalidInput
 
 #: Codes of a text that is no level, and of one that only the type of its column declares.
@@ -277,10 +278,6 @@ def folds(start: int, count: int) -> np.ndarray:
     for at in range(0, count, 8192):  # arrays that stay in cache
         stop = min(at + 8192, count)
         z = np.arange(start + at + 1, start + stop + 1, dtype=np.uint64)
-        z *= np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            z ^= z >> np.uint64(shift)
-            z *= np.uint64(factor)
-        z ^= z >> np.uint64(31)
+        z = scattered(z * np.uint64(0x9E3779B97F4A7C15))
         fold[at:stop] = z - z // np.uint64(FOLDS) * np.uint64(FOLDS)  # the rest, in half the time
     return fold

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -78,11 +78,10 @@ def open_tables(
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         roles = _roles(readers, target, weight, columns, drop)
-        absent = _without_target(readers, roles)
-        schema, drafts = _learned(readers, roles, absent, types)
+        schema, drafts, absent = _learned(readers, roles, types)
     else:
         schema = _adapted(readers, schema, target, weight)
-        absent = _without_target(readers, schema)
+        absent, _ = _scanned(readers, schema.target_names or (), ())
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
     return Tables(
         readers,
@@ -184,60 +183,50 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
 # --- What the cells are ---------------------------------------------------------------------------
 
 
-def _frames(reader: Reader, names: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
-    """Yield frames of these columns, all read as text, each with the number of its first row."""
-    start = 0
-    for frame in reader.frames(names, frozenset(names), CELLS_PER_PIECE // len(names) + 1):
-        yield start, frame
-        start += frame.num_rows
+def _scanned(
+    readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[tuple[np.ndarray, ...], dict[str, set[str]]]:
+    """Return the rows of each reader without a target, and the texts of columns in all others.
 
-
-def _without_target(readers: tuple[Reader, ...], schema: Schema) -> tuple[np.ndarray, ...]:
-    """Return the numbers of the rows of each reader without a target, in one pass; warn of them.
-
-    Workers of an engine look at the rows that they hold.
+    In one pass over these columns, all read as text; without texts, workers of an engine look at
+    the rows that they hold. A warning tells how many rows have no target.
     """
-    names, rows = schema.target_names, total_rows(readers) or 0
-    if not names:
-        return (NO_ROWS,) * len(readers)
-    for reader in readers:
-        _require_names(reader, schema)
+    texts_by_name: dict[str, set[str]] = {name: set() for name in names}
+    columns = tuple(dict.fromkeys((*targets, *names)))
+    if not columns:
+        return (NO_ROWS,) * len(readers), {}
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
-    if partitions:
-        absent = partitions[0].each(partitions, partial(rows_without_target, names))
+    if partitions and not names:
+        rows = total_rows(readers) or 0
+        absent = partitions[0].each(partitions, partial(rows_without_target, targets))
     else:
         absent, rows = [], 0
         for reader in readers:
-            missing_rows = [NO_ROWS]
-            for start, frame in _frames(reader, names):
-                missing_rows.append(start + without_target(frame, names))
-                rows += frame.num_rows
-            absent.append(np.concatenate(missing_rows))
+            start, gaps = 0, [NO_ROWS]
+            size = CELLS_PER_PIECE // len(columns) + 1
+            for frame in reader.frames(columns, frozenset(columns), size):
+                gaps.append(start + without_target(frame, targets))
+                kept, _ = present(frame, start, gaps[-1])
+                start += frame.num_rows
+                for name, texts in texts_by_name.items():
+                    if len(texts) <= MOST_LEVELS:
+                        texts.update(texts_in(column_of(kept, name)))
+            absent.append(np.concatenate(gaps))
+            rows += start
     if missing := sum(map(len, absent)):
         reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
         place = f"in {reader.place(int(first))}"
-        warn_without_target("Blocks", names, missing, rows, place)
-    return tuple(absent)
-
-
-def _texts(
-    readers: tuple[Reader, ...], names: tuple[str, ...], absent: tuple[np.ndarray, ...]
-) -> dict[str, set[str]]:
-    """Return the distinct texts of columns in rows with a target, in one pass."""
-    texts_by_name: dict[str, set[str]] = {name: set() for name in names}
-    for reader, gaps in zip(readers, absent, strict=True) if names else ():
-        for start, frame in _frames(reader, names):
-            kept, _ = present(frame, start, gaps)
-            for name, texts in texts_by_name.items():
-                if len(texts) <= MOST_LEVELS:
-                    texts.update(texts_in(column_of(kept, name)))
-    return texts_by_name
+        warn_without_target("Blocks", targets, missing, rows, place)
+    return tuple(absent), texts_by_name
 
 
 def _learned(
-    readers: tuple[Reader, ...], draft: Schema, absent: tuple[np.ndarray, ...], types: Types
-) -> tuple[Schema, tuple[Encoder, ...]]:
-    """Return the schema and the kind of each column; unusable columns raise an error."""
+    readers: tuple[Reader, ...], draft: Schema, types: Types
+) -> tuple[Schema, tuple[Encoder, ...], tuple[np.ndarray, ...]]:
+    """Return the schema, the kind of each column, and the rows of each reader without a target.
+
+    Unusable columns raise an error.
+    """
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
             f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
@@ -247,7 +236,7 @@ def _learned(
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
     looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
     features = (name for name in draft.columns if kinds[name].kind in looked)
-    texts = _texts(readers, (*features, *roles), absent)
+    absent, texts = _scanned(readers, draft.target_names or (), (*features, *roles))
     # targets and weights of texts with decimal commas are numbers
     commas = {name for name in roles if _have_commas(texts[name])}
     for name in {*roles} - {draft.target} | commas:
@@ -272,7 +261,7 @@ def _learned(
         free = kinds[name].type_text.lower().endswith(("string", "string_view"))
         if free and name not in types:
             _warn_of_strays(name, values)
-    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts
+    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts, absent
 
 
 def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[str, Column]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import free_bytes
-from bochner._core.random import stream
+from bochner._core.random import scattered, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
@@ -159,20 +159,13 @@ def row_marks(X: Array, seed: int) -> Array:
         rows = X.tocsr()
         products = _mixed(rows.data) * odd[rows.indices]
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
-        return _mixed_again(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return _mixed_again((_mixed(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
+        return scattered(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+    return scattered((_mixed(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
 
 
 def _mixed(X: Array) -> Array:
     bits = (np.asarray(X, np.float64) + 0.0).view(np.uint64)
     return bits ^ (bits >> np.uint64(29))
-
-
-def _mixed_again(marks: Array) -> Array:
-    """Spread the numbers over all bits: the finaliser of Steele, Lea and Flood (2014)."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        marks = (marks ^ (marks >> np.uint64(shift))) * np.uint64(factor)
-    return marks ^ (marks >> np.uint64(31))
 
 
 def no_landmarks(phi: Any, X: Array) -> Array:

@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner.data.blocks import Blocks, default_rows
-from bochner.data.columns import CellsOf, columns_from
+from bochner.data.columns import cells_in, columns_from
 from bochner.data.frames import (
     arrow_table,
     batches,
@@ -30,7 +30,7 @@ from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
 from bochner.models._parameters import by_jobs
-from bochner.sums.passes import LOCAL, Executor
+from bochner.sums.passes import LOCAL, Executor, SumOf
 
 _INFINITE = (
     "X must hold finite numbers, or NaN where one is missing; got infinity. Drop these rows, or "
@@ -204,7 +204,10 @@ def encoded(
     if drafts:
         cells = replace(blocks, source=tables.of_cells())
         many = max((1 << 18) // cells.n_columns, cells.block_rows)  # each block costs some time
-        seen = where.sum(CellsOf(drafts, 0, n_classes, with_targets), cells.with_rows(many))
+        summand = SumOf(
+            partial(cells_in, drafts=drafts, n_classes=n_classes, with_targets=with_targets)
+        )
+        seen = where.sum(summand, cells.with_rows(many))
     encoders, dropped, fold_tables = columns_from(drafts, seen, tables.schema.dropped)
     if not encoders and not dropped:
         return blocks
