@@ -567,7 +567,7 @@ SCHEMA = Blocks.from_table(pa.table({"a": [1.0], "b": [2.0]})).schema
     [
         (
             {"dtypes": {"a": "float"}},
-            "must say 'number' or 'category' of a column; got 'float' for",
+            r"dtypes\['a'\] must be one of 'number', 'category'; got 'float'",
         ),
         ({"dtypes": {"c": "number"}}, "must name columns of '.*x.csv'; got 'c', which it does not"),
         ({"dtypes": ["a"]}, "must be a mapping from names of columns to .*; got list"),

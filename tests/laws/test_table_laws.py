@@ -21,8 +21,7 @@ from sklearn.model_selection import cross_val_score
 import bochner as bo
 from bochner.cli.running import run
 from bochner.data.blocks import Blocks
-from bochner.data.cells import form_of, seconds_of
-from bochner.data.encoders import Levels, Numbers, Times, ordered, parts_for
+from bochner.data.encoders import Levels, Numbers, Times, form_of, ordered, parts_for, seconds_of
 from bochner.data.schema import Schema
 from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian

@@ -70,9 +70,10 @@ class SeenCells:
     def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
         """Return the mean targets of levels, then of all rows, without the rows of one fold."""
         kept = [k for k in range(FOLDS) if k != without]
-        count, *totals = np.moveaxis(self.sums[j][kept].sum(axis=0), 1, 0)
-        total, square = np.moveaxis(np.reshape(totals, (2, -1, len(count))), 2, 1)
-        return np.vstack(shrunk(count, total, square))
+        sums = self.sums[j][kept].sum(axis=0)
+        ends = 1, 1 + sums.shape[1] // 2
+        count, total, square = map(np.ascontiguousarray, np.split(sums, ends, axis=1))
+        return np.vstack(shrunk(count[:, 0], total, square))
 
 
 def cells_in(

@@ -21,8 +21,9 @@ from typing import IO, Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
+from bochner.data.encoders import is_number
 from bochner.data.frames import arrow_columns
-from bochner.data.schema import did_you_mean, is_number, listed
+from bochner.data.schema import did_you_mean, listed
 from bochner.data.tables import Column, Reader
 from bochner.errors import BochnerError, DataFileError, InvalidInput, InvalidType, MissingDependency
 
@@ -295,7 +296,7 @@ class BinaryReader(Reader):
     first: int = 0
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield batches of these columns, cut if they are long.
+        """Yield batches of these columns.
 
         A part that begins in the group where the part before has ended continues its reading.
         """
@@ -308,10 +309,9 @@ class BinaryReader(Reader):
             if not sum(self.groups[:group]) <= at <= self.first:
                 at, batches = sum(self.groups[:group]), self._batches(names, text, rows, group)
             for batch in batches:
-                begin, at = max(self.first - at, 0), at + batch.num_rows
+                begin, at = min(max(self.first - at, 0), batch.num_rows), at + batch.num_rows
                 stop = batch.num_rows - max(at - end, 0)
-                for start in range(begin, stop, rows):
-                    yield batch.slice(start, min(rows, stop - start))
+                yield batch.slice(begin, stop - begin)
                 if at >= end:
                     if end < sum(self.groups):
                         _PAUSED.clear()
@@ -429,24 +429,17 @@ class TextReader(Reader):
             return
         booleans = {c.name for c in self.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
+        codes = pa.dictionary(pa.int32(), pa.string())
         kinds = {
-            name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
+            name: codes if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
         said = partial(_sentence, self)
         with unchanged(self.file, self.stamp), _explained(self.file, said):
-            # a table has its own dictionaries of texts: few large ones are faster
-            waiting: list[Any] = []
-            for batch in self.batches(kinds):
-                waiting.append(batch)
-                size = sum(b.nbytes for b in waiting)
-                if not text or sum(map(len, waiting)) >= rows or size > 1 << 22:
-                    yield pa.Table.from_batches(waiting)
-                    waiting = []
-            if waiting:
-                yield pa.Table.from_batches(waiting)
+            # each block has its own dictionaries of texts: few large ones are faster
+            yield from self.batches(kinds, self.block * (4 if text else 1))
 
-    def batches(self, kinds: Mapping[str, Any]) -> Any:
+    def batches(self, kinds: Mapping[str, Any], block: int) -> Any:
         """Open the file; types that are not given are inferred from the first block."""
         pc = needed("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
@@ -457,7 +450,7 @@ class TextReader(Reader):
         )
         return pc.open_csv(
             unpacked(self.file),
-            read_options=pc.ReadOptions(use_threads=False, block_size=self.block),
+            read_options=pc.ReadOptions(use_threads=False, block_size=block),
             parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=convert,
         )
@@ -505,7 +498,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
     with _explained(path, partial(_sentence, file)):
-        opened = file.batches({})
+        opened = file.batches({}, block)
         columns = arrow_columns(opened.schema, file.label)
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):

@@ -232,9 +232,7 @@ class StreamReader(Reader):
     n_rows: None = None
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        for batch in batches_of(self.table, list(names)):
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+        yield from batches_of(self.table, list(names))
 
 
 def _open_stream(table: Any, label: str) -> StreamReader:
@@ -317,13 +315,12 @@ def batches_of(table: Any, names: list[str], first: bool = False) -> Iterator[An
 
 
 def batches(table: Any) -> Iterator[Any]:
-    """Yield all columns of a table as Arrow tables, one for each batch; at least one."""
-    pa = needed("pyarrow", "predict")
+    """Yield all columns of a table as record batches with rows, or as one table without rows."""
     schema, empty = schema_of(table, "the table"), True
     for batch in batches_of(table, list(schema.names)):
         if batch.num_rows:
             empty = False
-            yield pa.Table.from_batches([batch])
+            yield batch
     if empty:
         yield schema.empty_table()
 

@@ -9,12 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.checks import warn_user
-from bochner.data.cells import column_of, form_of, is_all_numbers, texts_in
+from bochner._core.checks import one_of, warn_user
 from bochner.data.columns import NOTHING
-from bochner.data.encoders import Encoder, Levels, Numbers, Times, ordered
+from bochner.data.encoders import (
+    Encoder,
+    Levels,
+    Numbers,
+    Times,
+    column_of,
+    form_of,
+    is_all_numbers,
+    is_number,
+    ordered,
+    texts_in,
+)
 from bochner.data.partitions import rows_without_target
-from bochner.data.schema import Schema, is_number, listed, repeated
+from bochner.data.schema import Schema, listed, repeated
 from bochner.data.tables import (
     CELLS_PER_PIECE,
     NO_ROWS,
@@ -63,10 +73,8 @@ def open_tables(
             "Blocks: dtypes must be a mapping from names of columns to 'number' or 'category'; "
             f"got {type(types).__name__}."
         )
-    if wrong := [f"{kind!r} for {name!r}" for name, kind in types.items() if kind not in _DECLARED]:
-        raise InvalidInput(
-            f"Blocks: dtypes must say 'number' or 'category' of a column; got {wrong[0]}."
-        )
+    for name, kind in types.items():
+        one_of(kind, "Blocks", f"dtypes[{name!r}]", tuple(_DECLARED))
     if types and schema is not None:
         raise InvalidInput(
             "Blocks: dtypes must be left out where schema is given, which says what columns are; "
@@ -375,12 +383,9 @@ def _adapted(
     for reader in readers:
         _require_names(reader, schema)
         for column in () if reader.of_text else reader.columns:
-            encoder = encoders.get(column.name)
-            times = isinstance(encoder, Times)
-            may = "text", "dates or times" if times else "numbers"
-            if column.name in schema.read_names and column.kind not in ("nothing", *may):
-                is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
-                words = may if times else may[:1] if is_text else may[1:]
-                who = f"{column.name!r} of {reader.label}"
-                raise InvalidInput(f"Blocks: {_wrong_kind(who, column, words)}")
+            is_time = isinstance(encoders.get(column.name), Times)
+            may = "text", "dates or times" if is_time else "numbers", "nothing"
+            said = _wrong_kind(f"{column.name!r} of {reader.label}", column, may)
+            if said and column.name in schema.read_names:
+                raise InvalidInput(f"Blocks: {said}")
     return schema

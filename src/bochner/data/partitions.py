@@ -187,9 +187,10 @@ def by_name(values: Any, name: str) -> dict[str, np.ndarray]:
 
 
 def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-    """Return an Arrow table with the results of ``call`` in further columns."""
+    """Return an Arrow table or record batch with the results of ``call`` in further columns."""
+    pa = needed("pyarrow", "predict")
     for column, values in by_name(call(table), name).items():
-        table = table.append_column(column, [values])
+        table = table.append_column(column, pa.array(values))
     return table
 
 
@@ -385,9 +386,9 @@ class SparkPartition(Partition):
         example = pyarrow.RecordBatch.from_pylist([row], schema)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)
-            (result,) = _batches_with_columns(iter([example]), call, name)
+            result = with_columns(example, call, name)
         return table.mapInArrow(
-            lambda batches: _batches_with_columns(batches, call, name),
+            lambda batches: (with_columns(b, call, name) for b in batches if b.num_rows),
             types.from_arrow_schema(result.schema),
         )
 
@@ -413,17 +414,6 @@ def table_of(streams: list[bytes]) -> Any:
     import pyarrow as pa
 
     return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in streams)
-
-
-def _batches_with_columns(
-    batches: Iterator[Any], call: Callable[[Any], Any], name: str
-) -> Iterator[Any]:
-    import pyarrow as pa
-
-    for batch in batches:
-        if batch.num_rows:
-            table = with_columns(pa.Table.from_batches([batch]), call, name)
-            yield from table.combine_chunks().to_batches()
 
 
 #: The partitions of an engine, and the names of its tables and arrays, by its package.

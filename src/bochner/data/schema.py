@@ -1,7 +1,6 @@
 """Roles and encoders of the columns of a table: features and their categories, targets, weight."""
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -163,25 +162,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     lower = {str(k).lower(): k for k in known}
     near = difflib.get_close_matches(name.lower(), lower, n=3)
     return f" (did you mean {' or '.join(repr(lower[k]) for k in near)}?)" if near else ""
-
-
-# --- Cells of text --------------------------------------------------------------------------------
-
-#: As CSV readers read numbers: digits, a point, an exponent; no separators within.
-_NUMBER = re.compile(
-    r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
-)
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number as files hold them: ``1_000`` and ``1,000.5`` are none."""
-    return _NUMBER.fullmatch(text) is not None
-
-
-def display_text(text: str) -> str:
-    """Return a cell in quotes, cut if it is long."""
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,10 +12,9 @@ import scipy.sparse
 
 from bochner._core.arrays import array_namespace, as_array, as_floating, is_sparse, taken, to_numpy
 from bochner._core.checks import LARGEST
+from bochner.data.encoders import Where
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
-
-Where = Callable[[int], str]
 
 #: Rows that are read together for a digest of all rows.
 DIGEST_ROWS = 1 << 13

@@ -12,18 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner.data.cells import (
+from bochner.data.encoders import (
+    UNSEEN,
+    Encoder,
+    Levels,
+    Numbers,
+    Times,
     Where,
     as_texts,
     cells_of,
     codes_of,
     column_of,
+    folds,
     is_missing,
     numbers_of,
     places_in,
     texts_in,
 )
-from bochner.data.encoders import UNSEEN, Encoder, Levels, Numbers, Times, folds
 from bochner.data.schema import Schema, did_you_mean, listed, reasons
 from bochner.data.sources import (
     DIGEST_ROWS,
@@ -69,7 +74,7 @@ class Reader(ABC):
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield Arrow tables or record batches with these columns, of about ``rows`` rows at most.
+        """Yield Arrow tables or record batches with these columns, best of ``rows`` rows at most.
 
         ``text`` are the columns of CSV files to read as text for any cells; all others
         are numbers.
@@ -194,7 +199,8 @@ class Tables(Source):
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
-            for frame in reader.frames(names, frozenset(text), size):
+            frames = reader.frames(names, frozenset(text), size)
+            for frame in (f.slice(at, size) for f in frames for at in range(0, f.num_rows, size)):
                 kept, numbers = present(frame, start, absent)
                 where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
                 yield kept, where, total
