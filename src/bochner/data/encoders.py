@@ -404,11 +404,6 @@ def display_text(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def is_all_numbers(texts: Iterable[str], comma: bool = False) -> bool:
-    """Whether all texts are numbers, with a decimal point or maybe a decimal comma."""
-    return all(is_number(text.replace(",", ".", 1) if comma else text) for text in texts)
-
-
 def numbers_of(
     name: str, column: Any, dtype: np.dtype, where: Where, comma: bool = False
 ) -> Float[np.ndarray, " n"]:

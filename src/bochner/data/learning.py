@@ -18,7 +18,6 @@ from bochner.data.encoders import (
     Times,
     column_of,
     form_of,
-    is_all_numbers,
     is_number,
     ordered,
     texts_in,
@@ -309,7 +308,7 @@ def _draft_of(  # noqa: PLR0911  one for each kind
         is_clock = type_text.startswith("time") and not type_text.startswith("timestamp")
         return Times(name, ("day",) if is_clock else ("trend",))
     if types.get(name) != "category":
-        number = column.kind == "nothing" and is_all_numbers(texts)
+        number = column.kind == "nothing" and all(map(is_number, texts))
         if number or _have_commas(texts):
             return Numbers(name, comma=not number)
         if form := form_of(texts):

@@ -366,7 +366,8 @@ class SparkPartition(Partition):
         with uncomputed("the pyspark DataFrame"):
             streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
             streams.persist(storage.MEMORY_AND_DISK)
-            rows = streams.mapPartitions(_count).collect()
+            count = lambda held: [sum(table_of([part]).num_rows for part in held)]
+            rows = streams.mapPartitions(count).collect()
         key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
         partitions = [
             (SparkPartition(streams, number), count, f"{key}, {number}")
@@ -402,11 +403,6 @@ def _streams(batches: Iterator[Any]) -> Iterator[Any]:
         with pa.ipc.new_stream(sink, batch.schema) as stream:
             stream.write_batch(batch)
         yield pa.RecordBatch.from_pydict({"rows": [sink.getvalue().to_pybytes()]})
-
-
-def _count(streams: Iterator[bytes]) -> Iterator[int]:
-    held = [*streams]
-    yield table_of(held).num_rows if held else 0
 
 
 def table_of(streams: list[bytes]) -> Any:

@@ -12,6 +12,7 @@ import scipy.sparse
 
 from bochner._core.arrays import array_namespace, as_array, as_floating, is_sparse, taken, to_numpy
 from bochner._core.checks import LARGEST
+from bochner._core.optional import explained
 from bochner.data.encoders import Where
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
@@ -414,17 +415,15 @@ def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
         n = len(rows)
         per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
         return array.reshape(-1, *array.shape[n:]) if per_row else array
-    for dim in rows:
-        a, b = X.indexes.get(dim), array.indexes.get(dim)
-        others = a is not None and b is not None and not a.equals(b)
-        if X.sizes[dim] != array.sizes.get(dim) or others:
-            got = "others" if dim in array.dims else "none"
-            raise InvalidInput(
-                f"{who}: {name} must have the row dimensions of X, {', '.join(map(str, rows))}, "
-                f"and their coordinates; got {got} of {dim!r}. Take both from one data set, or "
-                "align them with xarray.align."
-            )
-    array = array.transpose(*rows, ...)
+    said = lambda error: InvalidInput(
+        f"{who}: {name} must have the row dimensions of X, {', '.join(map(str, rows))}, and their "
+        f"coordinates; got others ({str(error).splitlines()[0]}). Take both from one data set, or "
+        "align them with xarray.align."
+    )
+    with explained(said, ValueError):
+        others = {*X.dims, *array.dims}.difference(rows)
+        sys.modules["xarray"].align(X, array, join="exact", exclude=others)
+        array = array.transpose(*rows, ...)
     return array.data.reshape(-1, *array.shape[len(rows) :]) if len(rows) > 1 else array.data
 
 
