@@ -259,11 +259,6 @@ def open_iterable(source: Any) -> Iterables:
             f"{type(source).__name__}, which is used up after one pass. Pass the function that "
             "makes it, without calling it."
         )
-    if not callable(source) and not isinstance(source, Iterable):
-        raise InvalidType(
-            "Blocks.from_iterable: the source must be an iterable of (X,), (X, y) or (X, y, w), or "
-            f"a function without arguments that returns one; got {type(source).__name__}."
-        )
     started = _fresh(source)
     if started is _fresh(source):
         raise InvalidInput(
@@ -281,8 +276,8 @@ def _fresh(source: Any) -> Iterator[Any]:
     made = source() if callable(source) else source
     if not isinstance(made, Iterable):
         raise InvalidType(
-            "Blocks.from_iterable: the function must return an iterable of (X,), (X, y) or "
-            f"(X, y, w); got {type(made).__name__}."
+            "Blocks.from_iterable: the source must be an iterable of (X,), (X, y) or (X, y, w), or "
+            f"a function without arguments that returns one; got {type(made).__name__}."
         )
     return iter(made)
 

@@ -200,7 +200,8 @@ def encoded(
     tables = blocks.source
     if not isinstance(tables, Tables) or _is_learned(tables):
         return blocks
-    drafts, seen = tables.drafts or (), None
+    drafts = tables.drafts or ()
+    seen: Any = None
     if drafts:
         cells = replace(blocks, source=tables.of_cells())
         many = max((1 << 18) // cells.n_columns, cells.block_rows)  # each block costs some time
