@@ -52,9 +52,9 @@ def coded(
     """
     if not isinstance(model, LabelEstimator):
         return model._read(X, y, w, first)[0]
-    model = copy(model)
-    model.class_weight = None
-    return LabelEstimator._read(model, X, y, w, first)[0]
+    plain: Any = copy(model)
+    plain.class_weight = None
+    return LabelEstimator._read(plain, X, y, w, first)[0]
 
 
 # --- Random rows and their predictions -----------------------------------------------------------
