@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import Any
 from uuid import uuid4
 
-from bochner._core.checks import positive
+from bochner._core.checks import Positive
+from bochner._core.names import NamedArguments
 from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import DaskPartition, RayPartition, SparkPartition, said, table_of
@@ -33,7 +34,7 @@ from bochner.sums.passes import LOCAL, Engine
 
 
 @dataclass(frozen=True, eq=False)
-class Dask:
+class Dask(NamedArguments):
     """Passes made by the workers of a Dask cluster.
 
     Parameters
@@ -69,10 +70,10 @@ class Dask:
     """
 
     client: Any = None
-    timeout: float = 30.0
+    timeout: Positive = 30.0
 
     def __post_init__(self) -> None:
-        positive(self.timeout, "Dask", "timeout")
+        super().__post_init__()
         words = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
         _require(self.client, "scheduler_info", "Dask: client", words)
 
@@ -176,7 +177,7 @@ RETRIES = 8
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(NamedArguments):
     """Passes made by the workers of a Ray cluster.
 
     Parameters
@@ -206,10 +207,7 @@ class Ray:
     """
 
     address: str | None = None
-    timeout: float = 30.0
-
-    def __post_init__(self) -> None:
-        positive(self.timeout, "Ray", "timeout")
+    timeout: Positive = 30.0
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
@@ -271,7 +269,7 @@ TRIES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Spark:
+class Spark(NamedArguments):
     """Passes made by the executors of a Spark session.
 
     Parameters
@@ -305,11 +303,11 @@ class Spark:
     """
 
     session: Any = None
-    timeout: float = 30.0
+    timeout: Positive = 30.0
 
     def __post_init__(self) -> None:
         needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
-        positive(self.timeout, "Spark", "timeout")
+        super().__post_init__()
         words = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
         _require(self.session, "sparkContext", "Spark: session", words)
 

@@ -17,7 +17,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Annotated, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -25,7 +25,8 @@ from joblib.hashing import NumpyHasher
 
 from bochner import __version__
 from bochner._core.blas import decompositions_by
-from bochner._core.checks import free_bytes, integer, positive, warn_user
+from bochner._core.checks import Positive, free_bytes, integer, optional, warn_user
+from bochner._core.names import NamedArguments
 from bochner._core.optional import explained
 from bochner.data.blocks import Blocks, has_weight
 from bochner.data.writers import atomic
@@ -48,7 +49,7 @@ FIRST, NOW, UNFINISHED = "fit.json", "now.npz", ".*.part"
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(NamedArguments):
     """Passes made in this process, and recorded so that a killed fit can resume.
 
     Parameters
@@ -110,19 +111,17 @@ class Local:
     """
 
     checkpoint: str | PathLike[str] | None = None
-    every: float = 60.0
-    memory: int | None = None
+    every: Positive = 60.0
+    memory: Annotated[int | None, optional(integer)] = None
     device: Any = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "every", positive(self.every, "Local", "every"))
+        super().__post_init__()
         if self.device is not None and self.checkpoint is not None:
             raise InvalidInput(
                 "Local: a checkpoint records sums of this process, and those of device= are "
                 "elsewhere. Leave out one of the two."
             )
-        if self.memory is not None:
-            integer(self.memory, "Local", "memory", 0)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[Executor]:

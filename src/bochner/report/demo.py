@@ -130,10 +130,7 @@ class Study:
 
     @property
     def alpha(self) -> float:
-        """Penalty that all maps are certified at, so that their ε can be compared.
-
-        The fits choose far smaller ones, at which nearly every map of this width has ε ≥ 1.
-        """
+        """Penalty of all certificates in the table; at those of fits nearly every ε is above 1."""
         return 1e-4 * len(self.train)
 
     def judged(
