@@ -1,8 +1,7 @@
 """The commands, one function each. Nothing heavy is imported before a command runs."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from itertools import chain
 from pathlib import Path
@@ -245,6 +244,7 @@ def fit(terminal: "Terminal", given: Any) -> Result:
     given. --method grid takes a Fourier grid, for millions of rows.
     """
     from bochner.cli import models
+    from bochner.engines.local import FIRST
     from bochner.report.quality import certificate_of, judge_held_out
 
     given = SimpleNamespace(**vars(given) | on_coordinates(given.coords, given.columns))
@@ -261,8 +261,16 @@ def fit(terminal: "Terminal", given: Any) -> Result:
     refuse_overwriting(given.out, paths)
     with terminal.phase("open"):
         blocks = _blocks(given, paths, given.target, weight=given.weight)
-    with terminal.reading("fit", blocks) as watched, _resumable(terminal, given.checkpoint):
-        fitted.fit_blocks(watched, where=where)
+    folder = given.checkpoint
+    if folder is not None and (Path(folder) / FIRST).exists():
+        terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
+    try:
+        with terminal.reading("fit", blocks) as watched:
+            fitted.fit_blocks(watched, where=where)
+    except BaseException as stopped:
+        if folder is not None and not isinstance(stopped, Exception):
+            stopped.add_note(f"the same command resumes the fit in '{folder}'.")
+        raise
     with terminal.phase("certify", "Measuring how far the features are"):
         certificate, words = certificate_of(fitted, blocks)
     held_out, held_out_words = None, ""
@@ -289,21 +297,6 @@ def fit(terminal: "Terminal", given: Any) -> Result:
         "seconds": terminal.seconds,
         "out": str(given.out),
     }
-
-
-@contextmanager
-def _resumable(terminal: "Terminal", checkpoint: str | None) -> Iterator[None]:
-    """Say that an unfinished fit is resumed, and if it is stopped, how to resume it."""
-    from bochner.engines.local import FIRST
-
-    if checkpoint is not None and (Path(checkpoint) / FIRST).exists():
-        terminal.say(f"Resuming the fit in '{checkpoint}'; delete it to begin again.", err=True)
-    try:
-        yield
-    except BaseException as stopped:
-        if checkpoint is not None and not isinstance(stopped, Exception):
-            stopped.add_note(f"the same command resumes the fit in '{checkpoint}'.")
-        raise
 
 
 def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Any:
