@@ -142,7 +142,7 @@ class Study:
         share = float(1 - rmse**2 / truth.var())
         return MethodResult(name, code, width, rmse, share, seconds, **more)
 
-    def fitted(self, name: str, method: Method, width: int) -> "Fit":
+    def fitted(self, name: str, method: Method, width: int) -> tuple[Any, MethodResult]:
         """Fit a method with the kernel of all, in float64.
 
         Without noise the best penalty is so small that float32 products would not resolve it.
@@ -163,9 +163,6 @@ class Study:
         return replace(result, certificate=str(certificate), **numbers)
 
 
-Fit = tuple[Any, MethodResult]
-
-
 def run_demo(
     out: str | PathLike[str] = ".", quick: bool = False, seed: int = 0, show: Say | None = None
 ) -> DemoResult:
@@ -183,24 +180,43 @@ def run_demo(
     say: Say = show or (lambda _: None)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _study(quick, seed, width, say)
-    fits = _compare(study, width, say)
-    curves, (model, best) = _sweep(study, widths, fits, say)
+    tell = lambda r: say(f"  {r.name:28}{r.rmse:7.0f} m{r.r_squared:8.3f}{r.seconds:8.1f} s")
+    say(f"\nMethods at {width:,} features: test RMSE, R², seconds")
+    fits: dict[str, tuple[Any, MethodResult]] = {}
+    for name, method in METHODS:
+        model, found = study.fitted(name, method, width)
+        fits[name] = model, study.certified(model, found, study.alpha)
+        tell(fits[name][1])
+    methods = [found for _, found in fits.values()]
+    methods.append(_rival(study, width, methods[0].alpha))
+    tell(methods[-1])
+    curves, best = [], fits[METHODS[0][0]]
+    for name, method in CURVES:
+        say(f"\n{name}: test RMSE against features")
+        errors = []
+        for D in widths:
+            fit = fits[name] if D == width else study.fitted(name, method, D)
+            best, error = min(best, fit, key=lambda each: each[1].loo), fit[1].rmse
+            errors.append(error)
+            say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
+        curves.append(Curve(name, widths, tuple(errors)))
+    model, chosen = best
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     near, began = [], time.perf_counter()
     for name, code, detail, predicted in _near(study, quick):
         near.append(study.judged(name, code, 0, predicted, began, detail=detail))
-        say(f"  {name:28}{near[-1].rmse:5.0f} m{near[-1].seconds:9.1f} s   {detail}")
+        tell(near[-1])
         began = time.perf_counter()
     result = DemoResult(
-        methods=tuple(fit[1] for fit in fits),
-        curves=curves,
-        best=study.certified(model, best, best.alpha),
+        methods=tuple(methods),
+        curves=tuple(curves),
+        best=study.certified(model, chosen, chosen.alpha),
         truth=study.y.reshape(study.shape).astype(np.float64),
         prediction=model.predict(study.X).reshape(study.shape),
         held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
         alpha=study.alpha,
-        certificate=study.certified(model, best, study.alpha).certificate,
+        certificate=study.certified(model, chosen, study.alpha).certificate,
         n_train=study.train.size,
         n_test=study.test.size,
         seed=seed,
@@ -255,24 +271,6 @@ def _study(quick: bool, seed: int, width: int, say: Say) -> Study:
     return Study(X, y, places, cells.shape, train, test, seed, kernel)
 
 
-# --- Methods at one width, and their errors against the width ------------------------------------
-
-
-def _compare(study: Study, width: int, say: Say) -> list[Fit]:
-    """Fit every method at one width, and certify each at the same alpha."""
-    line = lambda r: say(f"  {r.name:24}{r.rmse:9.0f} m{r.r_squared:8.3f}{r.seconds:9.1f}")
-    say(f"\nMethods at {width:,} features")
-    say(f"  {'':24}{'test RMSE':>11}{'R²':>8}{'seconds':>9}")
-    fits: list[Fit] = []
-    for name, method in METHODS:
-        model, result = study.fitted(name, method, width)
-        fits.append((model, study.certified(model, result, study.alpha)))
-        line(result)
-    fits.append((None, _rival(study, width, fits[0][1].alpha)))
-    line(fits[-1][1])
-    return fits
-
-
 def _rival(study: Study, width: int, alpha: float) -> MethodResult:
     """Fit scikit-learn's features and ridge, at the alpha bochner chose for such features."""
     from sklearn.kernel_approximation import RBFSampler  # noqa: PLC0415
@@ -287,24 +285,6 @@ def _rival(study: Study, width: int, alpha: float) -> MethodResult:
         predicted = model.fit(scaled[study.train], study.y[study.train]).predict(scaled[study.test])
     name = "scikit-learn RBFSampler"
     return study.judged(name, code, width, predicted, started, alpha=alpha)
-
-
-def _sweep(
-    study: Study, widths: tuple[int, ...], fits: list[Fit], say: Say
-) -> tuple[tuple[Curve, ...], Fit]:
-    """Fit three methods at every width; return their curves and the fit of least LOO error."""
-    known = {(fit[1].name, fit[1].n_features): fit for fit in fits}
-    curves, best = [], fits[0]
-    for name, method in CURVES:
-        say(f"\n{name}: test RMSE against features")
-        errors = []
-        for width in widths:
-            fit = known.get((name, width)) or study.fitted(name, method, width)
-            best, error = min(best, fit, key=lambda f: f[1].loo), fit[1].rmse
-            errors.append(error)
-            say(f"  {width:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
-        curves.append(Curve(name, widths, tuple(errors)))
-    return tuple(curves), best
 
 
 # --- Harmonics of the globe, the nearest cells, and the relief around each cell -------------------
