@@ -180,7 +180,9 @@ def run_demo(
     say: Say = show or (lambda _: None)
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _study(quick, seed, width, say)
-    tell = lambda r: say(f"  {r.name:28}{r.rmse:7.0f} m{r.r_squared:8.3f}{r.seconds:8.1f} s")
+    tell = lambda r: say(
+        f"  {r.name:28}{r.rmse:7.0f} m{r.r_squared:8.3f}{r.seconds:8.1f} s   {r.detail}".rstrip()
+    )
     say(f"\nMethods at {width:,} features: test RMSE, R², seconds")
     fits: dict[str, tuple[Any, MethodResult]] = {}
     for name, method in METHODS:
@@ -195,7 +197,7 @@ def run_demo(
         say(f"\n{name}: test RMSE against features")
         errors = []
         for D in widths:
-            fit = fits[name] if D == width else study.fitted(name, method, D)
+            fit = fits[name] if width == D else study.fitted(name, method, D)
             best, error = min(best, fit, key=lambda each: each[1].loo), fit[1].rmse
             errors.append(error)
             say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
