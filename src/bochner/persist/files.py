@@ -130,7 +130,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 
     See Also
     --------
-    save : Write the file.
+    save : Write the file; with an example.
 
     Notes
     -----
@@ -140,15 +140,6 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     A file takes about ten times its size in memory at most, and 100 MB.
     The checksum detects damage, not forgery: the author of a file chose what the model predicts.
     Memory: twice the model's arrays.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import bochner as bo
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bo.save(bo.kernels.Gaussian(2.0), f"{folder}/kernel.bochner")
-    ...     bo.load(f"{folder}/kernel.bochner")
-    Gaussian(lengthscale=2.0)
     """
     path = Path(path).expanduser()
     with explained(partial(_unread, path), OSError), path.open("rb") as file:

@@ -186,9 +186,7 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
     kind, name = type(value), name_of(type(value))
 
     def fields(state: Mapping[str, Any]) -> Json:
-        names = sorted(state)
-        parts = _encoded(((name, state[name]) for name in names), arrays, at)
-        return dict(zip(names, parts, strict=True))
+        return dict(zip(sorted(state), _encoded(sorted(state.items()), arrays, at), strict=True))
 
     if is_estimator(kind):
         parameters = value.get_params(deep=False)
