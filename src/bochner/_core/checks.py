@@ -127,12 +127,6 @@ def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
     )
 
 
-def check_fields(value: object, /, **checks: Callable[[Any, str, str], Any]) -> None:
-    """Replace fields of a frozen value by what their checks return: ``check(field, who, name)``."""
-    for name, check in checks.items():
-        object.__setattr__(value, name, check(getattr(value, name), type(value).__name__, name))
-
-
 def optional(check: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str], Any]:
     """Return the check of a field that may be None."""
     return lambda value, who, name: None if value is None else check(value, who, name)

@@ -13,14 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from bochner._core.arrays import as_array, as_matrix, dense, to_numpy
 from bochner._core.blas import cho_factor
-from bochner._core.checks import check_fields, counted, integer
+from bochner._core.checks import Counted, integer
+from bochner._core.names import NamedArguments
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients
 from bochner.data.blocks import Blocks
@@ -44,7 +45,7 @@ AT_ONCE = 16  # Columns of kernel values that are differentiated at once
 
 
 @dataclass(frozen=True, eq=False)
-class Derivatives:
+class Derivatives(NamedArguments):
     """Observed slopes: values of ∂f/∂x_j at places, each with normal noise.
 
     Parameters
@@ -70,12 +71,12 @@ class Derivatives:
     """
 
     X: Float[Array, "m d"]
-    column: int
+    column: Annotated[int, integer]
     values: Float[Array, " m *t"]
     noise: float | Float[Array, " m"] = 0.0
 
     def __post_init__(self) -> None:
-        check_fields(self, column=integer)
+        super().__post_init__()
         X = np.asarray(to_numpy(dense(as_matrix(self.X, "Derivatives"))), np.float64)
         object.__setattr__(self, "X", X)
         _check_values(self, len(X))
@@ -92,7 +93,7 @@ class Derivatives:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockAverages:
+class BlockAverages(NamedArguments):
     """Observed averages of f over boxes, each with normal noise: an integral over its volume.
 
     Parameters
@@ -123,10 +124,10 @@ class BlockAverages:
     upper: Float[Array, "m d"]
     values: Float[Array, " m *t"]
     noise: float | Float[Array, " m"] = 0.0
-    points: int = 8
+    points: Counted = 8
 
     def __post_init__(self) -> None:
-        check_fields(self, points=counted)
+        super().__post_init__()
         for name in ("lower", "upper"):
             X = as_matrix(getattr(self, name), "BlockAverages", name)
             object.__setattr__(self, name, np.asarray(to_numpy(dense(X)), np.float64))
