@@ -36,8 +36,202 @@ class Unwritable(Exception):
     """Raised for formulas without an ONNX node; its text completes ``the graph would need …``."""
 
 
+# --- Arrays that record the operations on them ----------------------------------------------------
+
+FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+
+
+class Rows(int):
+    """Multiple of the symbolic number of rows; of one row while tracing."""
+
+    def __mul__(self, other: int) -> "Rows":
+        return Rows(int(self) * int(other))
+
+    __rmul__ = __mul__
+
+
+#: The number of rows.
+ANY = Rows(1)
+
+
+def _free(shape: Sequence[int]) -> bool:
+    return any(isinstance(size, Rows) for size in shape)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of an elementwise result."""
+    columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
+    sizes = [Rows(max(c)) if _free(c) else next((s for s in c if s != 1), 1) for c in columns]
+    return tuple(sizes[::-1])
+
+
+def _unknown(*_: Any, **__: Any) -> Any:
+    raise Unwritable("a decision by values of the rows")
+
+
+def _elsewhere(*_: Any, **__: Any) -> Any:
+    raise Unwritable("a step that is made in NumPy alone")
+
+
+def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
+    """Return the method of an operator, which is the function of this name."""
+
+    def operator(self: Any, other: Any) -> "Traced":
+        both = (other, self) if reflected else (self, other)
+        return getattr(self.graph, name)(*both)
+
+    return operator
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Output of a node of a graph, as an array of the array API standard."""
+
+    graph: "Graph"
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype = FLOAT
+
+    device = None
+
+    def __array_namespace__(self, api_version: Any = None) -> "Graph":
+        return self.graph
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def T(self) -> "Traced":
+        return self.graph.permute_dims(self, (1, 0))
+
+    # NumPy's functions are replaced by the functions of the same name.
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        name = ufunc.__name__
+        if method != "__call__" or options:
+            raise Unwritable(f"numpy.{name}.{method}")
+        others = {"power": "pow", "absolute": "abs", "true_divide": "divide"}
+        return getattr(self.graph, others.get(name, name))(*inputs)
+
+    def __array_function__(self, function: Any, *_: Any) -> Any:
+        raise Unwritable(f"numpy.{function.__name__}")
+
+    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
+    __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
+
+    def __lt__(self, other: Any) -> Any:
+        return True if other is math.inf or other is np.inf else self.graph.less(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self.graph.equal(self, other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __abs__(self) -> "Traced":
+        return self.graph.abs(self)
+
+    __neg__ = partialmethod(_operator("subtract", reflected=True), 0.0)
+    __add__ = __radd__ = _operator("add")
+    __mul__ = __rmul__ = _operator("multiply")
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
+    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", reflected=True)
+    __pow__, __or__, __and__ = map(_operator, ("pow", "logical_or", "logical_and"))
+    __gt__, __le__, __ge__ = map(_operator, ("greater", "less_equal", "greater_equal"))
+
+    def __getitem__(self, key: Any) -> "Traced":
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if Ellipsis in keys:
+            at = keys.index(Ellipsis)
+            rest = self.ndim - sum(k is not None for k in keys) + 1
+            keys[at : at + 1] = [slice(None)] * rest
+        keys += [slice(None)] * (self.ndim - sum(k is not None for k in keys))
+        return _indexed(self, keys)
+
+
+def _indexed(A: Traced, keys: list[Any]) -> Traced:
+    """Return slices, single entries (which lose their axis) and new axes of A."""
+    cuts: list[tuple[int, int, int, int]] = []
+    dropped: list[int] = []
+    added: list[int] = []
+    sizes: list[int] = []
+    axis = 0
+    for k in keys:
+        if k is None:
+            added.append(len(sizes))
+            sizes.append(1)
+            continue
+        size = A.shape[axis]
+        if not isinstance(k, slice | int | np.integer) or (_free([size]) and k != slice(None)):
+            raise Unwritable("to choose rows or entries by their values")
+        if isinstance(k, slice):
+            start, stop, step = k.indices(size)
+            length = len(range(start, stop, step))
+            if k != slice(None):
+                cuts.append((axis, start, stop if stop >= 0 else -(2**31), step))
+            sizes.append(size if k == slice(None) else length)
+        else:
+            cuts.append((axis, int(k) % size, int(k) % size + 1, 1))
+            dropped.append(axis)
+        axis += 1
+    graph, name = A.graph, A.name
+    if cuts:
+        axes, *ends = (graph.constant(np.array(part, np.int64)) for part in zip(*cuts, strict=True))
+        name = graph.node("Slice", name, *ends[:2], axes, ends[2])
+    for op, places in (("Squeeze", dropped), ("Unsqueeze", added)):
+        if places:
+            name = graph.node(op, name, graph.constant(np.array(places, np.int64)))
+    return Traced(graph, name, tuple(sizes), A.dtype)
+
+
+def _unary(op: str) -> Callable[["Graph", Any], Any]:
+    def function(self: "Graph", a: Any) -> Traced:
+        a = self.asarray(a)
+        return self._of(op, [a], a.shape, a.dtype)
+
+    return function
+
+
+def _binary(op: str, gives: np.dtype | None = None) -> Callable[["Graph", Any, Any], Any]:
+    def function(self: "Graph", a: Any, b: Any) -> Traced:
+        a, b = self._alike(a, b)
+        return self._of(op, [a, b], _broadcast(a.shape, b.shape), gives or a.dtype)
+
+    return function
+
+
+def _reduction(op: str) -> Callable[..., Any]:
+    def function(
+        self: "Graph",
+        a: Traced,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        dtype: Any = None,  # noqa: ARG001  all is float64
+    ) -> Traced:
+        given = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
+        axes = sorted(i % a.ndim for i in given)
+        if _free([a.shape[i] for i in axes]):
+            raise Unwritable("a number of all rows together")
+        kept = [1 if i in axes else s for i, s in enumerate(a.shape)]
+        shape = kept if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
+        where = self.asarray(np.array(axes, np.int64))
+        return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
+
+    return function
+
+
 class Graph:
-    """Nodes in the order in which they are computed, and the constants that they read."""
+    """Nodes in the order in which they are computed, and the constants that they read.
+
+    Its functions are those of the array API standard: each adds nodes. onnxruntime has no cosine,
+    arctangent or log(1 + x) of float64: they are made of others.
+    """
+
+    __name__ = "bochner.export.arrays"  # identifies the array library
+    writes_down = True
+    float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
+    int64, bool, nan = WHOLE, BOOL, math.nan
 
     def __init__(self) -> None:
         needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
@@ -118,214 +312,12 @@ class Graph:
         self._onnx.checker.check_model(model, full_check=True)
         return model
 
-
-# --- Arrays that record the operations on them ----------------------------------------------------
-
-FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
-
-
-class Rows(int):
-    """Multiple of the symbolic number of rows; of one row while tracing."""
-
-    def __mul__(self, other: int) -> "Rows":
-        return Rows(int(self) * int(other))
-
-    __rmul__ = __mul__
-
-
-#: The number of rows.
-ANY = Rows(1)
-
-
-def _free(shape: Sequence[int]) -> bool:
-    return any(isinstance(size, Rows) for size in shape)
-
-
-def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of an elementwise result."""
-    columns = zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)
-    sizes = [Rows(max(c)) if _free(c) else next((s for s in c if s != 1), 1) for c in columns]
-    return tuple(sizes[::-1])
-
-
-def _unknown(*_: Any, **__: Any) -> Any:
-    raise Unwritable("a decision by values of the rows")
-
-
-def _elsewhere(*_: Any, **__: Any) -> Any:
-    raise Unwritable("a step that is made in NumPy alone")
-
-
-def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
-    """Return the method of an operator, which is the function of this name."""
-
-    def operator(self: Any, other: Any) -> "Traced":
-        both = (other, self) if reflected else (self, other)
-        return getattr(self._functions, name)(*both)
-
-    return operator
-
-
-@dataclass(frozen=True, eq=False)
-class Traced:
-    """Output of a node of a graph, as an array of the array API standard."""
-
-    graph: Graph
-    name: str
-    shape: tuple[int, ...]
-    dtype: np.dtype = FLOAT
-
-    device = None
-
-    def __array_namespace__(self, api_version: Any = None) -> "OnnxNamespace":
-        return OnnxNamespace(self.graph)
-
-    _functions = property(__array_namespace__)
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def T(self) -> "Traced":
-        return self._functions.permute_dims(self, (1, 0))
-
-    # NumPy's functions are replaced by the functions of the same name.
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        name = ufunc.__name__
-        if method != "__call__" or options:
-            raise Unwritable(f"numpy.{name}.{method}")
-        others = {"power": "pow", "absolute": "abs", "true_divide": "divide"}
-        return getattr(self._functions, others.get(name, name))(*inputs)
-
-    def __array_function__(self, function: Any, *_: Any) -> Any:
-        raise Unwritable(f"numpy.{function.__name__}")
-
-    __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
-    __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
-
-    def __lt__(self, other: Any) -> Any:
-        return True if other is math.inf or other is np.inf else self._functions.less(self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self._functions.equal(self, other)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __abs__(self) -> "Traced":
-        return self._functions.abs(self)
-
-    __neg__ = partialmethod(_operator("subtract", reflected=True), 0.0)
-    __add__ = __radd__ = _operator("add")
-    __mul__ = __rmul__ = _operator("multiply")
-    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
-    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
-    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", reflected=True)
-    __pow__, __or__, __and__ = map(_operator, ("pow", "logical_or", "logical_and"))
-    __gt__, __le__, __ge__ = map(_operator, ("greater", "less_equal", "greater_equal"))
-
-    def __getitem__(self, key: Any) -> "Traced":
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            rest = self.ndim - sum(k is not None for k in keys) + 1
-            keys[at : at + 1] = [slice(None)] * rest
-        keys += [slice(None)] * (self.ndim - sum(k is not None for k in keys))
-        return _indexed(self, keys)
-
-
-def _indexed(A: Traced, keys: list[Any]) -> Traced:
-    """Return slices, single entries (which lose their axis) and new axes of A."""
-    cuts: list[tuple[int, int, int, int]] = []
-    dropped: list[int] = []
-    added: list[int] = []
-    sizes: list[int] = []
-    axis = 0
-    for k in keys:
-        if k is None:
-            added.append(len(sizes))
-            sizes.append(1)
-            continue
-        size = A.shape[axis]
-        if not isinstance(k, slice | int | np.integer) or (_free([size]) and k != slice(None)):
-            raise Unwritable("to choose rows or entries by their values")
-        if isinstance(k, slice):
-            start, stop, step = k.indices(size)
-            length = len(range(start, stop, step))
-            if k != slice(None):
-                cuts.append((axis, start, stop if stop >= 0 else -(2**31), step))
-            sizes.append(size if k == slice(None) else length)
-        else:
-            cuts.append((axis, int(k) % size, int(k) % size + 1, 1))
-            dropped.append(axis)
-        axis += 1
-    graph, name = A.graph, A.name
-    if cuts:
-        axes, *ends = (graph.constant(np.array(part, np.int64)) for part in zip(*cuts, strict=True))
-        name = graph.node("Slice", name, *ends[:2], axes, ends[2])
-    for op, places in (("Squeeze", dropped), ("Unsqueeze", added)):
-        if places:
-            name = graph.node(op, name, graph.constant(np.array(places, np.int64)))
-    return Traced(graph, name, tuple(sizes), A.dtype)
-
-
-def _unary(op: str) -> Callable[["OnnxNamespace", Any], Any]:
-    def function(self: "OnnxNamespace", a: Any) -> Traced:
-        a = self.asarray(a)
-        return self._of(op, [a], a.shape, a.dtype)
-
-    return function
-
-
-def _binary(op: str, gives: np.dtype | None = None) -> Callable[["OnnxNamespace", Any, Any], Any]:
-    def function(self: "OnnxNamespace", a: Any, b: Any) -> Traced:
-        a, b = self._alike(a, b)
-        return self._of(op, [a, b], _broadcast(a.shape, b.shape), gives or a.dtype)
-
-    return function
-
-
-def _reduction(op: str) -> Callable[..., Any]:
-    def function(
-        self: "OnnxNamespace",
-        a: Traced,
-        axis: int | tuple[int, ...] | None = None,
-        keepdims: bool = False,
-        dtype: Any = None,  # noqa: ARG001  all is float64
-    ) -> Traced:
-        given = range(a.ndim) if axis is None else np.atleast_1d(axis).tolist()
-        axes = sorted(i % a.ndim for i in given)
-        if _free([a.shape[i] for i in axes]):
-            raise Unwritable("a number of all rows together")
-        kept = [1 if i in axes else s for i, s in enumerate(a.shape)]
-        shape = kept if keepdims else [s for i, s in enumerate(a.shape) if i not in axes]
-        where = self.asarray(np.array(axes, np.int64))
-        return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
-
-    return function
-
-
-@dataclass(frozen=True)
-class OnnxNamespace:
-    """The functions of the array API standard, as the nodes of one graph.
-
-    onnxruntime has no cosine, arctangent or log(1 + x) of float64: they are made of others.
-    """
-
-    graph: Graph
-
-    __name__ = "bochner.export.arrays"  # identifies the array library
-    writes_down = True
-    float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
-    int64, bool, nan = WHOLE, BOOL, math.nan
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise Unwritable(f"the function {name}, which it has no node for")
 
-    def __array_namespace_info__(self) -> "OnnxNamespace":
+    def __array_namespace_info__(self) -> "Graph":
         return self
 
     def capabilities(self) -> Mapping[str, Any]:
@@ -340,11 +332,11 @@ class OnnxNamespace:
             return values
         A = np.asarray(values, dtype)
         A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE}.get(A.dtype.kind, A.dtype))
-        return Traced(self.graph, self.graph.constant(A), A.shape, A.dtype)
+        return Traced(self, self.constant(A), A.shape, A.dtype)
 
     def kept(self, values: np.ndarray) -> Traced:
         """Return a constant of the type that it is: labels."""
-        return Traced(self.graph, self.graph.constant(values), values.shape, values.dtype)
+        return Traced(self, self.constant(values), values.shape, values.dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
         """Return one number in every place, of any number of rows."""
@@ -357,10 +349,10 @@ class OnnxNamespace:
         """Return ``a`` repeated to a shape with the number of rows in it."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
-        rows = self.graph.node("Shape", self.graph.first, start=0, end=1)  # their number
-        sizes = [rows if _free([s]) else self.graph.constant([s]) for s in shape]
-        wanted = self.graph.node("Concat", *sizes, axis=0)
-        return Traced(self.graph, self.graph.node("Expand", a.name, wanted), shape, a.dtype)
+        rows = self.node("Shape", self.first, start=0, end=1)  # their number
+        sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
+        wanted = self.node("Concat", *sizes, axis=0)
+        return Traced(self, self.node("Expand", a.name, wanted), shape, a.dtype)
 
     zeros, ones = partialmethod(full, value=0.0), partialmethod(full, value=1.0)
 
@@ -378,7 +370,7 @@ class OnnxNamespace:
         dtype = np.dtype(dtype)
         if a.dtype == dtype:
             return a
-        return self._of("Cast", [a], a.shape, dtype, to=self.graph.element(dtype))
+        return self._of("Cast", [a], a.shape, dtype, to=self.element(dtype))
 
     def isdtype(self, dtype: Any, kind: Any) -> Any:
         """Whether a type is of a kind: real numbers are the only ones here."""
@@ -453,16 +445,16 @@ class OnnxNamespace:
 
     def matmul(self, a: Any, b: Any) -> Traced:
         a, b = self._alike(a, b)
-        turned = [int(one.name in self.graph.turned) for one in (a, b)]
+        turned = [int(one.name in self.turned) for one in (a, b)]
         if any(turned) and a.ndim == b.ndim == 2:  # onnxruntime to 1.22 fails otherwise
-            names = [self.graph.turned.get(one.name, one.name) for one in (a, b)]
-            name = self.graph.node("Gemm", *names, transA=turned[0], transB=turned[1])
+            names = [self.turned.get(one.name, one.name) for one in (a, b)]
+            name = self.node("Gemm", *names, transA=turned[0], transB=turned[1])
         else:
-            name = self.graph.node("MatMul", a.name, b.name)
+            name = self.node("MatMul", a.name, b.name)
         if b.ndim == 1:
-            return Traced(self.graph, name, a.shape[:-1], a.dtype)
+            return Traced(self, name, a.shape[:-1], a.dtype)
         most = _broadcast(a.shape[:-2], b.shape[:-2])
-        return Traced(self.graph, name, (*most, a.shape[-2], b.shape[-1]), a.dtype)
+        return Traced(self, name, (*most, a.shape[-2], b.shape[-1]), a.dtype)
 
     sum, max, min = map(_reduction, ("ReduceSum", "ReduceMax", "ReduceMin"))
 
@@ -532,8 +524,8 @@ class OnnxNamespace:
         self, op: str, inputs: Sequence[Traced], shape: Any, dtype: np.dtype, **attributes: Any
     ) -> Traced:
         """Return what a new node gives."""
-        name = self.graph.node(op, *(a.name for a in inputs), **attributes)
-        return Traced(self.graph, name, shape, dtype)
+        name = self.node(op, *(a.name for a in inputs), **attributes)
+        return Traced(self, name, shape, dtype)
 
     def _alike(self, a: Any, b: Any) -> tuple[Traced, Traced]:
         """Return both as arrays of one type."""

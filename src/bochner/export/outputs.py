@@ -26,7 +26,6 @@ from bochner.export.arrays import (
     TEXT,
     WHOLE,
     Graph,
-    OnnxNamespace,
     Rows,
     Traced,
     Unwritable,
@@ -145,11 +144,11 @@ def to_onnx(
             f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
             "Exponential, Laplace, Matern of smoothness 0.5, 1.5 or 2.5, or Polynomial."
         ) from reason
-    xp, given = OnnxNamespace(graph), {}
+    given = {}
     for name, computed in graph_outputs.items():
-        value = xp.astype(computed, dtype) if computed.dtype == FLOAT else computed
+        value = graph.astype(computed, dtype) if computed.dtype == FLOAT else computed
         same = not isinstance(value.shape[0], Rows)  # for all rows
-        given[name] = xp.spread(value, (ANY, *value.shape[1:])) if same else value
+        given[name] = graph.spread(value, (ANY, *value.shape[1:])) if same else value
     text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
     made = graph.model(who, text, given)
     if path is not None:
@@ -163,10 +162,10 @@ def to_onnx(
 
 def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
     """Return the numeric columns that a model sees; first add the graph inputs they come from."""
-    xp, schema = OnnxNamespace(graph), inputs.schema
+    schema = inputs.schema
 
     def matrix(columns: int, what: str) -> Traced:
-        return xp.astype(graph.input("X", dtype, columns, f"rows of {columns} {what}"), FLOAT)
+        return graph.astype(graph.input("X", dtype, columns, f"rows of {columns} {what}"), FLOAT)
 
     if schema is None or schema.features_only() == Schema(schema.columns):
         return matrix(inputs.n_columns, "finite numbers")
@@ -177,7 +176,7 @@ def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
         parts = [_columns(e, X[:, j : j + 1]) for e, j in zip(used, places, strict=True)]
     else:
         parts = [_columns(e, _cells(e, graph, dtype)) for e in used]
-    return xp.concat(parts, axis=1)
+    return graph.concat(parts, axis=1)
 
 
 def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
@@ -190,7 +189,7 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
             (FLOAT, "seconds from 1970 on") if isinstance(encoder, Times) else (dtype, "numbers")
         )
         cells = graph.input(encoder.name, kind, 1, f"{what}, NaN where missing")
-        return OnnxNamespace(graph).astype(cells, FLOAT)
+        return graph.astype(cells, FLOAT)
     keys = [*encoder.levels, *[""] * ("" not in encoder.levels)]
     place = graph.node(
         "LabelEncoder",
@@ -205,7 +204,7 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
 
 def _columns(encoder: Encoder, cells: Traced) -> Traced:
     """Return the numeric columns that encode the cells of one column."""
-    xp = OnnxNamespace(cells.graph)
+    xp = cells.graph
     if isinstance(encoder, Levels):
         missing = np.arange(len(encoder.rows)) == len(encoder.levels)
         table = np.column_stack([encoder.rows, *[missing] * encoder.indicator])
@@ -254,7 +253,7 @@ def _(fit: Correlations, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: Clustering, X: Traced) -> Outputs:
-    xp, Z, C = OnnxNamespace(X.graph), _of_fit(fit.chosen, X), fit.clusters.centres
+    xp, Z, C = X.graph, _of_fit(fit.chosen, X), fit.clusters.centres
     gaps = squared_norms(C) - 2.0 * (Z @ C.T)
     squares = gaps + squared_norms(Z)[:, None]
     return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
@@ -296,7 +295,7 @@ def _(fit: RidgeFit, X: Traced) -> Outputs:
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     """Return the leaves of a tree, each with an indicator column of its rows."""
-    xp, tree = OnnxNamespace(X.graph), rows.tree
+    xp, tree = X.graph, rows.tree
     kernel, X = untransformed(rows.chosen.kernel, X)
 
     def below(number: int, inside: Any) -> Iterator[tuple[int, Any]]:
@@ -314,7 +313,7 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
 
 @outputs.register
 def _(fit: SgdFit, X: Traced) -> Outputs:
-    xp, (coef, intercept) = OnnxNamespace(X.graph), fit.walk.result
+    xp, (coef, intercept) = X.graph, fit.walk.result
     if fit.is_dual:
         f = fit.chosen.kernel.evaluate(X, xp.asarray(dense(fit.support))) @ coef + intercept
     else:
@@ -329,7 +328,7 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
 
 @outputs.register
 def _(fit: ConvexFit, X: Traced) -> Outputs:
-    xp, loss, solution = OnnxNamespace(X.graph), fit.loss, fit.solution
+    xp, loss, solution = X.graph, fit.loss, fit.solution
     if fit.exact:
         f = _kernel_sum(fit.chosen.kernel, fit.X, solution, X)
     else:
@@ -348,13 +347,13 @@ def _(fit: ConvexFit, X: Traced) -> Outputs:
 
 
 def _kernel_sum(kernel: Kernel, rows: Any, solution: Any, X: Traced) -> Traced:
-    K = kernel.evaluate(X, OnnxNamespace(X.graph).asarray(dense(rows)))
+    K = kernel.evaluate(X, X.graph.asarray(dense(rows)))
     return K @ solution.coef + solution.intercept
 
 
 def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
     """Return predictions of numbers, or labels and the decision values that they are read off."""
-    xp, classes = OnnxNamespace(f.graph), inputs.classes
+    xp, classes = f.graph, inputs.classes
     if classes is None:
         return {"prediction": f if shape else f[:, 0]}
     binary = f.shape[1] == 1
@@ -369,7 +368,7 @@ def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
 
 def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced) -> Outputs:
     """Return probabilities of classes, where the loss or a calibration gives any."""
-    xp = OnnxNamespace(f.graph)
+    xp = f.graph
     if calibration is not None:
         parts = pieces(xp.minimum, xp.maximum, xp.clip)
         scores = [a * part(f) for a, part in zip(calibration.slopes.tolist(), parts, strict=True)]
@@ -385,7 +384,7 @@ def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced
     return {"probability": p}
 
 
-def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
+def _shares(xp: Graph, p: Traced) -> Traced:
     """Return p and what is left of one, or p of several classes over their sum."""
     if p.ndim == 1:
         return xp.stack([1.0 - p, p], axis=1)
@@ -399,7 +398,7 @@ def _shares(xp: OnnxNamespace, p: Traced) -> Traced:
 
 @outputs.register
 def _(fit: ProcessFit, X: Traced) -> Outputs:
-    xp = OnnxNamespace(X.graph)
+    xp = X.graph
     match fit.law:
         case FeatureProcess() as law:
             Z, predictive = _of_fit(law.chosen, X), law.predictive
@@ -420,7 +419,7 @@ def _(fit: ProcessFit, X: Traced) -> Outputs:
 
 def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     """Return the posterior mean and variance of f at X, by the exact kernel."""
-    xp, kernel = OnnxNamespace(X.graph), law.chosen.kernel
+    xp, kernel = X.graph, law.chosen.kernel
     k = kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
     for factor, a2 in zip(law.posterior.factors, law.evidence.amplitude, strict=True):
