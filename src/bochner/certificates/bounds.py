@@ -136,10 +136,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts(Bound):
-    """Smallest bound ε ≤ ε_s + ε_t over truncations of the series, by increasing degree.
-
-    ε_s is the error of the directions, and ε_t the truncation error.
-    """
+    """Smallest ε ≤ ε_s + ε_t, of directions and truncation, over degrees of a cut series."""
 
     quantity: str
     cuts: tuple[Cut, ...]
@@ -644,10 +641,8 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
     """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7.
 
-    Σ_{l,i} α_l min{π²(l+1)²/(6λ) Σ_j h_{l,i}(|x_j|)², 1}. The printed lemma has one bound for all
-    functions of a degree; its proof allows a separate test function for each.
-
-    ``squares`` are Σ_j h_{l,i}(|x_j|)² of the rows, shape (q + 1, s).
+    Σ_{l,i} α_l min{π²(l+1)²/(6λ) squares_{l,i}, 1}, squares Σ_j h_{l,i}(|x_j|)² of the rows. The
+    printed lemma has one bound for all functions of a degree; its proof allows one for each.
     """
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
     steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)

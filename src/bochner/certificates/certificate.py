@@ -22,7 +22,7 @@ _LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
 @dataclass(frozen=True)
 class Certificate(HtmlResult):
-    """Distance of the features from the kernel at the penalty of a fit.
+    """Distance of the features from the kernel at the penalty of a fit, of :func:`bochner.certify`.
 
     ``print(certificate)`` prints sentences; ``certificate.to_dict()`` gives the numbers.
 
@@ -63,11 +63,6 @@ class Certificate(HtmlResult):
         Share of tr K that the mean over draws lacks at any number of features: the remainder of
         a cut series. Zero for unbiased maps; None where it is not known (quadrature,
         projections).
-
-    See Also
-    --------
-    certify : Returns one, with an example.
-    bochner.certificates.Risk : The error of a fit, split by its causes.
     """
 
     epsilon: float
@@ -132,8 +127,7 @@ class Certificate(HtmlResult):
         return {name: _plain(value) for name, value in numbers.items()}
 
     def __str__(self) -> str:
-        parts = (say(self) for say in (_distance, _caveat, _meaning, _more, _matrix))
-        return " ".join(filter(None, parts))
+        return " ".join(_sentences(self))
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the errors with their intervals, and the sentences."""
@@ -305,8 +299,7 @@ def _to_halve(
 ) -> int | None:
     """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
 
-    The second is a lower bound: each feature added corrects at most one direction (interlacing).
-    None for others whose bias may be a tenth of ε: it is Σ e/alpha at most, on the rows measured.
+    None for others whose bias, at most Σ e/alpha on the rows measured, may be a tenth of ε.
     """
     if measured.epsilon == 0:
         return None
@@ -318,67 +311,55 @@ def _to_halve(
     return s.n_features + max(1, pencil.excess_count(pair, measured.epsilon / 2))
 
 
-# --- The certificate in sentences ----------------------------------------------------------------
-
-
-def _distance(c: Any) -> str:
+def _sentences(c: Any) -> Iterator[str]:
+    """Yield the certificate in sentences: distance, caveats, meaning, more features, the matrix."""
     low, high = c.epsilon_interval
     interval = f"{100 * c.confidence:.3g} % interval {low:.2g} to {high:.2g}, "
     measured = f"measured on {'all' if c.exact else f'{c.n_sample:,}'} of them"
-    return (
+    yield (
         f"With {c.n_features:,} features, {c.n_rows:,} rows and alpha = {c.alpha_measured:.3g}, "
         f"the features are within ε = {c.epsilon:.2g} of the exact kernel "
         f"({'' if low == high else interval}{measured})."
     )
-
-
-def _caveat(c: Any) -> str:
     if c.alpha_measured > c.alpha:
-        return (
+        yield (
             f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
             "this or larger."
         )
-    coarse = (
-        "The sample is too small to resolve this alpha, so the upper end is coarse: measure "
-        "more rows (n_sample) or raise alpha."
-    )
-    return "" if c.resolved else coarse
-
-
-def _meaning(c: Any) -> str:
+    elif not c.resolved:
+        yield (
+            "The sample is too small to resolve this alpha, so the upper end is coarse: measure "
+            "more rows (n_sample) or raise alpha."
+        )
     if c.risk_factor is not None and c.risk_factor < 10:
-        return (
+        yield (
             "So the expected squared error of the fit on its rows is at most "
             f"{c.risk_factor:.3g} times what theory guarantees for the exact kernel, plus "
             f"{100 * c.risk_noise:.2g} % of the noise variance."
         )
-    reason = f", because {'ε' if c.epsilon >= 1 else 'the interval'} reaches 1"
-    return (
-        "There is no useful bound on how much worse than the exact kernel the fit can be"
-        f"{reason if c.epsilon_interval[1] >= 1 else ''}; the fit may still be good."
-    )
-
-
-def _more(c: Any) -> str:
+    else:
+        reason = f", because {'ε' if c.epsilon >= 1 else 'the interval'} reaches 1"
+        yield (
+            "There is no useful bound on how much worse than the exact kernel the fit can be"
+            f"{reason if high >= 1 else ''}; the fit may still be good."
+        )
     if c.epsilon == 0:
-        return "That is zero up to rounding."
-    if c.features_to_halve is not None:
+        yield "That is zero up to rounding."
+    elif c.features_to_halve is not None:
         words = "about {:,} features: the error of random features falls like 1/√D."
         if c.below_kernel:
             words = "at least {:,} features: their error follows the spectrum of the kernel."
-        return f"Halving ε takes {words.format(c.features_to_halve)}"
-    if c.left_out is None:
-        return "How many features halve ε is not known: their error does not fall like 1/√D."
-    return (
-        f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % of "
-        "the kernel's trace, whatever their number. Raise their degree or order."
-    )
-
-
-def _matrix(c: Any) -> str:
+        yield f"Halving ε takes {words.format(c.features_to_halve)}"
+    elif c.left_out is None:
+        yield "How many features halve ε is not known: their error does not fall like 1/√D."
+    else:
+        yield (
+            f"More features of the kind need not lower ε: these leave out {100 * c.left_out:.2g} % "
+            "of the kernel's trace, whatever their number. Raise their degree or order."
+        )
     least = "" if c.resolved else "at least "
     pairs = f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"
-    return (
+    yield (
         f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius) or "
         f"{100 * c.operator_norm:.2g} % (operator norm), its entries by at most "
         f"{c.entrywise:.2g}{'' if c.exact else pairs}; its effective dimension is {least}"

@@ -53,10 +53,6 @@ class Check(TableResult):
           eigenvector.
     n_rows, n_columns : int
         Of the rows that were examined.
-
-    See Also
-    --------
-    bochner.check_kernel, bochner.check_features : Return one, with an example.
     """
 
     subject: Any
@@ -282,20 +278,16 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
             "Custom(function)."
         )
     rng = stream(seed_of(random_state), "check_kernel")
-    rows = _default_rows(kernel, rng) if X is None else _few(some_rows("check_kernel", X, 1), rng)
+    if X is not None:
+        rows = _few(some_rows("check_kernel", X, 1), rng)
+    else:
+        rows = rng.standard_normal((60, 3))
+        try:
+            kernel(rows[:1])
+        except Exception as error:  # noqa: BLE001  the check reports all that a function raises
+            rows = np.abs(rows) if isinstance(error, InvalidInput) else rows
     laws = _checked(Subject(None, kernel, rows), KERNEL_LAWS)
     return Check(kernel, tuple(laws), *rows.shape)
-
-
-def _default_rows(kernel: Kernel, rng: np.random.Generator) -> Float[np.ndarray, "n d"]:
-    normal = rng.standard_normal((60, 3))
-    try:
-        kernel(normal[:1])
-    except InvalidInput:
-        return np.abs(normal)
-    except Exception:  # noqa: BLE001  the check reports all that a user's function raises
-        return normal
-    return normal
 
 
 def _rows_alone(subject: Subject) -> Verdict:

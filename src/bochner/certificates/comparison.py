@@ -61,7 +61,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Comparison(TableResult):
-    """Methods for one kernel at one width, best first; prints as a table.
+    """Methods for one kernel at one width, best first: the table of :func:`bochner.compare`.
 
     Attributes
     ----------
@@ -80,10 +80,6 @@ class Comparison(TableResult):
         * ``draw_seconds``, ``seconds``: time to draw the map, and to make the features of 1000
           rows;
         * ``refused``: the reason if the method does not serve the kernel, else empty.
-
-    See Also
-    --------
-    compare : Returns one, with an example.
     """
 
     kernel: Kernel
@@ -236,7 +232,7 @@ class ComparedBound:
 
 @dataclass(frozen=True)
 class BoundComparison(TableResult):
-    """Bounds for one kernel and rows at one width; prints as a table.
+    """Bounds for one kernel and rows at one width: the table of :func:`bochner.compare_bounds`.
 
     Attributes
     ----------
@@ -252,10 +248,6 @@ class BoundComparison(TableResult):
         * ``measured``: the largest error of the draws at this width, on the rows;
         * ``required``: the number of features for which the bound equals the measured error; None
           if there is none.
-
-    See Also
-    --------
-    bochner.compare_bounds : Returns one, with an example.
     """
 
     kernel: Kernel

@@ -42,12 +42,9 @@ class Pencil(NamedTuple):
 
 
 def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
-    """Return the scores of the sides below and above, and their slopes −d score / d log λ.
+    """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors.
 
-    Scores are log ε₋/(1 − ε₋) and log ε₊: their spread is even, and every real value is possible.
-    Slopes are for fixed eigenvectors. If the error of a side is below the noise, its score is the
-    log of the noise. Up to 512 rows the solver is dense; for more rows it is Cholesky and Lanczos,
-    O(m³/3 + 600 m²), to 1e-5 of the larger.
+    Of a side below the noise the log of the noise. Above 512 rows by Lanczos, O(m³/3 + 600 m²).
     """
     L = _factor(pencil)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos
@@ -68,10 +65,7 @@ def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
 
 
 def excess_count(pencil: Pencil, level: float) -> int:
-    """Return how many whitened eigenvalues of −E exceed ``level``.
-
-    A map with K̂ ⪯ K needs this many further directions of the sample before ε is ``level``.
-    """
+    """Return how many eigenvalues of the whitened −E exceed ``level``."""
     return int(np.sum(eigenvalues(_whitened(_factor(pencil), pencil.E)) < -level))
 
 
@@ -91,11 +85,9 @@ def _whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m
 def _extremes(
     product: Callable[[Float[Array, " m"]], Float[Array, " m"]], m: int
 ) -> tuple[Float[Array, " 2"], Float[Array, "m 2"]]:
-    """Return both extreme eigenvalues of a symmetric matrix, and their vectors, by Lanczos.
+    """Return both extreme eigenvalues, to 1e-5 of the larger, and their vectors, by Lanczos.
 
-    With full reorthogonalisation, from a fixed start. Stops when both residuals, which bound the
-    errors, are below 1e-5 of the larger end. SciPy's ``eigsh`` asks for accuracy relative to each
-    end: out of reach where one end is zero (Nyström).
+    SciPy's ``eigsh`` asks for accuracy relative to each end: out of reach where one is zero.
     """
     steps = min(300, m)  # 40 to 150 are usual
     Q = np.zeros((steps + 1, m))
@@ -149,16 +141,11 @@ class Match(NamedTuple):
 
 
 def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
-    """Return the penalty t on m rows with the effective dimension of all n rows at λ.
-
-    Rows regularise one another: m rows at penalty t act on the population as a penalty
-    κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
-    effective dimension of both (deterministic equivalents; Jacot et al. 2020). Hence t solves
-    t + (n − m)/tr(K_S + tI)⁻¹ = λ, and t ≤ λm/n. Without a solution t > 0 all n rows have at
-    least m effective dimensions, and the sample cannot resolve the penalty.
-
-    ``values`` are the eigenvalues of K_S.
-    """
+    """Return the penalty t on m rows, whose eigenvalues are given, that acts as λ on all n rows."""
+    # Rows regularise one another: m rows at penalty t act on the population as a penalty
+    # κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
+    # effective dimension of both (deterministic equivalents; Jacot et al. 2020). Without a solution
+    # t > 0 all rows have m effective dimensions or more, and the sample cannot resolve λ.
     m, scaled, resolved = len(values), penalty * len(values) / n, True
 
     def excess(share: float) -> float:
@@ -206,10 +193,7 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
 
 
 def _interval(pencil: Pencil, n: int, matching: Match, confidence: float) -> list[float]:
-    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows.
-
-    ``certify`` gives the reasons.
-    """
+    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows: see certify."""
     scores, slopes = sides(pencil)
     ends, m = [scores] * 3, len(pencil.K)
     if m < n:
@@ -309,11 +293,9 @@ def finite_matrix(A: Array, m: int, name: str, who: str = "certify") -> Float[Ar
 
 
 def frobenius(s: MeasuredRows, n: int, confidence: float) -> tuple[float, tuple[float, float]]:
-    """Return ‖E‖_F/‖K‖_F of n rows, and its interval.
+    """Return ‖E‖_F/‖K‖_F of n rows, a ratio of U-statistics, and its interval.
 
-    Off-diagonal pairs count n(n − 1)/(m(m − 1)) times, diagonal ones n/m times. The logarithm of
-    a ratio of two such U-statistics has variance 4 var(a_i/ā − b_i/b̄)/m to first order, a_i and
-    b_i the row sums of squares (Hoeffding's projection).
+    Its logarithm has variance var(a_i/ā − b_i/b̄)/m to first order, a and b the sums of rows.
     """
     errors, sizes = row_sums(s.E, n), row_sums(s.K, n)
     total, size = errors.sum(), sizes.sum()

@@ -29,7 +29,7 @@ from bochner.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Risk(HtmlResult):
-    """Expected squared error of a fit on its rows, about the truth; ``print`` says it in sentences.
+    """Expected squared error of a fit on its rows, about the truth, of :func:`bochner.risk`.
 
     Attributes
     ----------
@@ -51,11 +51,6 @@ class Risk(HtmlResult):
         Penalty for the rows measured: alpha of the fit times m/n.
     n_rows, n_features : int
         Rows measured, and D.
-
-    See Also
-    --------
-    bochner.risk : Returns one, with an example.
-    bochner.Certificate : The distance from the kernel alone.
     """
 
     approximation: float
@@ -218,10 +213,9 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)² at a penalty where the fit follows half of all directions.
+    """Return ‖(I − S)y‖²/Tr (I − S)² where the fit follows half of all directions.
 
-    Or at ``penalty``, if that is less: residuals there are mostly noise. Biased upwards by the
-    part of the truth that the kernel cannot follow.
+    Or at ``penalty``, if that is less. Biased upwards by what the kernel cannot follow.
     """
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
@@ -246,7 +240,7 @@ def noise_variance(
 
 @dataclass(frozen=True)
 class CostCertificate(HtmlResult):
-    """Bounds of the difference of projection costs between features and kernel, on these rows.
+    """Bounds of the difference of projection costs, of :func:`bochner.certify_costs`.
 
     Attributes
     ----------
@@ -257,10 +251,6 @@ class CostCertificate(HtmlResult):
     best_cost : float
         Σ_{i>k} λ_i(K), the smallest cost with the kernel.
     n_rows, n_features : int
-
-    See Also
-    --------
-    certify_costs : Returns one, with an example.
     """
 
     rank: int

@@ -238,28 +238,6 @@ class RidgeLeverage(Landmarks):
         return S
 
 
-#: The object for each name.
-BY_NAME: dict[str, Landmarks] = {
-    "rpcholesky": RPCholesky(),
-    "kmeans": KMeans(),
-    "uniform": Uniform(),
-    "ridge-leverage": RidgeLeverage(),
-}
-
-
-def as_landmarks(value: Any, who: str) -> Landmarks:
-    """Return the value of a name, of rows, or the value itself."""
-    by_name = BY_NAME.get(value) if isinstance(value, str) else value
-    if isinstance(by_name, list | tuple) or hasattr(by_name, "shape"):
-        by_name = Given(by_name)
-    if not isinstance(by_name, Landmarks):
-        raise InvalidInput(
-            f"{who}: landmarks must be {', '.join(map(repr, BY_NAME))}, rows (m, d) or a value of "
-            f"bochner.landmarks; got {value!r}{meant(value, BY_NAME) or '.'}"
-        )
-    return by_name
-
-
 def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
     """Return these rows as a NumPy array of float64."""
     rows = X[index]
@@ -385,7 +363,21 @@ class Nystrom(Method):
     landmarks: Landmarks = field(default_factory=RPCholesky)
 
     def __init__(self, landmarks: Landmarks | str | Float[Array, "m d"] = "rpcholesky") -> None:
-        object.__setattr__(self, "landmarks", as_landmarks(landmarks, "Nystrom"))
+        named = {
+            "rpcholesky": RPCholesky(),
+            "kmeans": KMeans(),
+            "uniform": Uniform(),
+            "ridge-leverage": RidgeLeverage(),
+        }
+        chosen: Any = named.get(landmarks) if isinstance(landmarks, str) else landmarks
+        if isinstance(chosen, list | tuple) or hasattr(chosen, "shape"):
+            chosen = Given(chosen)
+        if not isinstance(chosen, Landmarks):
+            raise InvalidInput(
+                f"Nystrom: landmarks must be {', '.join(map(repr, named))}, rows (m, d) or a value "
+                f"of bochner.landmarks; got {landmarks!r}{meant(landmarks, named) or '.'}"
+            )
+        object.__setattr__(self, "landmarks", chosen)
 
 
 #: Share of the mean diagonal added to A = k(S, S) before its Cholesky factorization, so that

@@ -56,6 +56,7 @@ from bochner.kernels.kernel import (
     Scaled,
     Sum,
     leaves_of,
+    parts_of,
     require_numbers,
 )
 from bochner.kernels.radial import isotropic, zonal
@@ -114,13 +115,10 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
 
 _series = view(powers.power_form)
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
-_MERCER = "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy"
 _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
     "Linear or Constant"
 )
-#: Forms of methods whose draw has one feature.
-_SINGLE: dict[type[Method], str] = {Fourier: "phase", networks.Positive: "plain"}
 _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Matern or Laplace"
 
 #: Every rule. The first one that serves a kernel is taken.
@@ -190,13 +188,12 @@ RULES: tuple[Rule, ...] = (
         draw_spherical,
         "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
     ),
-    Rule(hermite.HermiteMercer, Gaussian, hermite.draw_hermite, _MERCER),
     Rule(
         hermite.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
         view(lambda k, d: not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d)),
-        hermite.draw_columnwise,
-        _MERCER,
+        hermite.draw_hermite,
+        "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian, products.draw_brownian, _DENSITY),
     Rule(products.LaplacianEigenfunctions, GreenFunction, products.draw_green, _DENSITY),
@@ -249,8 +246,7 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts.
 
-    Methods that accept any kernel come first: landmarks, and methods that combine methods. Next
-    come exact features, if there are at most D, then the leaf map, then the maps of the parts.
+    Methods of any kernel come first, then exact features if D is enough, then leaves, then parts.
     """
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
@@ -273,10 +269,11 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     if rule is not None:
         on_nodes = isinstance(getattr(method, "placement", None), Grid)  # of any number
         if ask.n_features % method.granularity and not on_nodes:
-            other = f', or use form="{_SINGLE[type(method)]}"' if type(method) in _SINGLE else ""
+            name = type(method).__name__
+            forms = {"Fourier": ', or use form="phase"', "Positive": ', or use form="plain"'}
             raise InvalidInput(
-                f"{type(method).__name__} requires an even number of features, two of each random "
-                f"draw; got {ask.n_features}. Ask for one more{other}."
+                f"{name} requires an even number of features, two of each random draw; got "
+                f"{ask.n_features}. Ask for one more{forms.get(name, '')}."
             )
         return rule.draw(method, kernel, ask)
     if (made := compose(kernel, method, ask)) is None:
@@ -315,10 +312,9 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             inner = replace(ask, n_inputs=kernel.columns, X=X)
             return composed.WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Sum():
-            return _added(kernel, {"left": kernel.left, "right": kernel.right}, method, ask)
+            return _added(kernel, parts_of(kernel), method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
-            series = composed.series(kernel, method, ask)
-            return _added(kernel, {f"term{n}": k for n, k in enumerate(series)}, method, ask)
+            return _added(kernel, composed.series(kernel, method, ask), method, ask)
         case Product() | Power():
             return _multiplied(kernel, method, ask)
     return None
@@ -335,14 +331,12 @@ def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Reques
 def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> FeatureMap:
     """Return all products of the factors' features where they fit or must, else a sketch of them.
 
-    A sketch adds noise: the product of maps that are below their kernels stays whole, narrower,
-    and so below its own.
+    The product of maps below their kernels stays whole, narrower, and so below its own.
     """
     if terms := composed.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
-    if isinstance(kernel, Product):
-        factors: dict[str, Kernel] = {"left": kernel.left, "right": kernel.right}
-    else:
+    factors = parts_of(kernel)
+    if isinstance(kernel, Power):
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
     exact = [composed.exact_width(factor, ask.n_inputs) for factor in factors.values()]
     others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)

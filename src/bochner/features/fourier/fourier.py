@@ -152,14 +152,11 @@ class FourierMap(FeatureMap):
         return W.matrix if isinstance(W, Transforms) else W
 
     @cached_property
-    def _turns(self) -> tuple[Array | native.Chains, Array | native.Chains]:
-        """W/2π in float32 and in float64."""
+    def _turns(self) -> tuple[tuple[Array | native.Chains, Array], ...]:
+        """W/2π and b/2π in float32, and in float64."""
         W = self.frequencies
-        return W.chains if isinstance(W, Transforms) else _in_turns(W)
-
-    @cached_property
-    def _phase_turns(self) -> tuple[Array, Array]:
-        return _in_turns(self.phases)
+        turns = W.chains if isinstance(W, Transforms) else _in_turns(W)
+        return tuple(zip(turns, _in_turns(self.phases), strict=True))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         if not (is_sparse(X) and isinstance(self.frequencies, Transforms)):
@@ -174,11 +171,11 @@ class FourierMap(FeatureMap):
         """Return the features, with angles in the precision of X."""
         double, phased = precision(X) == np.float64, len(self.phases) > 0
         scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
-        phases, turns = self._phase_turns[double] if phased else None, self._turns[double]
+        turns, phases = self._turns[double]
         if is_numpy(X):
-            Z = native.waves(np.ascontiguousarray(X), turns, scale, phases)
+            Z = native.waves(np.ascontiguousarray(X), turns, scale, phases if phased else None)
         elif isinstance(turns, native.Chains):
-            Z = native.waves_twin(X, turns, scale, phases)
+            Z = native.waves_twin(X, turns, scale, phases if phased else None)
         else:
             angles = X @ moved(self.matrix, like=X)
             angles = angles + moved(self.phases, like=angles) if phased else angles
@@ -250,11 +247,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 def frequencies(
     kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
-    """Return m frequencies of a stationary kernel, (d, m).
-
-    The spectral measure of a product is a convolution, so that frequencies add; columns and linear
-    maps of the input act on the frequencies.
-    """
+    """Return m frequencies of a stationary kernel, (d, m); those of factors add."""
     if isinstance(kernel, Stationary | SkewedChi2):
         return placement.place(kernel.spectral_measure(d), m, rng)
 
@@ -340,21 +333,6 @@ class LeverageFourier(Method):
     granularity = 2
 
 
-def candidates(kernel: Kernel, d: int, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Return frequencies to choose from as rows, and p over the density they were drawn from.
-
-    Of isotropic kernels half are twice as long: p has few that matter at small penalties.
-    """
-    W = frequencies(kernel, IID(), count, d, rng).T
-    known = isinstance(kernel, Stationary) and kernel.has_density
-    measure = kernel.spectral_measure(d) if known else None  # type: ignore[attr-defined]
-    if not isinstance(measure, GaussianMixture):
-        return W, np.ones(count)
-    W = W * np.where(np.arange(count) % 2, 2.0, 1.0)[:, None]
-    wide = measure.log_density(W / 2.0) - d * math.log(2.0)
-    return W, 2 / (1 + np.exp(wide - measure.log_density(W)))
-
-
 def leverages(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], W: Float[np.ndarray, "m d"], penalty: float
 ) -> Float[np.ndarray, " m"]:
@@ -372,14 +350,19 @@ def leverages(
 
 
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
-    """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage.
-
-    In the mean over draws the kernel is that of all candidates, whose mean is the given kernel.
-    """
+    """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage."""
     m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
     X = ask.rows("LeverageFourier", "rows to measure leverage on")
     index = ask.stream("rows").permutation(X.shape[0])[:1000]
-    W, ratios = candidates(kernel, d, 8 * m, rng)
+    # Frequencies to choose from, as rows, and p over the density they were drawn from: of isotropic
+    # kernels half are twice as long, because p has few that matter at small penalties.
+    W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
+    known = isinstance(kernel, Stationary) and kernel.has_density
+    measure = kernel.spectral_measure(d) if known else None  # type: ignore[attr-defined]
+    if isinstance(measure, GaussianMixture):
+        W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
+        wide = measure.log_density(W / 2.0) - d * math.log(2.0)
+        ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
     shares = ratios * leverages(kernel, in_float64(X[np.sort(index)]), W, method.penalty)
     uniform = 0.1  # the share of draws without leverage: no weight is above its inverse
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
@@ -464,10 +447,8 @@ def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n
 
 
 def sampling_error(kernel: Additive, terms: int, step: float) -> float:
-    """Return the largest error of a term, as a share of the larger of x and y.
-
-    Where log y/x is above 12.5 terms are below a five-hundredth of the larger, and so is the error.
-    """
+    """Return the largest error of a term, as a share of the larger of x and y."""
+    # Beyond these log y/x terms are below a five-hundredth of the larger, and so is the error.
     t = np.linspace(0.0, 12.5, 500)
     waves = np.cos(step * np.outer(t, np.arange(terms + 1.0)))
     error = waves @ _weights(kernel, terms, step) - kernel.signature(t)

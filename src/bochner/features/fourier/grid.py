@@ -239,10 +239,7 @@ class Frequencies:
 def grid_of(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> Frequencies:
-    """Return frequencies of the kernel with images, or tapered where that takes fewer.
-
-    Refuse a kernel without spectral density and periods, many columns, and a box without size.
-    """
+    """Return frequencies of the kernel with images, or tapered where that takes fewer."""
     if len(lower) > MOST_COLUMNS:
         raise UnsupportedKernel(
             f"FourierGrid serves one to three columns; got {len(lower)}. Fourier() and Nystrom() "
@@ -403,14 +400,14 @@ def _extent(
 ) -> tuple[int, bool]:
     """Return m along an axis, and whether weights below zero are more than rounding.
 
-    Waves beyond weigh little, and predictions miss little by them. Weights are read off samples by
-    FFT. With N = W k(0)/α and weights v that add up to 1, predictions of a draw of the process lack
-    Σ N v²/(N v + 1) in the mean square of waves that are left out.
+    With N = W k(0)/α and weights v of sum one, which are read off samples by FFT, predictions lack
+    Σ N v²/(N v + 1) of waves beyond in the mean square over draws of the process.
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
     variance = float(kernel.diag(np.zeros((1, d)))[0])
     has_axes = d > 1 and equispaced.has_axes(kernel)
+    beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # of larger j_a, and −j_a
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
     enough_from = equispaced.seasons(kernel, a, d)
@@ -427,7 +424,7 @@ def _extent(
             largest = np.minimum(on_axis[len(on_axis) // 2 :], largest)
         worth = WORTH * largest / variance
         missed = np.where(weights > 1e-16, weights * worth / (1 + worth), 0.0)  # else rounding
-        enough = (_beyond(weights) <= lacking) & (_beyond(missed) <= missing)
+        enough = (beyond(weights) <= lacking) & (beyond(missed) <= missing)
         extents = np.flatnonzero(enough)
         if len(extents) and 4 * extents[0] <= samples // 2:
             m = int(extents[0])
@@ -436,11 +433,6 @@ def _extent(
             return m, bool(wrong)
         samples *= 4
     return most, False
-
-
-def _beyond(weights: Array) -> Array:
-    """Return what the waves of larger j_a than each add up to, −j_a among them."""
-    return 2 * np.cumsum(weights[::-1])[::-1][1:]
 
 
 def equispaced_map(

@@ -144,10 +144,9 @@ def orthonormal_columns(G: Float[Array, "*b d k"]) -> Float[Array, "*b d k"]:
 
 
 def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
-    """Return ``count`` ≤ d orthonormal rows, uniform among all such (the Stiefel manifold).
+    """Return ``count`` ≤ d orthonormal rows, uniform among all such: O(d count²).
 
-    Row i is normal draw i less its components along earlier rows: G = R Q with R lower triangular
-    of positive diagonal, O(d count²). A larger draw begins with the rows of a smaller one.
+    Row i is normal draw i less its components along earlier rows: G = R Q.
     """
     G = rng.standard_normal((count, d))
     if 2 * count > d:
@@ -306,10 +305,8 @@ class Transforms:
 
     @property
     def multiplications(self) -> float:
-        """Cost of the angles of a row, in multiplications of a matrix product of the same time.
-
-        Measured (AVX2, p from 64 to 1024): 10 + log₂ p per number of a step, 20 for an order.
-        """
+        """Cost of the angles of a row, in multiplications of a matrix product of the same time."""
+        # Measured (AVX2, p from 64 to 1024): 10 + log₂ p per number of a step, 20 for an order.
         blocks, diagonals, p = self.diagonals.shape
         ordered = 20.0 if len(self.orders) else 0.0
         return blocks * p * ((diagonals - 1) * (10 + np.log2(p)) + ordered)

@@ -91,9 +91,8 @@ class ColumnwiseMap(products.Products):
         return xp.permute_dims(xp.concat(columns, axis=1), (1, 0))
 
 
-def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> ColumnwiseMap:
-    """Draw the D products of largest eigenvalue for the spread of the columns of the rows."""
-    _require_few_columns(ask.n_inputs)
+def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
+    """Return the D products of largest eigenvalue for the spread of the columns of the rows."""
     factors = columnwise(kernel, ask.n_inputs)
     assert factors is not None
     X = ask.rows("HermiteMercer", "the spread of each column")
@@ -112,11 +111,9 @@ def draw_columnwise(method: "HermiteMercer", kernel: Kernel, ask: Request) -> Co
 
 
 def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], Float[Array, " M"]]:
-    """Return nodes, and for each node the share of the rows that are nearest to it.
-
-    The nodes are all values of the column if they are few. Otherwise half are quantiles, and half
-    are evenly spaced, because smooth kernels have their largest errors in gaps of the tails.
-    """
+    """Return nodes, and for each node the share of the rows that are nearest to it."""
+    # All values if they are few; otherwise half are quantiles, and half are evenly spaced, because
+    # smooth kernels have their largest errors in gaps of the tails.
     values, counts = np.unique(dense(column).astype(np.float64), return_counts=True)
     if len(values) <= most:
         return values, counts / counts.sum()
@@ -276,10 +273,7 @@ class HermiteMap(products.Products):
 
     @cached_property
     def _programme(self) -> Programme:
-        """How each feature follows from those with one and two degrees less along its last axis.
-
-        Every one of these has a larger eigenvalue, and so is there and comes before.
-        """
+        """How each feature follows from two before it, of less degree along its last axis."""
         J, D = self.indices.shape[1], self.n_features
         parents, inputs = np.zeros((D, 2), dtype=np.int32), np.full((D, 2), J, dtype=np.int32)
         factors = np.zeros((D, 2))
@@ -358,7 +352,7 @@ def _places(indices: Array, wanted: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Mehler:
-    """Constants of Mehler's formula for each axis; see the head of this file.
+    """Constants of Mehler's formula for each axis.
 
     √λ_k φ_k(x) = exp(shift − decay x²) g_k, with g_0 = 1, g_1 = step x and
     g_{k+1} = (step x g_k − ratio √k g_{k−1})/√(k + 1): the powers of B are in the recurrence.
@@ -378,17 +372,16 @@ def mehler(spread: Float[Array, " d"]) -> Mehler:
     return Mehler(0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A)
 
 
-def _require_few_columns(d: int) -> None:
-    if d > MOST_COLUMNS:
+def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
+    """Draw the D products of largest eigenvalue: Hermite functions, or functions of the columns."""
+    if ask.n_inputs > MOST_COLUMNS:
         raise UnsupportedKernel(
             f"HermiteMercer serves at most {MOST_COLUMNS} columns, whose principal axes it needs; "
-            f"got {d}. Use Projected(HermiteMercer(), n_components), Nystrom() or Fourier()."
+            f"got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), Nystrom() or "
+            "Fourier()."
         )
-
-
-def draw_hermite(method: "HermiteMercer", kernel: Gaussian, ask: Request) -> FeatureMap:
-    """Draw the D products of Hermite functions of largest eigenvalue along principal axes."""
-    _require_few_columns(ask.n_inputs)
+    if not isinstance(kernel, Gaussian):
+        return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
     require_squares("HermiteMercer", X, scales)

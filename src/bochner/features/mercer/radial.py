@@ -179,8 +179,7 @@ def _complete(
 ) -> bool:
     """Whether all degrees after those of ``top`` have blocks below ``least`` per feature.
 
-    They are bounded by ``rest``, the energy that is left, and by the last of ``top``, the greatest
-    energy per feature of each degree, if these fall steadily; degrees without a block are skipped.
+    Judged by ``rest``, the energy left, and ``top``, the most per feature of degrees, if it falls.
     """
     later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
@@ -241,8 +240,7 @@ class RadialFunctions:
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return g_1(r), ..., g_B(r) in the library and precision of r.
 
-        Of libraries whose values cannot be looked at NaN beyond the interpolant's limit: the radial
-        kernels themselves are evaluated by NumPy.
+        NaN beyond the limit in libraries whose values NumPy cannot look at.
         """
         if not len(self.interpolant):
             return moved(self.exactly(to_numpy(r)), like=r)
@@ -274,11 +272,10 @@ class RadialFunctions:
         return G
 
     def interpolated(self, limit: float, tolerance: float) -> Self:
-        """Return these functions with an interpolant for radii up to ``limit``.
-
-        Its degree is the least that leaves the products g_b(r) g_b(s) within ``tolerance``, or 512.
-        """
-        halves, values = 16, self.exactly(_lobatto(16, limit))
+        """Return these with an interpolant up to ``limit``, products within ``tolerance``."""
+        # limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree
+        radii = lambda degree: limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
+        halves, values = 16, self.exactly(radii(16))
         while True:
             C = dct(values, type=1, axis=0) / halves  # of the interpolant in Chebyshev polynomials
             C[[0, -1]] /= 2.0
@@ -287,7 +284,7 @@ class RadialFunctions:
                 return replace(self, limit=limit, interpolant=C)
             halves *= 2
             both = np.empty((halves + 1, values.shape[1]))
-            both[::2], both[1::2] = values, self.exactly(_lobatto(halves, limit)[1::2])
+            both[::2], both[1::2] = values, self.exactly(radii(halves)[1::2])
             values = both
 
 
@@ -330,11 +327,6 @@ class IndexedFunctions:
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(h) + half, -1e4)
         return logs, self.degrees + 2.0 * self.indices, np.array([half])
-
-
-def _lobatto(degree: int, limit: float) -> Float[np.ndarray, " k"]:
-    """Return limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree."""
-    return limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
 
 
 def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Float[Array, "n B"]:

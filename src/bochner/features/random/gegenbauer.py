@@ -263,11 +263,7 @@ def _best_order(
 def _monomial(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
-    """Return monomial radial functions: as many as asked for, or as can matter.
-
-    h_{l,i} is of degree l + 2i in the radius: orders go up to half of the total degree, whatever
-    the largest l. Of one column there are l = 0 and 1 only, and all orders.
-    """
+    """Return monomial radial functions, of degrees l + 2i: as many as asked for, or as matter."""
     if (series := radial.power_series) is None:
         raise UnsupportedKernel(
             'Gegenbauer(radial="monomial") requires a kernel of ⟨x, y⟩, the Gaussian, a kernel of '

@@ -220,21 +220,20 @@ class SketchMap(FeatureMap):
         # Rows whose transforms stay in the cache.
         step = max(1, (1 << 19) // max(block.width for block in self.blocks))
         parts = [slice(start, start + step) for start in range(0, len(Z), step)]
-        fill = lambda part: self._fill(Z[part], rows[part])
+
+        def fill(part: slice) -> None:
+            U, lengths = self.inputs.split(rows[part])
+            weights, start = self.weights.at(lengths, like=U), 0
+            earlier: list[Array] = []
+            for step in self.steps:
+                earlier.append(step.of(U, earlier))
+            for i, block in enumerate(self.blocks):
+                out = Z[part, start : start + block.width]
+                block.fill(out, U, earlier, weights[:, i : i + 1])
+                start += block.width
+
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
         return moved(Z, like=X)
-
-    def _fill(self, Z: Float[Array, "n D"], X: Float[Array, "n d"]) -> None:
-        U, lengths = self.inputs.split(X)
-        weights = self.weights.at(lengths, like=U)
-        earlier: list[Array] = []
-        for step in self.steps:
-            earlier.append(step.of(U, earlier))
-        start = 0
-        for i, block in enumerate(self.blocks):
-            out = Z[:, start : start + block.width]
-            block.fill(out, U, earlier, weights[:, i : i + 1])
-            start += block.width
 
 
 def sketch_map(
@@ -452,10 +451,8 @@ def capacity(n: int, padded: int, inner: int) -> int:
 
 
 def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Array, Array]:
-    """Return full blocks, the left entries after them, and the right entries: no pair twice.
-
-    Block b pairs i with π((σ(i) + s_b) mod Q), for random π, σ and different shifts s_b.
-    """
+    """Return full blocks, the left entries after them, and the right entries: no pair twice."""
+    # Block b pairs i with π((σ(i) + s_b) mod Q), for random π, σ and different shifts s_b.
     places, order, shifts = rng.permutation(P), rng.permutation(Q), rng.permutation(Q)
     full, left = divmod(m, P)
     tail = np.sort(rng.permutation(P)[:left])

@@ -178,8 +178,7 @@ def energies(
 ) -> Float[np.ndarray, " N"]:
     """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
 
-    For e^{⟨x, y⟩} and the Gaussian a mean of Poisson laws of means r². Shares, because one long row
-    would else decide for all. Degrees beyond the end matter less than rounding.
+    Shares, because one long row would else decide. Degrees beyond matter less than rounding.
     """
     count = 64 if series.degree is None else series.degree + 1
     while True:
@@ -221,9 +220,7 @@ def shares(
     """Share D features among degrees in proportion to their energies, zero where served otherwise.
 
     A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
-    Random degrees represent all others: degree n drawn T times with pₙ ∝ wₙ counts 1/(T pₙ) a
-    draw, so that the series is not cut and the features stay unbiased. A degree drawn more often
-    than its capacity is exact with as many features as that.
+    Random degrees represent all others, a draw of T with pₙ ∝ wₙ counting 1/(T pₙ): unbiased.
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
