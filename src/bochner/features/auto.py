@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from bochner.features.map import Draw, FeatureMap, Method, Request
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge.eigen import (
+    Eigen,
     decompose,
     equivalent_alpha,
     extrapolate,
@@ -65,30 +66,56 @@ class Targets:
     share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
 
 
+class SampleErrors(NamedTuple):
+    """Leave-one-out mean squared errors of ridge regression on features, with their moments."""
+
+    moments: Moments
+    eigen: Eigen
+    alphas: Float[Array, " a"]  # penalties, ascending
+    errors: Float[Array, " a"]
+
+
+def left_out(
+    Z: Float[Array, "m D"],
+    y: Float[Array, "m t"],
+    w: Float[Array, " m"] | None = None,
+    share: float | None = None,
+    dtype: Any = np.float64,
+    ratio: float = 1.0,
+) -> SampleErrors:
+    """Return the errors of all rows along the path of penalties, or at the one of a given share.
+
+    Z is float64; ``dtype`` is the type of the products that leave rows out. ``share`` is a penalty
+    a row of ``ratio`` times as many rows. O(m D² + D³).
+    """
+    moments = Moments.of(Z, y, w)
+    eigen = decompose(moments)
+    alphas = (
+        penalties(eigen) if share is None else np.array([equivalent_alpha(eigen, share, ratio)])
+    )
+    centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
+    errors = pooled(left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
+    if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
+        return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
+    return SampleErrors(moments, eigen, alphas, errors)
+
+
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
     """Return the predicted mean squared error of a fit to all rows, and its penalty over ‖G‖.
 
     Several targets: the mean of their relative errors, in units of their mean variance. Optimistic
     on rows that were used as landmarks. O(m D² + D³).
     """
-    Z, y, w = to_numpy(phi(X)).astype(np.float64, copy=False), targets.y, targets.w
-    ratio = targets.n_rows / max(int(np.count_nonzero(w)), 1)
-    moments = Moments.of(Z, y, w)
-    eigen = decompose(moments)
-    alphas = penalties(eigen)
-    if targets.share is not None:
-        alphas = np.array([equivalent_alpha(eigen, targets.share, ratio)])
+    Z = to_numpy(phi(X)).astype(np.float64, copy=False)
+    ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
-    for dtype in (np.float32, np.float64):
-        centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-        errors = left_out_path(eigen, [centred], alphas).each
-        errors = pooled(errors, eigen.power / eigen.weight)
-        if np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
-            break  # else the best may lie where these overflow
-    errors, alphas = extrapolate(eigen, errors, alphas, ratio)
+    result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
+    errors, alphas = extrapolate(result.eigen, result.errors, result.alphas, ratio)
     best = best_of(errors, "loo", SAME_FLOAT32)
-    error = max(float(errors[best]), NO_ERROR * (float(moments.power.max()) / moments.weight))
-    return error, float(alphas[best] / (ratio * eigen.top))
+    top = result.eigen.top
+    variance = float(result.moments.power.max()) / result.moments.weight
+    error = max(float(errors[best]), NO_ERROR * variance)
+    return error, float(alphas[best] / (ratio * top))
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------

@@ -19,7 +19,7 @@ from bochner.kernels.kernel import Kernel, leaves_of
 from bochner.kernels.radial import isotropic
 from bochner.kernels.stationary import CoordinateWise
 
-#: Covariances are made of this many columns; with more, axes come from as many rows at most.
+#: Covariances, and axes in O(d³), are of at most this many columns; of more, of as many rows.
 MOST_COLUMNS = 2048
 
 

@@ -24,6 +24,7 @@ from bochner.errors import UnsupportedKernel
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.features.mercer import products
 from bochner.features.projections import (
+    MOST_COLUMNS,
     mean_and_covariance,
     principal_axes,
     require_squares,
@@ -150,15 +151,11 @@ def eigenfunctions(
 # for all x and y, whatever the measure. The Gaussian kernel of d columns is invariant under
 # rotation, and a product over the principal axes of the data: so are its eigenfunctions.
 
-#: Spreads below this share of the lengthscale are taken for it: nothing changes, nothing overflows.
-LEAST = 1e-6
 #: Beyond a million lengthscales every feature is zero; the recurrence must not overflow.
 FARTHEST, OUTSIDE = 1e6, 1e12
 #: The compiled recurrence is in the precision of X. Its products neither overflow nor lose their
 #: digits for degrees below FEW and rows whose values of degree 0 have a logarithm above −NEAR.
 FEW, NEAR = 64, 40.0
-#: Principal axes take d³ operations, and d² numbers: of more columns there are too many.
-MOST_COLUMNS = 2048
 
 
 @dataclass(frozen=True)
@@ -389,7 +386,8 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
     variances, vectors = principal_axes(covariance)
     rows, tried = some_rows(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
-        spread = np.maximum(factor * np.sqrt(variances), LEAST)
+        # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
+        spread = np.maximum(factor * np.sqrt(variances), 1e-6)
         logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]
         indices, _ = best_products(logs, ask.n_features)
         used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance

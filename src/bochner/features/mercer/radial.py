@@ -16,7 +16,7 @@ from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
-from bochner.features.projections import principal_axes, require_squares
+from bochner.features.projections import MOST_COLUMNS, principal_axes, require_squares
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
 from bochner.kernels.zonal import GeneralizedZonal, alpha
@@ -70,7 +70,7 @@ def polar_of(
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, and no distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
-    if rotated and 1 < d <= 2048:
+    if rotated and 1 < d <= MOST_COLUMNS:
         A = (sample - centre) / scales
         A = A / (np.abs(A).max() or 1.0)
         axes = np.ascontiguousarray(principal_axes(A.T @ A)[1])
