@@ -429,17 +429,24 @@ class TextReader(Reader):
             return
         booleans = {c.name for c in self.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
-        codes = pa.dictionary(pa.int32(), pa.string())
         kinds = {
-            name: codes if name in text else pa.bool_() if name in booleans else pa.float64()
+            name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
         said = partial(_sentence, self)
         with unchanged(self.file, self.stamp), _explained(self.file, said):
-            # each block has its own dictionaries of texts: few large ones are faster
-            yield from self.batches(kinds, self.block * (4 if text else 1))
+            # a table has its own dictionaries of texts: few large ones are faster
+            waiting: list[Any] = []
+            for batch in self.batches(kinds):
+                waiting.append(batch)
+                size = sum(b.nbytes for b in waiting)
+                if not text or sum(map(len, waiting)) >= rows or size > 1 << 22:
+                    yield pa.Table.from_batches(waiting)
+                    waiting = []
+            if waiting:
+                yield pa.Table.from_batches(waiting)
 
-    def batches(self, kinds: Mapping[str, Any], block: int) -> Any:
+    def batches(self, kinds: Mapping[str, Any]) -> Any:
         """Open the file; types that are not given are inferred from the first block."""
         pc = needed("pyarrow.csv", WHO)
         convert = pc.ConvertOptions(
@@ -450,7 +457,7 @@ class TextReader(Reader):
         )
         return pc.open_csv(
             unpacked(self.file),
-            read_options=pc.ReadOptions(use_threads=False, block_size=block),
+            read_options=pc.ReadOptions(use_threads=False, block_size=self.block),
             parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=convert,
         )
@@ -498,7 +505,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
     with _explained(path, partial(_sentence, file)):
-        opened = file.batches({}, block)
+        opened = file.batches({})
         columns = arrow_columns(opened.schema, file.label)
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):

@@ -199,13 +199,15 @@ class Tables(Source):
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
-            frames = reader.frames(names, frozenset(text), size)
-            for frame in (f.slice(at, size) for f in frames for at in range(0, f.num_rows, size)):
-                kept, numbers = present(frame, start, absent)
-                where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
-                yield kept, where, total
-                start += frame.num_rows
-                total += kept.num_rows
+            for frame in reader.frames(names, frozenset(text), size):
+                step = -(-frame.num_rows // max(1, frame.num_rows // size))  # below 2 size
+                for begin in range(0, frame.num_rows, step or 1):
+                    piece = frame.slice(begin, step)
+                    kept, numbers = present(piece, start, absent)
+                    where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
+                    yield kept, where, total
+                    start += piece.num_rows
+                    total += kept.num_rows
 
     def mark(self) -> str:
         marks = [reader.mark() for reader in self.readers]
