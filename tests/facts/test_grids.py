@@ -381,7 +381,7 @@ def sums_waves(model):
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    for where in ("ridge.fit", "gaussian_process.fit"):
+    for where in ("ridge.fit", "gaussian_process.regressor"):
         monkeypatch.setattr(f"bochner.models.{where}.DIRECT_ROWS", 250)
     monkeypatch.setattr("bochner.selection.waves.FEWEST_ROWS", 251)
 

@@ -57,14 +57,14 @@ def test_law_of_few_rows_is_that_of_the_joint_normal(centred):
     kernel = Matern(1.5, 0.4)
     K = np.stack([kernel(P, P) for P in places])
     k = np.stack([kernel(P, row[None])[:, 0] for P, row in zip(places, x, strict=True)])
-    found = condition(K.copy(), k, np.ones(3), y, noise, centred)
+    mean, variance = condition(K.copy(), k, np.ones(3), y, noise, centred)
     flat = 1e8 * centred
     for i in range(3):
         A = K[i] + np.diag(noise[i]) + flat
         side = k[i] + flat
-        np.testing.assert_allclose(found.mean[i], side @ np.linalg.solve(A, y[i]), atol=1e-5)
+        np.testing.assert_allclose(mean[i], side @ np.linalg.solve(A, y[i]), atol=1e-5)
         left = 1 + flat - side @ np.linalg.solve(A, side)
-        np.testing.assert_allclose(found.variance[i], left, atol=1e-5)
+        np.testing.assert_allclose(variance[i], left, atol=1e-5)
 
 
 def test_density_of_rows_left_out_is_that_of_fits_without_them():
@@ -143,8 +143,8 @@ KERNEL_ROUGH = Exponential(0.5)
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many, and 24 features are what a default makes."""
-    monkeypatch.setattr("bochner.models.gaussian_process.fit.DIRECT_ROWS", 250)
-    monkeypatch.setattr("bochner.models.gaussian_process.fit.FEWEST_ROWS", 251)
+    monkeypatch.setattr("bochner.models.gaussian_process.regressor.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.gaussian_process.neighbours.FEWEST_ROWS", 251)
     monkeypatch.setattr("bochner.selection.chosen.WIDTH", 24)
 
 

@@ -88,7 +88,7 @@ def test_errors_that_are_alike_have_one_law():
     """Of rows held out one half teaches, where there are enough, and the other half has scores."""
     rng = np.random.default_rng(7)
     e, X = rng.standard_normal(600), rng.uniform(-1, 1, (600, 2))
-    assert learn_errors(rows_of(e, X), 0).varies == ("nothing",)
+    assert learn_errors(rows_of(e, X), 0).targets[0].scale is None
     assert len(learn_errors(rows_of(e, X, "held out"), 0)) == 300
     assert len(learn_errors(rows_of(e[:200], X[:200], "held out"), 0)) == 200
 
@@ -98,7 +98,7 @@ def test_a_scale_that_varies_is_learned():
     X = rng.uniform(-1, 1, (800, 2))
     law = learn_errors(rows_of(np.exp(2 * X[:, 0]) * rng.standard_normal(800), X), 0)
     low, high = law.bounds(np.array([[-0.8, 0.0], [0.8, 0.0]]), np.zeros((2, 1)), 0.9)
-    assert law.varies != ("nothing",)
+    assert law.targets[0].scale is not None
     assert 0.5 < (high - low)[1, 0] / (high - low)[0, 0] / np.exp(3.2) < 2
 
 
@@ -109,7 +109,7 @@ def test_a_shape_that_varies_is_learned():
     e = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 0.05)
     law = learn_errors(rows_of(e, X), 0)
     low, high = law.bounds(np.array([[-0.6], [0.6]]), np.zeros((2, 1)), 0.9)
-    assert law.varies == ("distribution",)
+    assert law.targets[0].shape is not None
     assert low[0, 0] < -2
     assert low[1, 0] > -1
     assert high[0, 0] < 1
@@ -142,7 +142,8 @@ def test_a_default_fit_covers_as_asked_and_everywhere(fitted):
         inside = (low <= y) & (y <= high)
         assert abs(inside.mean() - coverage) < ALARM * np.sqrt(coverage * (1 - coverage) / 630)
         assert (
-            np.all((low <= shown) & (shown <= high)) or fitted.calibration_.varies[0] != "nothing"
+            np.all((low <= shown) & (shown <= high))
+            or fitted.calibration_.targets[0].scale is not None
         )
     wide = high - low
     assert wide[np.abs(X[:, 0]) > 1.5].mean() > 2 * wide[np.abs(X[:, 0]) < 0.5].mean()
@@ -156,7 +157,7 @@ def test_conditional_distributions_are_saved_too(tmp_path):
     y = np.sign(X[:, 0]) * (rng.exponential(size=1500) - 1)
     model = exact().fit(X, y)
     before = model.predict_interval(X, 0.9)[1]
-    assert model.calibration_.varies == ("distribution",)
+    assert model.calibration_.targets[0].shape is not None
     bo.save(model, tmp_path / "model.bochner")
     again = bo.load(tmp_path / "model.bochner").predict_interval(X, 0.9)[1]
     np.testing.assert_array_equal(before, again)

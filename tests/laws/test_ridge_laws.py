@@ -19,7 +19,7 @@ from bochner.features import Nystrom
 from bochner.features.nystrom import COARSE
 from bochner.kernels import Gaussian, Laplace, Linear, Matern
 from bochner.landmarks import Uniform
-from bochner.models._calibration import calibrate
+from bochner.models._labels import calibrate
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.solution import Outcome
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import numpy as np
+from scipy.special import ndtri
 
 import bochner as bo
 from bochner._core.arrays import to_numpy
@@ -68,8 +69,13 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):
         assert coverage is not None
-        mean, low, high, of_mean = model._interval(X, coverage)
-        of_both = np.sqrt(of_mean**2 + model.noise_variance_)
+        parts = model.predict(rows, return_std=True)
+        mean, of_mean = (part.reshape(len(part), -1) for part in parts)
+        of_both, law = np.sqrt(of_mean**2 + model.noise_variance_), model.calibration_
+        half = ndtri(0.5 + coverage / 2) * of_both  # normal, where scores are too few
+        low, high = mean - half, mean + half
+        if law.calibrates(coverage):
+            low, high = law.bounds(X, mean, coverage, of_both)
         names = (*names, "deviation_of_observation", "deviation_of_mean")
         columns = [mean, low, high, of_both, of_mean]
         shaped = [values.reshape(len(values), *model.target_shape_) for values in columns]

@@ -37,11 +37,11 @@ from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
-from bochner.models._calibration import Calibration, pieces
+from bochner.models._labels import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
-from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess
-from bochner.models.gaussian_process.fit import ProcessFit
+from bochner.models.gaussian_process.law import ExactProcess
+from bochner.models.gaussian_process.regressor import ProcessFit
 from bochner.models.representations.features import FeatureSums, WideSums
 from bochner.models.representations.leaves import LeafRows
 from bochner.models.representations.matrix import MatrixRows

@@ -90,13 +90,6 @@ def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -
     return property(value, doc=doc)
 
 
-def changed(fit: Any, **fields: Any) -> Any:
-    """Return a copy of a fit with other fields, which keeps the factors that were computed."""
-    copied = object.__new__(type(fit))
-    vars(copied).update(vars(fit) | fields)
-    return copied
-
-
 class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
@@ -292,11 +285,6 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     def _has_features(self) -> bool:
         """Whether the fit works with a feature map, and not with the kernel itself."""
         return bool(self.choice_.method.has_features)
-
-    @property
-    def _kept_moments(self) -> Moments | None:
-        """Moments of the features of all rows, as the solution sees them; None if not kept."""
-        return None
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return everything that is predicted for rows, as arrays by name, from one pass.
@@ -547,10 +535,6 @@ class AddsRows(KernelEstimator):
     def sample_(self) -> RowSample:
         """Rows kept for leave-one-out errors and the certificate."""
         return self._rows_with("sample_").sample
-
-    @property
-    def _kept_moments(self) -> Moments | None:
-        return self._rows_with("").seen if hasattr(self, "moments_") else None
 
 
 class WithoutTarget(KernelEstimator):

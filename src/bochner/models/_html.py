@@ -16,10 +16,15 @@ from bochner.kernels.words import in_words, listed
 from bochner.selection.rows import deviations
 
 
-def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
+def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
     """Return the kernel in words: lengthscales in deviations of columns, where rows are kept."""
-    kernel = fit.chosen.kernel
-    X, w = _kept(fit)
+    kernel, X, w = fit.chosen.kernel, None, None
+    representation = getattr(getattr(fit, "law", fit), "representation", None)
+    for rows in (fit, representation, getattr(representation, "sample", None)):
+        kept = getattr(rows, "X", None)
+        if kept is not None and not is_sparse(kept) and kept.shape[1] == fit.inputs.n_columns:
+            w = getattr(rows, "w", None)
+            X, w = kept, np.ones(kept.shape[0]) if w is None else w
     if not isinstance(kernel, Monotone):
         return in_words(kernel, names, None if X is None else deviations(X, w))
     curves = fit.chosen.curves
@@ -27,17 +32,6 @@ def kernel_words(fit: Any, names: Sequence[str] | None = None) -> str:
     spread = None if X is None else deviations(kernel.inputs(np.asarray(X, np.float64)), w)
     bent = listed([names[j] if names else f"column {j}" for j in kernel.columns])
     return f"{in_words(kernel.kernel, names, spread)}; of {how} of {bent}"
-
-
-def _kept(fit: Any) -> tuple[Any, Any]:
-    """Return rows that the fit keeps, a sample or all, and their weights; None if it keeps none."""
-    representation = getattr(getattr(fit, "law", fit), "representation", None)
-    for rows in (getattr(representation, "sample", None), representation, fit):
-        X = getattr(rows, "X", None)
-        if X is not None and not is_sparse(X) and X.shape[1] == fit.inputs.n_columns:
-            w = getattr(rows, "w", None)
-            return X, np.ones(X.shape[0]) if w is None else w
-    return None, None
 
 
 class FitSummary(HtmlResult):

@@ -1,6 +1,7 @@
 """Regressors: predictions, and intervals by errors of rows left out."""
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.models._base import KernelEstimator, changed, learned
+from bochner.models._base import KernelEstimator, learned
 from bochner.models._parameters import by_jobs
 from bochner.models._tables import by_partition
 from bochner.models.error_law import LeftOutRows, learn_errors
@@ -90,17 +91,17 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         coverage, law = share(coverage, "predict_interval", "coverage"), self.calibration_
         law.require(type(self).__name__, coverage)
         blocks = self._rows_to_predict(X).with_rows(self._interval_rows)
-        parts = [self._ends(block.X, law, coverage) for block in blocks]
+        parts = []
+        for block in blocks:
+            centre, deviation = self._centred(Blocks.from_arrays(block.X))
+            low, high = law.bounds(
+                block.X, centre, coverage, 1.0 if deviation is None else deviation
+            )
+            shape = self.target_shape_ if centre.shape[1] == np.prod(self.target_shape_) else ()
+            ends = centre, np.minimum(low, high), np.maximum(low, high)
+            parts.append([from_numpy(a.reshape(len(a), *shape), like=block.X) for a in ends])
         prediction, lower, upper = (joined(list(part)) for part in zip(*parts, strict=True))
         return prediction, lower, upper
-
-    def _ends(self, X: Array, law: Any, coverage: float) -> list[Array]:
-        """Return predictions and bounds of rows."""
-        centre, deviation = self._centred(Blocks.from_arrays(X))
-        low, high = law.bounds(X, centre, coverage, 1.0 if deviation is None else deviation)
-        shape = self.target_shape_ if centre.shape[1] == np.prod(self.target_shape_) else ()
-        ends = centre, np.minimum(low, high), np.maximum(low, high)
-        return [from_numpy(a.reshape(len(a), *shape), like=X) for a in ends]
 
     @by_jobs
     def calibrate(
@@ -132,7 +133,9 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             errors = self._held_out(X, y, sample_weight)
         else:
             errors = self._folded(X, y, sample_weight, folds)
-        self.fit_ = changed(self._fitted, errors=learn_errors(errors, int(self.seed_)))
+        fit = copy(self._fitted)  # With the factors that were computed
+        object.__setattr__(fit, "errors", learn_errors(errors, int(self.seed_)))
+        self.fit_ = fit
         return self
 
     @property

@@ -4,12 +4,10 @@
 matplotlib, which is imported only then.
 """
 
-import math
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from html import escape
-from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any, Self
@@ -21,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
-from bochner._core.checks import integer, one_of, require_room
+from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import HtmlResult, axes_for, paragraph
 from bochner.errors import InvalidInput, InvalidType
@@ -150,8 +148,6 @@ class PathDisplay(Display):
         curves = {}
         for key, name in names.items():
             values = getattr(path, key)
-            if values is None:
-                continue
             if names is CRITERIA:
                 values = np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
             if np.isfinite(values).any():
@@ -240,18 +236,20 @@ class SpectrumDisplay(Display):
             There are no moments, and no rows.
         """
         check_is_fitted(model)
-        moments = model._kept_moments
-        if moments is None and X is None:
-            raise InvalidInput(
-                f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass rows: "
-                "from_estimator(model, X)."
-            )
-        if moments is None:  # from the rows, without targets, as the solution sees them
+        learner: Any = model
+        try:
+            moments = learner.moments_
+        except AttributeError:  # from the rows, without targets
+            if X is None:
+                raise InvalidInput(
+                    f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass "
+                    "rows: from_estimator(model, X)."
+                ) from None
             summand = summand_of(model._chosen, "float64")
             blocks = model._rows_to_predict(X).with_rows(model._chosen.block_rows)
             moments = summand.moments(LOCAL.sum(summand, blocks))
-            if not model.get_params().get("fit_intercept", True):
-                moments = moments.about_zero()
+        if not model.get_params().get("fit_intercept", True):  # as the solution sees them
+            moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
         alpha = model._least_penalty(X, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
@@ -482,16 +480,26 @@ class MapDisplay(Display):
                 f"MapDisplay: a map is of one or two columns and one target; got {d} columns and "
                 f"targets of shape {process.target_shape_}. Ask predict_grid, and draw a slice."
             )
-        axes = axes or box_of_rows(process, places)
+        names, globe = process._inputs.names, is_on_sphere(process.kernel_)
+        if not axes:
+            rows = process.sample_.X
+            low, high = rows.min(axis=0), rows.max(axis=0)
+            if globe:
+                low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])
+            elif isinstance(phi := process._fitted.chosen.choice.map, EquispacedMap):
+                low, high = phi.centre - phi.half, phi.centre + phi.half
+            named = names or (("lat", "lon") if globe else "xy"[:d])
+            ends = zip(named, low, high, strict=True)
+            axes = {str(name): np.linspace(a, b, places) for name, a, b in ends}
         grid = predict_grid(return_std=deviation, **axes)
         mean, std = grid if deviation else (grid, None)
-        names = process.schema_ and process.schema_.target_names
+        targets = process.schema_ and process.schema_.target_names
         return MapDisplay(
             {name: np.asarray(axis) for name, axis in axes.items()},
             np.asarray(mean),
             None if std is None else np.asarray(std),
-            names[0] if names else "y",
-            is_on_sphere(process.kernel_),
+            targets[0] if targets else "y",
+            globe,
         )
 
     def plot(self, ax: Any = None, what: str = "mean") -> Self:
@@ -528,59 +536,3 @@ class MapDisplay(Display):
             ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {words}")
             ax.set(xlabel=across[0], ylabel=across[1])
         return self
-
-
-def box_of_rows(process: Any, places: int) -> dict[str, Float[Array, " m"]]:
-    """Return equally spaced places along each column, over the box of the rows or the globe."""
-    globe, rows = is_on_sphere(process.kernel_), process.sample_.X
-    if globe:
-        low, high = np.array([[-90.0, -180.0], [90.0, 180.0]])
-    elif isinstance(phi := getattr(process, "map_", None), EquispacedMap):
-        low, high = phi.centre - phi.half, phi.centre + phi.half
-    else:
-        low, high = rows.min(axis=0), rows.max(axis=0)
-    names = process._inputs.names or (("lat", "lon") if globe else "xy"[: len(low)])
-    return {
-        str(name): np.linspace(a, b, places) for name, a, b in zip(names, low, high, strict=True)
-    }
-
-
-def on_grid(
-    who: str,
-    given: dict[str, Any],
-    names: tuple[str, ...] | None,
-    d: int,
-    values: Callable[[Array], tuple[Array, ...]],
-) -> tuple[Any, ...]:
-    """Return what ``values`` gives for rows, at all places of the axes, in their shape.
-
-    With xarray as DataArrays whose coordinates are the axes, in the order of the columns.
-    """
-    if len(given) != d or (names is not None and set(given) != set(names)):
-        asked = "" if names is None else f", named {', '.join(names)}"
-        raise InvalidInput(
-            f"{who}.predict_grid: there must be one array of coordinates for each of the {d} "
-            f"columns{asked}; got {', '.join(given) or 'none'}. Pass "
-            f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
-        )
-    axes = {name: np.asarray(given[name], dtype=np.float64) for name in names or given}
-    for name, axis in axes.items():
-        if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all():
-            raise InvalidInput(
-                f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at "
-                f"least; got shape {axis.shape}. Pass np.linspace(...), say."
-            )
-    shape = tuple(len(axis) for axis in axes.values())
-    require_room(
-        8 * (d + 3) * math.prod(shape),
-        f"{who}.predict_grid: {math.prod(shape):,} places take",
-        "Ask for fewer.",
-    )
-    rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
-    maps = tuple(part.reshape(*shape, *part.shape[1:]) for part in values(rows))
-    if find_spec("xarray") is None:
-        return maps
-    array: Any = import_module("xarray").DataArray
-    dims = [*axes, *["target"] * (maps[0].ndim - d)]
-    named = zip(maps, ("mean", "std"), strict=False)
-    return tuple(array(part, coords=axes, dims=dims, name=name) for part, name in named)

@@ -30,9 +30,8 @@ from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, draw_nystrom
 from bochner.kernels.kernel import Kernel
-from bochner.models._calibration import Calibration, calibrate, decided
-from bochner.models._kernel_sum import KernelSum
-from bochner.models._rows import row_marks
+from bochner.models._labels import Calibration, calibrate, decided
+from bochner.models._rows import KernelSum, row_marks
 from bochner.selection.chosen import FeatureSpec
 from bochner.solvers.ridge.eigen import decompose, left_out_rows
 from bochner.solvers.ridge.solution import solve_ridge
@@ -254,14 +253,6 @@ class ErrorLaw(HtmlResult):
     def __repr__(self) -> str:
         """Return one line."""
         return f"ErrorLaw({len(self):,} scores, {self.source})"
-
-    @property
-    def varies(self) -> tuple[str, ...]:
-        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
-        return tuple(
-            "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
-            for law in self.targets
-        )
 
     def bounds(
         self,

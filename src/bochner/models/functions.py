@@ -170,6 +170,7 @@ def merge(*models: Any) -> Any:
 
 def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
     a, b = model.fit_, other.fit_
+    maps = a.chosen.choice.map, b.chosen.choice.map
     kinds = type(model).__name__, type(other).__name__
     if kinds[0] != kinds[1]:
         said = f"be of one class; got {kinds[0]} and {kinds[1]}."
@@ -179,7 +180,7 @@ def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
             f"{b.inputs.classes.tolist()}. Name all of them in the first "
             "partial_fit(..., classes=...)."
         )
-    elif a.chosen.kernel != b.chosen.kernel or not _same_map(a, b):
+    elif a.chosen.kernel != b.chosen.kernel or not (maps[0] is maps[1] or same_arrays(*maps)):
         said = (
             "share one feature map; theirs differ "
             f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
@@ -198,8 +199,3 @@ def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
     else:
         return
     raise IncompatibleModels(f"merge: models must {said}")
-
-
-def _same_map(a: Any, b: Any) -> bool:
-    maps = a.chosen.choice.map, b.chosen.choice.map
-    return maps[0] is maps[1] if None in maps else same_arrays(*maps)

@@ -34,11 +34,10 @@ from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
-from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
-from bochner.models.gaussian_process.exact import ExactProcess
+from bochner.models._labels import Calibration
 from bochner.models.gaussian_process.grid import WaveProcess
-from bochner.models.gaussian_process.law import KeptRows
+from bochner.models.gaussian_process.law import ExactProcess, KeptRows
 from bochner.models.representations.leaves import LeafRows
 from bochner.models.sgd.fit import SgdFit
 from bochner.solvers.convex.problem import Optimum

@@ -19,8 +19,7 @@ from bochner.data.blocks import count_rows
 from bochner.data.sample import Sample, chosen_rows
 from bochner.errors import DataWarning, InvalidInput, SolutionWarning
 from bochner.models._base import KernelEstimator
-from bochner.models._calibration import decided
-from bochner.models._labels import LabelEstimator
+from bochner.models._labels import LabelEstimator, decided
 from bochner.models.error_law import LeftOutRows
 from bochner.report.render import number
 

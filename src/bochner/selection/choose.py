@@ -122,6 +122,7 @@ def choose_for_matrix(
     share: float | None,
     centred: bool,
     judged_again: bool = False,
+    search: Search | None = None,
 ) -> tuple[Tuning, Curves | None, RowSample]:
     """Find the kernel of a fit with the exact kernel, the curves of columns, and the rows by them.
 
@@ -129,7 +130,7 @@ def choose_for_matrix(
     """
     curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
-    tuning = searched(spec, sample, share, centred=centred, judged_again=judged_again)
+    tuning = searched(spec, sample, share, search, centred=centred, judged_again=judged_again)
     return tuning, curves, sample
 
 

@@ -31,8 +31,7 @@ from bochner.data.sources import Block, Piece, part, weights_of
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
-from bochner.models._calibration import Calibration, calibrate
-from bochner.models._labels import class_sizes
+from bochner.models._labels import Calibration, calibrate, class_sizes
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import (
     ConvexFit,

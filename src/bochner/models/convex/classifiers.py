@@ -17,8 +17,7 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
-from bochner.models._calibration import Calibration
-from bochner.models._labels import ProbableLabels
+from bochner.models._labels import Calibration, ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models.convex.classification import (
     EXACT_ROWS,
@@ -137,7 +136,7 @@ class SVC(ConvexClassifier):
         an intercept and 100 rows a class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
-        more for each (``bochner.models._calibration``), which a fit with the kernel itself makes
+        more for each (``bochner.models._labels``), which a fit with the kernel itself makes
         when probabilities are first asked for, or by :func:`bochner.save`. The class predicted
         always has the largest probability. With ``class_weight`` probabilities are of weighted
         classes.

@@ -18,10 +18,10 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
-from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
-from bochner.models._kernel_sum import KernelSum
+from bochner.models._labels import Calibration
 from bochner.models._parameters import shared
+from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import exact_choice
 from bochner.selection.choose import choose_for_matrix

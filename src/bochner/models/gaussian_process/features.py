@@ -6,10 +6,10 @@ With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
     Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -26,26 +26,24 @@ from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.errors import SolutionWarning, UnsupportedKernel
-from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.placements import IID
-from bochner.features.map import FeatureMap, Request
+from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.models._rows import no_landmarks
-from bochner.models.error_law import ErrorLaw
 from bochner.models.gaussian_process.law import (
     ENOUGH,
+    WIDTH,
     GaussianProcessSpec,
     ProcessLaw,
     Values,
     log_normal,
+    prior_map,
     search_of,
 )
 from bochner.models.representations.features import FeatureSums, summed_again, summed_features
 from bochner.models.representations.representation import RidgeSpec
-from bochner.selection.choose import Search, choose
+from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
 from bochner.solvers.ridge.problem import slack_of_leverage
@@ -231,8 +229,6 @@ class Predictive:
 # map leaves out. f⁰ is a weighted sum of Fourier features, drawn for each function: its covariance
 # is exactly k. O(m D (d + n t)), and O(m F d) for each function.
 
-WIDTH = 1024  # F, features of each prior function
-
 
 def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
     """Return the map's landmarks, or others where it has none and leaves something out."""
@@ -254,14 +250,6 @@ def _among(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> Nystro
     return phi if isinstance(phi, NystromMap) else None
 
 
-def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:
-    """Return Fourier features of the kernel, or None if it has none."""
-    try:
-        return draw_map(Fourier(IID()), kernel, Request(d, WIDTH, seed, ("prior", name)))
-    except UnsupportedKernel:
-        return None
-
-
 # --- From moments to the law: evidence, posterior, and what errors add to it ----------------------
 #
 # In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
@@ -269,42 +257,24 @@ def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None
 # leaving out the row does not take the landmark away.
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Rows of the fit, as a law sees them."""
-
-    errors: Float[Array, "b t"]  # Of the fits without each row
-    slack: Float[Array, "b t"]  # 1 − h
-    # e(x) and k(x, x)
-    left: Float[Array, " b"]
-    prior: Float[Array, " b"]
-    w: Float[Array, " b"]
-
-    def variance(self, law: Predictive) -> Float[Array, "b t"]:
-        """Return Var f(x) of the fits without each row."""
-        return law.combined((1 - self.slack) / self.slack, self.left, self.prior)
-
-
 def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
     """Return errors of rows of the fit, and standard deviations of y, both by fits without each."""
-    rows = _looked_at(sums, law, sample)
-    return rows.errors, np.sqrt(rows.variance(law) + law.noise)
+    errors, rows, _ = _without_each(sums, law, sample)
+    return errors, np.sqrt(law.combined(*rows) + law.noise)
 
 
-def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
-    """Return rows of the sample as the law sees them: O(b D²).
+def _without_each(
+    sums: FeatureSums, law: Predictive, sample: RowSample
+) -> tuple[Float[Array, "b t"], tuple[Array, Array, Array], Float[Array, " b"]]:
+    """Return errors of fits without each row, their leverages, e(x) and k(x, x), and w: O(b D²).
 
     Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h = λ/(λ + k),
     the least for rows with φ·φ = k, and is predicted by the mean without itself. Coordinates are
     off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by their error of G
     over λ.
     """
-    parts = []
-    for rows in sums.pieces(sample):
-        Z = sums.chosen.double(rows.X)
-        left = law.left_out.variance(rows.X, Z)
-        parts.append((Z, rows.y, rows.w, left, law.left_out.prior(rows.X)))
-    Z, y, w, left, prior = (np.concatenate(part) for part in zip(*parts, strict=True))
+    Z, y, w = sums.chosen.double(sample.X), sample.y, sample.w
+    left, prior = law.left_out.variance(sample.X, Z), law.left_out.prior(sample.X)
     posterior, alpha = law.posterior, law.posterior.evidence.alpha
     single = sums.moments.precision == "float32"
     own = squared_norms(Z - posterior.feature_mean)[:, None]
@@ -316,7 +286,7 @@ def _looked_at(sums: FeatureSums, law: Predictive, sample: RowSample) -> _Rows:
     centre = posterior.intercept + posterior.feature_mean @ posterior.coef
     slack = np.where(resolved, slack, least)
     errors = np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre)
-    return _Rows(errors, slack, left, prior, w)
+    return errors, ((1 - slack) / slack, left, prior), w
 
 
 def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> RowSample:
@@ -344,7 +314,8 @@ class FeatureProcess(ProcessLaw):
         precision: Precision | None = None,
     ) -> "FeatureProcess":
         """Choose what is open, sum up all rows, find the law."""
-        chosen, _ = choose(spec.features, blocks, search=feature_search(spec), where=where)
+        search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
+        chosen, _ = choose(spec.features, blocks, search=search, where=where)
         return chosen_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))
@@ -366,6 +337,14 @@ class FeatureProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         return self.predictive.moments(X, self.chosen.double(X))
+
+    def at(self, X: Array) -> Float[Array, "b D"]:
+        """Return what f(x) is known by, for :meth:`between`: φ(x)."""
+        return self.chosen.double(X)
+
+    def between(self, *functionals: Any) -> Float[Array, "b c t"]:
+        """Return the covariance of linear functionals, of the features alone."""
+        return self.predictive.posterior.between(*functionals)
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions; of the features alone if they are exact or no prior can be drawn."""
@@ -405,13 +384,13 @@ class FeatureProcess(ProcessLaw):
 
         return values
 
-    def scores(self) -> ErrorLaw | None:
+    def scores(self) -> Both | None:
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
         law = self.representation, self.predictive
         unseen = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
-        return ErrorLaw.of_process(*left_out(*law, _judges(*law, unseen)), "leave one out")
+        return left_out(*law, _judges(*law, unseen))
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
         return solved(spec, rows)
@@ -457,9 +436,9 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     without = LeftOut(phi.kernel, others)
     law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
     sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
-    rows = _looked_at(sums, law, _judges(sums, law, sample))
+    errors, rows, w = _without_each(sums, law, _judges(sums, law, sample))
     # Whether features leave something out of enough rows for their errors to tell
-    tells = np.maximum(rows.w, 1.0)[rows.left > EXPLAINED * rows.prior].sum() >= 20
+    tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
     exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
     shares = [*np.logspace(0, -3, 31), 0.0] if tells and spec.noise is None else [1.0]
     # The exponent and the share of the fit's noise that errors ask for; a row of weight w counts as
@@ -467,30 +446,11 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     best = np.full(len(law.noise), -np.inf)
     noise, power = law.noise.copy(), law.exponents.copy()
     for p in exponents:
-        variance = rows.variance(replace(law, exponents=np.full_like(power, p)))
+        variance = replace(law, exponents=np.full_like(power, p)).combined(*rows)
         for share in shares:
-            score = rows.w @ log_normal(rows.errors, variance + share * law.noise) / rows.w.sum()
+            score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
             better = score > best
             best[better] = score[better]
             noise[better], power[better] = share * law.noise[better], p
     law = replace(law, noise=noise, exponents=power)
     return FeatureProcess(spec, sums, law, float(best.sum()))
-
-
-# --- Lengthscales --------------------------------------------------------------------------------
-
-
-def feature_search(spec: GaussianProcessSpec) -> Search | None:
-    """Return how the kernel is found; None for the usual search."""
-    asked = spec.features
-
-    def log_density(sample: RowSample, kernel: Kernel) -> float:
-        few = sample.lowest(LOO_ROWS)
-        features = replace(asked, kernel=kernel, width=asked.width_to_search)
-        blocks = Blocks.from_arrays(few.X, few.y, few.w)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SolutionWarning)
-            trial = replace(spec, features=features, lengthscale="loo")
-            return FeatureProcess.fit(trial, blocks).loo_log_density
-
-    return search_of(spec, log_density)

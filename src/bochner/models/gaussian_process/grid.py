@@ -28,14 +28,15 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.grid import FourierGrid, map_between
 from bochner.features.mercer.sphere import SphericalHarmonics
-from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.exact import KernelPosterior, kernel_rows, solved_exactly
 from bochner.models.gaussian_process.law import (
     GaussianProcessSpec,
     KeptRows,
+    KernelPosterior,
     ProcessLaw,
     Values,
+    kernel_rows,
     log_density,
+    solved_exactly,
 )
 from bochner.models.representations.waves import (
     BLOCK_ROWS,
@@ -207,8 +208,8 @@ class WaveProcess(ProcessLaw):
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
 
-    def scores(self) -> ErrorLaw:
-        return ErrorLaw.of_process(*self.left_out(self.representation.sample), "leave one out")
+    def scores(self) -> Both:
+        return self.left_out(self.representation.sample)
 
     def solved(self, spec: GaussianProcessSpec, rows: GridSums) -> "WaveProcess":
         return solved_waves(spec, rows)
@@ -288,7 +289,7 @@ def solved_waves(
     return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
 
-def few_rows(sums: GridSums) -> RowSample | None:
+def few_rows(sums: GridSums) -> KeptRows | None:
     """Return all rows in random order, where the sample holds all and waves are many more.
 
     Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
@@ -302,16 +303,15 @@ def few_rows(sums: GridSums) -> RowSample | None:
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
-    return replace(rows, X=as_rows(rows.X))
+    kept = vars(rows) | {"X": as_rows(rows.X)}
+    return KeptRows(**kept, rows=len(rows), target_shape=sums.target_shape)
 
 
 def _solved_by_rows(
-    spec: GaussianProcessSpec, sums: GridSums, rows: RowSample, start: float | None
+    spec: GaussianProcessSpec, sums: GridSums, rows: KeptRows, start: float | None
 ) -> WaveProcess:
     """Return the law of the largest evidence by the kernel matrix of the rows."""
-    asked, shape = replace(spec, criterion="evidence"), sums.target_shape
-    kept = KeptRows(rows.X, rows.y, rows.w, rows.priority, len(rows), shape)
-    exact = solved_exactly(asked, sums.chosen, kept, start)
+    exact = solved_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)

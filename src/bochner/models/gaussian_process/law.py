@@ -1,27 +1,42 @@
-"""The law of f given the rows: the base class of the forms that Gaussian processes have."""
+"""The law of f given the rows: what all forms of Gaussian processes have, and the exact form."""
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.checks import require_squares
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Gradients, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Piece, join, required_targets
+from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.fourier.placements import IID
+from bochner.features.map import FeatureMap, Request
+from bochner.features.nystrom import Nystrom
+from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.models.error_law import ErrorLaw
-from bochner.models.representations.representation import Lacking, gather
+from bochner.models._rows import KernelSum
+from bochner.models.representations.representation import Lacking, exact_choice, gather
+from bochner.selection.choose import Search, choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.lengthscales import choose_lengthscale
 from bochner.selection.numbers import by_evidence
 from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.spec import UNASKED
+from bochner.solvers.ridge.dual import KernelFactor, KernelRows
+from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
+from bochner.solvers.ridge.problem import amplitude_at, evidence
 from bochner.solvers.ridge.solution import Evidence
+from bochner.sums.passes import LOCAL, Executor, require_order
 
 #: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.
 ENOUGH = 1024
@@ -42,15 +57,13 @@ class GaussianProcessSpec:
 
 
 def search_of(
-    spec: GaussianProcessSpec,
-    log_density: Callable[[RowSample, Kernel], float],
-    share: float | None = None,
-) -> Callable[[Any, RowSample], Tuning] | None:
+    spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
+) -> Search | None:
     """Return how lengthscales are found; None for the usual search.
 
     The lengthscale of a family is found by leave-one-out errors and by the evidence. Where both
-    ways are open the one with the larger leave-one-out log density is taken: ``log_density`` is
-    that of a fit to some rows with a kernel. ``share`` is a given penalty per unit of weight.
+    ways are open the one with the larger leave-one-out log density is taken, of laws that ``fit``
+    finds for ``most`` rows. ``share`` is a given penalty per unit of weight.
     """
     kernel, by = spec.features.kernel, spec.lengthscale
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
@@ -69,6 +82,14 @@ def search_of(
         return likeliest
     if isinstance(kernel, Kernel) or kernel in UNASKED or spec.features.learns_metric:
         return None
+
+    def log_density(sample: RowSample, kernel: Kernel) -> float:
+        few, asked = sample.lowest(most), spec.features
+        asked = replace(asked, kernel=kernel, width=asked.width_to_search)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SolutionWarning)
+            trial = replace(spec, features=asked, lengthscale="loo")
+            return fit(trial, Blocks.from_arrays(few.X, few.y, few.w)).loo_log_density
 
     def likelier(name: str, sample: RowSample) -> Tuning:
         first = named(name, sample)
@@ -93,12 +114,6 @@ def search_of(
 #: Values of n functions at rows, (b, t, n).
 Values = Callable[[Array], Float[Array, "b t n"]]
 
-#: Why there are no moments of features.
-NO_FEATURES = (
-    "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on nearest "
-    "neighbours; what it keeps of the rows is fit_.law.representation."
-)
-
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
@@ -116,7 +131,7 @@ class KeptRows:
         """Read all blocks, after ``start`` rows."""
         shape, rows = required_targets(who, blocks.target_shape), gather(blocks, seed, start)
         require_squares(who, rows.y, rows.w)
-        return KeptRows(rows.X, rows.y, rows.w, rows.priority, count_rows(blocks), shape)
+        return KeptRows(**vars(rows), rows=count_rows(blocks), target_shape=shape)
 
     def __len__(self) -> int:
         return len(self.w)
@@ -155,7 +170,11 @@ class ProcessLaw(Lacking, ABC):
     chosen: Chosen  # The kernel, the map, and how they were found
     fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
 
-    lacks: ClassVar[Mapping[str, str]] = {"moments_": NO_FEATURES, "predictive_": NO_FEATURES}
+    lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("moments_", "predictive_"),
+        "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on "
+        "nearest neighbours; what it keeps of the rows is fit_.law.representation.",
+    )
 
     @property
     def of_values(self) -> "ProcessLaw":
@@ -188,13 +207,17 @@ class ProcessLaw(Lacking, ABC):
         return self.representation.gradients(self, blocks)
 
     @abstractmethod
-    def scores(self) -> ErrorLaw | None:
-        """Return standardised leave-one-out errors of rows not used for tuning; None if too few."""
+    def scores(self) -> Both | None:
+        """Return errors of rows not used for tuning, left out, and deviations; None if too few."""
 
     def again(self, rows: RowSample) -> Any:
         """Return the law of a fit of the same kind to other rows."""
+        return self.fit(self.spec, self.as_blocks(rows))
+
+    def as_blocks(self, rows: Any) -> Blocks:
+        """Return such rows, with targets in the shape of the fit's."""
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
-        return self.fit(self.spec, Blocks.from_arrays(rows.X, y, rows.w))
+        return Blocks.from_arrays(rows.X, y, rows.w)
 
     def solved(self, spec: GaussianProcessSpec, rows: Any) -> "ProcessLaw":
         """Return the law of rows in the same form, with noise and amplitude found again."""
@@ -216,3 +239,236 @@ def log_density(
 ) -> float:
     """Return the mean of log N(error; 0, variance), summed over targets."""
     return float((w @ log_normal(errors, variance) / w.sum()).sum())
+
+
+# --- The law with the kernel itself: the posterior of few rows, and no features ------------------
+#
+# The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by held-out rows.
+# Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
+
+MOST_ROWS = 20_000  # Rows of an n × n matrix and its factor, at most: seven gigabytes
+
+MOST_SCORES = 2048  # Rows whose errors make intervals, at most
+
+WIDTH = 1024  # F, features of each prior function
+
+
+@dataclass(frozen=True, eq=False)
+class KernelPosterior:
+    """The law of f at amplitude one given rows, by a factor of their kernel matrix per target."""
+
+    kernel: Kernel
+    X: Any
+    factors: Sequence[KernelFactor]
+
+    @staticmethod
+    def of(
+        kernel: Kernel, X: Any, rows: KernelRows, alphas: Float[Array, " t"]
+    ) -> "KernelPosterior":
+        """Factor the matrix once for each penalty."""
+        known = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
+        return KernelPosterior(kernel, X, [known[alpha] for alpha in alphas])
+
+    @property
+    def coef(self) -> Float[Array, "n t"]:
+        """Coefficients of the kernel and each row."""
+        return np.stack([each.coef[:, i] for i, each in enumerate(self.factors)], axis=1)
+
+    def values(self, X: Array) -> Float[Array, "b n"]:
+        """Return k(x, x_i)."""
+        return np.asarray(to_numpy(self.kernel(numpy_rows(X), self.X)), np.float64)
+
+    def variance(self, X: Array) -> Float[Array, "b t"]:
+        """Return the variance of f at rows."""
+        prior = np.asarray(to_numpy(self.kernel.diag(numpy_rows(X))), np.float64)
+        return self._each(KernelFactor.variance, self.values(X), prior)
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        """Return the covariance of f at all pairs of rows."""
+        prior = np.asarray(to_numpy(self.kernel(numpy_rows(X))), np.float64)
+        return self.between((self.values(X),) * 2, (np.ones(len(prior)),) * 2, prior)
+
+    def between(
+        self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
+    ) -> Float[Array, "b c t"]:
+        """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
+        return self._each(KernelFactor.between, k, prior, constant)
+
+    def _each(self, law: Callable[..., Array], *given: Any) -> Array:
+        laws = {
+            alpha: law(each, *given) for alpha, each in {e.alpha: e for e in self.factors}.items()
+        }
+        return np.stack([laws[each.alpha] for each in self.factors], axis=-1)
+
+
+def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
+    """Return the kernel matrix of rows, or of the first of them."""
+    K = np.asarray(to_numpy(kernel(rows.X[:most])), np.float64)
+    return KernelRows(K, rows.y[:most], rows.w[:most], centred)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactProcess(ProcessLaw):
+    """The law of f with the kernel itself."""
+
+    spec: GaussianProcessSpec
+    chosen: Chosen  # Its map is the Nyström map on all rows
+    representation: KeptRows  # All rows, in random order
+    evidence: Evidence
+    coef: Float[Array, "n t"]  # Of the kernel and each row
+    intercept: Float[Array, " t"]
+    loo_log_density: float
+
+    block_rows = 1024
+
+    lacks: ClassVar[Mapping[str, str]] = {
+        **ProcessLaw.lacks,
+        "merge": "an exact fit keeps no moments that add.",
+    }
+
+    @classmethod
+    def fit(
+        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+    ) -> "ExactProcess":
+        """Choose the kernel by the matrix of some rows, noise and amplitude; solve with all."""
+        why = 'method="exact" compares each row with all others'
+        require_order(spec.features.who, why, where, "Leave where out, or take features.")
+        who, n = spec.features.who, count_rows(blocks)
+        if n > MOST_ROWS:
+            raise InvalidInput(
+                f'{who}: method="exact" factors the matrix of all rows, {MOST_ROWS:,} at most; got '
+                f'{n:,}. Take features, method="auto", or NearestNeighbours().'
+            )
+        rows = KeptRows.of(who, blocks, spec.features.seed)
+        rows = replace(rows, **vars(rows.every.take(rows.order)))  # In random order
+        asked, share = spec.features, None  # Penalty per unit of weight, where it is given
+        if spec.noise and spec.amplitude is not None:
+            share = spec.noise / spec.amplitude / float(rows.w.sum())
+        search = search_of(spec, ExactProcess.fit, 1024, share)
+        tuning, curves, sample = choose_for_matrix(
+            asked, rows.every, share, spec.fit_intercept, search=search
+        )
+        chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
+        chosen = chosen if curves is None else chosen.through(curves)
+        start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
+        return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
+
+    @cached_property
+    def posterior(self) -> KernelPosterior:
+        """The posterior at the penalty of each target: factors, which no file holds."""
+        kernel, rows = self.chosen.kernel, self.representation
+        problem = kernel_rows(kernel, rows, self.spec.fit_intercept)
+        return KernelPosterior.of(kernel, rows.X, problem, self.evidence.alpha)
+
+    @property
+    def _sum(self) -> KernelSum:
+        return KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
+
+    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+        return lambda X: self._sum.at(numpy_rows(X))
+
+    def moments(self, X: Array) -> Both:
+        return self.means()(X), self.posterior.variance(X) * self.evidence.amplitude
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        return self.posterior.covariance(X) * self.evidence.amplitude
+
+    def at(self, X: Array) -> Float[Array, "b n"]:
+        """Return what f(x) is known by, for :meth:`between`: k(x, x_i)."""
+        return self.posterior.values(X)
+
+    def between(self, *functionals: Any) -> Float[Array, "b c t"]:
+        """Return the covariance of linear functionals."""
+        return self.posterior.between(*functionals) * self.evidence.amplitude
+
+    def gradients(self, blocks: Blocks) -> Gradients:
+        return self._sum.gradients(blocks)
+
+    def draw(self, n: int, seed: int) -> Values:
+        """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
+
+        With f⁰ and ε drawn from the prior,
+
+            f(x) = a f⁰(x) + k(x, X) c + b,
+
+        where c and b solve the fit to y − a (f⁰(X) + ε); the uncertainty of b, which has a flat
+        prior, is included in these targets. Without Fourier features of the kernel f⁰ is of Nyström
+        features. O(m N (d + n t)), and O(m F d) for each function.
+        """
+        kept, kernel = self.representation, self.chosen.kernel
+        posteriors, amplitude = self.posterior.factors, self.evidence.amplitude
+        priors, coefs, offsets, d = [], [], [], kept.X.shape[1]
+        for i in range(n):
+            ask = Request(d, WIDTH, seed, ("prior", str(i)), kept.X)
+            f0 = prior_map(kernel, d, seed, str(i)) or draw_map(Nystrom(), kernel, ask)
+            rng = stream(seed, "prior functions", i)
+            weights = rng.standard_normal((f0.n_features, kept.y.shape[1])) * np.sqrt(amplitude)
+            rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
+            noise = rough * np.sqrt(amplitude * self.evidence.alpha)
+            left = kept.y - to_numpy(f0(kept.X)) @ weights - noise
+            ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(posteriors)]
+            priors.append((f0, weights))
+            coefs.append(np.hstack([coef for coef, _ in ends]))
+            offsets.append(np.concatenate([offset for _, offset in ends]))
+        coef, offset = np.stack(coefs, axis=2), np.stack(offsets, axis=1)
+
+        def values(X: Array) -> Float[Array, "b t n"]:
+            rows = numpy_rows(X)
+            k = np.asarray(to_numpy(kernel(rows, kept.X)), np.float64)
+            prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in priors], axis=2)
+            return prior + np.tensordot(k, coef, 1) + offset
+
+        return values
+
+    def scores(self) -> Both | None:
+        unseen = len(self.representation) - EVIDENCE_ROWS
+        if unseen < ENOUGH:
+            return None
+        m = min(unseen, MOST_SCORES)
+        judged = [each.left_out(m) for each in self.posterior.factors]
+        errors = np.stack([each[:, i] for i, (each, _) in enumerate(judged)], axis=1)
+        slack = np.hstack([slack for _, slack in judged])
+        return errors, np.sqrt(self.evidence.amplitude * self.evidence.alpha / slack)
+
+    def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "ExactProcess":
+        return solved_exactly(spec, self.chosen, rows)
+
+
+# --- fitting -------------------------------------------------------------------------------------
+
+
+def solved_exactly(
+    spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows, start: float | None = None
+) -> ExactProcess:
+    """Return the law of a kernel given rows."""
+    problem = kernel_rows(chosen.kernel, rows, spec.fit_intercept)
+    alphas, outcome = choose_penalty(
+        problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
+    )
+    posterior = KernelPosterior.of(chosen.kernel, rows.X, problem, alphas)
+    n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
+    m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
+    w = problem.w[-m:]
+    for i, factor in enumerate(posterior.factors):
+        if not problem.power[i] > 0:
+            numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
+            continue
+        alpha, (errors, slack) = factor.alpha, factor.left_out(m)
+        a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
+        density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
+        numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
+    noise, amplitude, likelihood, densities = np.array(numbers).T
+    found = Evidence(noise, amplitude, alphas, likelihood, outcome)
+    intercept = np.array([each.intercept[i] for i, each in enumerate(posterior.factors)])
+    parts = found, posterior.coef, intercept, float(densities.sum())
+    law = ExactProcess(spec, chosen, rows, *parts)
+    law.__dict__["posterior"] = posterior
+    return law
+
+
+def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:
+    """Return Fourier features of the kernel, or None if it has none."""
+    try:
+        return draw_map(Fourier(IID()), kernel, Request(d, WIDTH, seed, ("prior", name)))
+    except UnsupportedKernel:
+        return None

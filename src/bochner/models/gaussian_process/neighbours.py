@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -24,7 +24,7 @@ from scipy.spatial import cKDTree
 from bochner._core.checks import integer
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Both, Float
-from bochner._core.sizes import LOO_ROWS
+from bochner._core.sizes import LOO_ROWS, MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
@@ -34,7 +34,7 @@ from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
-from bochner.models.error_law import ErrorLaw
+from bochner.models.gaussian_process.features import FeatureProcess, left_out
 from bochner.models.gaussian_process.law import (
     ENOUGH,
     GaussianProcessSpec,
@@ -50,7 +50,7 @@ from bochner.selection.lengthscales import at_median, tune_lengthscales
 from bochner.selection.numbers import by_evidence, by_left_out, is_composite
 from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
-from bochner.selection.waves import scaled
+from bochner.selection.waves import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
 
@@ -66,13 +66,6 @@ JUDGED = 512  # Rows whose densities noise and lengthscales are chosen by, at mo
 # the last term for a mean b of flat prior (ordinary kriging); without it b = 0.
 
 
-class LocalLaw(NamedTuple):
-    """Mean of f at each row, (b, t), and its variance for an amplitude of one, (b,)."""
-
-    mean: Float[Array, "b t"]
-    variance: Float[Array, " b"]
-
-
 def condition(
     K: Float[Array, "b m m"],
     k: Float[Array, "b m"],
@@ -80,8 +73,8 @@ def condition(
     y: Float[Array, "b m t"],
     noise: Float[Array, "b m"],
     centred: bool,
-) -> LocalLaw:
-    """Return the law of f at rows, each given the targets of its neighbours.
+) -> tuple[Float[Array, "b t"], Float[Array, " b"]]:
+    """Return mean and variance, at amplitude one, of f at rows, each given its neighbours' targets.
 
     K is the kernel of the neighbours of each row with one another, k theirs with the row, and
     ``prior`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
@@ -98,7 +91,7 @@ def condition(
         total, left = solved[:, :, 1].sum(axis=1), 1 - solved[:, :, 0].sum(axis=1)
         mean += (left / total)[:, None] * solved[:, :, 2:].sum(axis=1)
         variance += left**2 / total
-    return LocalLaw(mean, np.maximum(variance, 0.0))
+    return mean, np.maximum(variance, 0.0)
 
 
 def is_near(kernel: Kernel) -> bool:
@@ -114,25 +107,6 @@ def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
     return kernel if globe is None else of_points_beside(kernel, globe), globe
 
 
-def units_of(kernel: Kernel, d: int) -> Float[Array, " d"] | None:
-    """Return the shortest lengthscale that a kernel has along each column; None where unknown."""
-
-    def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
-        unit = np.full(d, np.inf)
-        if isinstance(part, Constant):
-            return unit
-        length = part.get_params(deep=False).get("lengthscale")
-        if isinstance(part, Periodic):
-            periods, lengths = part.per_axis(len(axes))
-            length = np.multiply(periods, lengths) / (2 * np.pi)
-        if length is None:
-            return None
-        unit[list(axes)] = np.asarray(length, dtype=float)
-        return unit
-
-    return folded(kernel, leaf, np.minimum, np.minimum, columns=(*range(d),))
-
-
 @dataclass(frozen=True, eq=False)
 class Neighbourhoods:
     """Rows with targets, and a kernel: nearest rows, and the distribution of f given these rows."""
@@ -144,10 +118,31 @@ class Neighbourhoods:
     count: int  # Neighbours of each row, m
     centred: bool
 
+    @staticmethod
+    def of(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> "Neighbourhoods":
+        """Return the rows with as many neighbours as the method says."""
+        count = spec.features.method.neighbours  # type: ignore[attr-defined]
+        return Neighbourhoods(kernel, rows.X, rows.y, rows.w, count, spec.fit_intercept)
+
     @cached_property
     def _units(self) -> Any:
-        """Lengthscales of the columns, or 1."""
-        lengths = units_of(self._steps[0], self._own_places.shape[1])
+        """Shortest lengthscale of the kernel along each column; 1 where it has none."""
+        d = self._own_places.shape[1]
+
+        def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
+            unit = np.full(d, np.inf)
+            if isinstance(part, Constant):
+                return unit
+            length = part.get_params(deep=False).get("lengthscale")
+            if isinstance(part, Periodic):
+                periods, lengths = part.per_axis(len(axes))
+                length = np.multiply(periods, lengths) / (2 * np.pi)
+            if length is None:
+                return None
+            unit[list(axes)] = np.asarray(length, dtype=float)
+            return unit
+
+        lengths = folded(self._steps[0], leaf, np.minimum, np.minimum, columns=(*range(d),))
         return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
 
     @cached_property
@@ -185,8 +180,8 @@ class Neighbourhoods:
         itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
         return nearest[~itself].reshape(len(index), m)
 
-    def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> LocalLaw:
-        """Return the law of f at rows given their neighbours; noise as a share of the amplitude."""
+    def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> tuple[Array, Array]:
+        """Return mean and variance of f by neighbours; noise as a share of the amplitude."""
         m = near.shape[1]
         size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
         (i, j), at, laws = np.tril_indices(m), self._places(X), []
@@ -199,7 +194,8 @@ class Neighbourhoods:
             prior = np.broadcast_to(self.total, len(rows))
             given = self.y[rows], noise / self.w[rows], self.centred
             laws.append(condition(K, k, prior, *given))
-        return LocalLaw(*(np.concatenate(values) for values in zip(*laws, strict=True)))
+        mean, variance = (np.concatenate(values) for values in zip(*laws, strict=True))
+        return mean, variance
 
     def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
         """Return the kernel values at these distances."""
@@ -313,30 +309,30 @@ class NeighbourProcess(ProcessLaw):
     @cached_property
     def around(self) -> Neighbourhoods:
         """The rows as neighbours."""
-        return _around(self.spec, self.chosen.kernel, self.representation)
+        return Neighbourhoods.of(self.spec, self.chosen.kernel, self.representation)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._law(X).mean
+        return lambda X: self._law(X)[0]
 
     def moments(self, X: Array) -> Both:
-        law = self._law(X)
-        return law.mean, law.variance[:, None] * self.evidence.amplitude
+        mean, variance = self._law(X)
+        return mean, variance[:, None] * self.evidence.amplitude
 
-    def _law(self, X: Array) -> LocalLaw:
+    def _law(self, X: Array) -> tuple[Array, Array]:
         rows = as_rows(X)
         return self.around.law(rows, self.around.near(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
         around, share = self.around, float(self.evidence.alpha[0])
-        law = around.law(around.X[index], around.near_without(index), share)
-        variance = law.variance[:, None] * self.evidence.amplitude + self.noise
-        return around.y[index] - law.mean, np.sqrt(variance)
+        mean, variance = around.law(around.X[index], around.near_without(index), share)
+        deviation = np.sqrt(variance[:, None] * self.evidence.amplitude + self.noise)
+        return around.y[index] - mean, deviation
 
-    def scores(self) -> ErrorLaw:
+    def scores(self) -> Both:
         order = self.representation.order
         unseen = order[JUDGED:] if len(order) - JUDGED >= ENOUGH else order
-        return ErrorLaw.of_process(*self.left_out(unseen[:4096]), "leave one out")
+        return self.left_out(unseen[:4096])
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
@@ -361,12 +357,6 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
     """Read all blocks, after ``start`` rows."""
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X))
-
-
-def _around(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> Neighbourhoods:
-    """Return the rows as neighbours."""
-    method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-    return Neighbourhoods(kernel, rows.X, rows.y, rows.w, method.neighbours, spec.fit_intercept)
 
 
 def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
@@ -412,7 +402,8 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     It is sought from the best of several starts, over the log noise and, where lengthscales are
     open, the log factor of these.
     """
-    around, noise, amplitude = _around(spec, start.kernel, rows), spec.noise, spec.amplitude
+    around = Neighbourhoods.of(spec, start.kernel, rows)
+    noise, amplitude = spec.noise, spec.amplitude
     # Each of many neighbours takes longer: fewer rows judge, 64 at least.
     judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
     near, w = around.near_without(judges), around.w[judges]
@@ -434,9 +425,9 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     def amplitudes(at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return a² of each target, as held or the best, and the mean log density of a row."""
         share = share_at(at[0])
-        law = replace(around, kernel=kernel_at(at)).law(around.X[judges], near, share)
-        variance, tiny = law.variance + share, np.finfo(np.float64).tiny  # of constant targets
-        squares = (around.y[judges] - law.mean) ** 2 / variance[:, None]
+        mean, variance = replace(around, kernel=kernel_at(at)).law(around.X[judges], near, share)
+        variance, tiny = variance + share, np.finfo(np.float64).tiny  # of constant targets
+        squares = (around.y[judges] - mean) ** 2 / variance[:, None]
         a2 = np.maximum(np.average(squares, axis=0, weights=w), tiny)
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)
@@ -469,3 +460,61 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
 def _digits(value: float) -> float:
     """Return three digits of a number, the same on every processor."""
     return float(f"{value:.3g}")
+
+
+# --- Features, or nearest neighbours for rough processes of few columns ---------------------------
+#
+# Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin,
+# because they draw no functions and have no covariances of rows and no gradients.
+
+LEFT_OUT = 2048  # Rows left out, at most, beyond those that noise and lengthscales are chosen by
+
+
+def by_features_or_neighbours(
+    spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
+) -> ProcessLaw:
+    """Return a law on features, or one on neighbours of the same rows if its errors are smaller.
+
+    Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each tried
+    kernel takes about three seconds: the features' kernel, with new lengthscales if it was given by
+    name, and for "auto" two families of rough functions. Errors must be 5 % smaller.
+    """
+    features, sums, d = spec.features, law.representation, blocks.n_columns
+    cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
+    many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
+    name, near = features.kernel, is_near(law.chosen.kernel)
+    kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
+    if name == "auto" and features.effort != "low":
+        kernels += [(family, spec.lengthscale) for family in ("matern32", "exponential")]
+    elif isinstance(name, str) and name != "auto" and near:
+        kernels.append((name, spec.lengthscale))
+    if not many or d > 4 or features.learns_metric or not kernels:
+        return law
+    rows = rows_of(spec, blocks)
+    judges = rows.order[JUDGED : JUDGED + LEFT_OUT]
+    scale = rows.y[judges].std(axis=0)
+    if len(judges) == 0 or not np.all(scale > 0):
+        return law
+
+    def size(errors: Float[Array, "m t"]) -> float:
+        return float(np.sqrt(np.mean((errors / scale) ** 2)))
+
+    order = np.argsort(sums.sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
+    before = size(left_out(sums, law.predictive, sums.sample)[0][order])
+    tried = []
+    for kernel, lengthscale in kernels:
+        asked = replace(features, kernel=kernel, method=NearestNeighbours())
+        tried.append(near_rows(replace(spec, features=asked, lengthscale=lengthscale), rows))
+    sizes = [size(process.left_out(judges)[0]) for process in tried]
+    error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
+    if not error < 0.95 * before:
+        return law
+    method: Any = best.chosen.choice.method
+    reason = (
+        f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
+        f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
+        f'{law.chosen.n_features:,} features of {law.chosen.choice.method}. method="auto" takes '
+        "features."
+    )
+    choice = replace(best.chosen.choice, reason=reason)
+    return replace(best, chosen=replace(best.chosen, choice=choice))

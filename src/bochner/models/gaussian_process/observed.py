@@ -29,11 +29,10 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
-from bochner.models.error_law import ErrorLaw
-from bochner.models.gaussian_process.exact import ExactProcess
 from bochner.models.gaussian_process.features import FeatureProcess
-from bochner.models.gaussian_process.law import ProcessLaw, Values
+from bochner.models.gaussian_process.law import ExactProcess, ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
+from bochner.selection.chosen import Chosen
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -42,6 +41,8 @@ from bochner.models.representations.waves import as_rows
 
 MOST_PLACES = 8192  # Places of all quadratures together: their kernel matrix is 512 MB
 AT_ONCE = 16  # Columns of kernel values that are differentiated at once
+
+Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +89,31 @@ class Derivatives(NamedArguments):
 
     @property
     def n_columns(self) -> int:
-        """D."""
+        """Number d of columns."""
         return self.X.shape[1]
+
+    _of_one = 0.0  # Of the constant 1
+
+    def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
+        """Return ∂k(z, y)/∂z_j of all pairs of places and rows."""
+        values, one_by_one = np.empty((len(self.X), len(Y))), np.eye(AT_ONCE)
+        for start in range(0, len(Y), AT_ONCE):
+            part = np.ascontiguousarray(Y[start : start + AT_ONCE])
+            m = len(part)
+            each = np.tile(one_by_one[:m, :m], (len(self.X), 1))
+            G = gradients(kernel, np.repeat(self.X, m, axis=0), part, each)
+            values[:, start : start + m] = G[:, self.column].reshape(len(self.X), m)
+        return values
+
+    def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
+        made = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(self.X))
+        return np.concatenate([G[:, self.column] for _, G in made])
+
+    def _of_function(self, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+        """Return slopes of a smooth function by its values, as central differences."""
+        step = np.zeros(self.n_columns)
+        step[self.column] = steps[self.column]
+        return (f(self.X + step) - f(self.X - step)) / (2 * steps[self.column])
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +171,7 @@ class BlockAverages(NamedArguments):
 
     @property
     def n_columns(self) -> int:
-        """D."""
+        """Number d of columns."""
         return self.lower.shape[1]
 
     @property
@@ -167,14 +191,24 @@ class BlockAverages(NamedArguments):
         points = self.lower[:, None] + unit * (self.upper - self.lower)[:, None]
         return points.reshape(-1, self.n_columns)
 
-    def averaged(self, values: Array) -> Array:
+    _of_one = 1.0
+
+    def _averaged(self, values: Array) -> Array:
         """Return the averages of values at all places."""
         each = values.reshape(len(self.lower), -1, *values.shape[1:])
         return np.einsum("q,mq...->m...", self._rule[1], each)
 
+    def _of_kernel(self, kernel: Kernel, Y: Float[np.ndarray, "c d"]) -> Float[np.ndarray, "m c"]:
+        return self._averaged(np.asarray(kernel(self.places, Y)))
+
+    def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
+        return self._averaged(chosen.double(self.places))
+
+    def _of_function(self, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+        return self._averaged(f(self.places))
+
 
 Observation = Derivatives | BlockAverages
-Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
 
 
 def quadrature(points: int, d: int) -> tuple[Float[np.ndarray, "q d"], Float[np.ndarray, " q"]]:
@@ -203,18 +237,6 @@ def _check_values(given: Any, m: int) -> None:
     object.__setattr__(given, "noise", np.broadcast_to(noise, (m,)).copy())
 
 
-# --- Functionals of kernels ----------------------------------------------------------------------
-
-
-def applied(
-    given: Observation, kernel: Kernel, Y: Float[np.ndarray, "c d"]
-) -> Float[np.ndarray, "m c"]:
-    """Return the functionals of k(·, y) for each row y."""
-    if isinstance(given, BlockAverages):
-        return given.averaged(np.asarray(kernel(given.places, Y)))
-    return slopes(kernel, given.X, given.column, Y)
-
-
 def applied_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
@@ -225,44 +247,10 @@ def applied_twice(
     """
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
         return applied_twice(second, first, kernel, steps).T
-    return by_differences(second, lambda P: applied(first, kernel, P).T, steps).T
+    return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T
 
 
-def by_differences(given: Observation, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
-    """Return the functionals of a smooth function by its values: slopes by central differences."""
-    if isinstance(given, BlockAverages):
-        return given.averaged(f(given.places))
-    step = np.zeros(given.n_columns)
-    step[given.column] = steps[given.column]
-    return (f(given.X + step) - f(given.X - step)) / (2 * steps[given.column])
-
-
-def slopes(
-    kernel: Kernel, Z: Float[np.ndarray, "m d"], column: int, Y: Float[np.ndarray, "c d"]
-) -> Float[np.ndarray, "m c"]:
-    """Return ∂k(z, y)/∂z_j of all pairs."""
-    values = np.empty((len(Z), len(Y)))
-    for start in range(0, len(Y), AT_ONCE):
-        part = np.ascontiguousarray(Y[start : start + AT_ONCE])
-        one_by_one = np.tile(np.eye(len(part)), (len(Z), 1))
-        G = gradients(kernel, np.repeat(Z, len(part), axis=0), part, one_by_one)
-        values[:, start : start + AT_ONCE] = G[:, column].reshape(len(Z), len(part))
-    return values
-
-
-def steps_of(kernel: Kernel, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
-    """Return 1e-5 of how far f goes along each column before it changes by its deviation."""
-    spread = X.std(axis=0)
-    spread = np.where(spread > 0, spread, 1.0)
-    middle = X[:1]
-    steps = np.empty(len(spread))
-    for j, s in enumerate(spread):
-        moved = middle.copy()
-        moved[:, j] += 1e-3 * s
-        both = np.asarray(kernel(np.vstack([middle, moved])))
-        change = float(both[0, 0] + both[1, 1] - 2 * both[0, 1]) / max(float(both[0, 0]), 1e-300)
-        steps[j] = 1e-5 * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
-    return steps
+# --- The process ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -361,7 +349,7 @@ class ObservedProcess(ProcessLaw):
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""
         draws, t = self.base.draw(n, seed), len(self.noise)
         f = lambda X: draws(X).reshape(len(X), t * n)
-        observed = [by_differences(each, f, 100 * self._steps) for each in self.observations]
+        observed = [each._of_function(f, 100 * self._steps) for each in self.observations]
         values = np.concatenate([each.values for each in self.observations])[:, :, None]
         noise = np.sqrt(np.concatenate([each.noise for each in self.observations]))
         rough = stream(seed, "observed").standard_normal((len(noise), t, n))
@@ -374,7 +362,7 @@ class ObservedProcess(ProcessLaw):
 
         return conditioned
 
-    def scores(self) -> ErrorLaw | None:
+    def scores(self) -> Both | None:
         # Of fewer values intervals are made of fits without folds.
         return None if len(self.representation.sample) < 3072 else self.base.scores()
 
@@ -386,45 +374,42 @@ class ObservedProcess(ProcessLaw):
 
     @cached_property
     def _steps(self) -> Float[Array, " d"]:
-        return steps_of(self.chosen.kernel, as_rows(self.representation.sample.X))
+        """1e-5 of how far f goes along each column before it changes by its deviation."""
+        kernel, X = self.chosen.kernel, as_rows(self.representation.sample.X)
+        spread = X.std(axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        steps = np.empty(len(spread))
+        for j, s in enumerate(spread):
+            moved = X[:1].copy()
+            moved[:, j] += 1e-3 * s
+            K = np.asarray(kernel(np.vstack([X[:1], moved])))
+            change = float(K[0, 0] + K[1, 1] - 2 * K[0, 1]) / max(float(K[0, 0]), 1e-300)
+            steps[j] = 1e-5 * np.clip(1e-3 / np.sqrt(max(change, 1e-18)), 1e-3, 1e3) * s
+        return steps
 
     @cached_property
     def _constant(self) -> Float[Array, " o"]:
         """Values of the functionals of the constant 1."""
-        kinds = [isinstance(each, BlockAverages) for each in self.observations]
-        return np.repeat(np.array(kinds, float), [len(each.values) for each in self.observations])
+        return np.concatenate([np.full(len(o.values), o._of_one) for o in self.observations])
 
     @cached_property
     def _functionals(self) -> Float[Array, "o n"]:
         if isinstance(self.base, ExactProcess):
             return self._of_kernel(as_rows(self.representation.X))
-        chosen, parts = self.chosen, []
-        for given in self.observations:
-            if isinstance(given, BlockAverages):
-                parts.append(given.averaged(chosen.double(given.places)))
-            else:
-                made = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(given.X))
-                parts += [G[:, given.column] for _, G in made]
-        return np.concatenate(parts)
+        return np.concatenate([each._of_features(self.chosen) for each in self.observations])
 
     def _of_kernel(self, X: Float[Array, "b d"]) -> Float[Array, "o b"]:
-        return np.concatenate([applied(each, self.chosen.kernel, X) for each in self.observations])
+        return np.concatenate([o._of_kernel(self.chosen.kernel, X) for o in self.observations])
 
     def _cross(self, X: Array) -> Float[Array, "b o t"]:
         """Return c(x, L) of each row."""
         X = as_rows(X)
-        one = np.ones(len(X))
-        if isinstance(self.base, ExactProcess):
-            k = np.asarray(self.chosen.kernel(X, self.representation.X))
-            return self._between(k, one, self._of_kernel(X).T)
-        return self._between(self.chosen.double(X), one)
+        prior = (self._of_kernel(X).T,) if isinstance(self.base, ExactProcess) else ()
+        return self._between(self.base.at(X), np.ones(len(X)), *prior)
 
     def _between(self, left: Array, one: Array, *prior: Array) -> Float[Array, "b o t"]:
         """Return the covariance of functionals ``left`` with those of the observations."""
-        given = (left, self._functionals), (one, self._constant)
-        if isinstance(self.base, ExactProcess):
-            return self.base.posterior.between(*given, *prior) * self.evidence.amplitude
-        return self.base.predictive.posterior.between(*given)
+        return self.base.between((left, self._functionals), (one, self._constant), *prior)
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:

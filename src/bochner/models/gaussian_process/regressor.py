@@ -1,37 +1,58 @@
 """Gaussian process regression at any number of rows."""
 
+import math
 from collections.abc import Callable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import reduce
+from importlib import import_module
+from importlib.util import find_spec
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer, one_of, require_switch
+from bochner._core.checks import integer, one_of, require_room, require_switch, warn_user
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Both, Float, Tabular
+from bochner._core.shapes import Array, Both, Float, Gradients, Predictions, Tabular
+from bochner._core.sizes import LOO_ROWS
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
+from bochner.features.fourier.grid import WaveMethod
+from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.windows import windows_of
 from bochner.models._base import AddsRows, Differentiable, learned
+from bochner.models._html import FitSummary
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
-from bochner.models.displays import MapDisplay, on_grid
+from bochner.models.displays import MapDisplay
 from bochner.models.error_law import ErrorLaw, fold_scores
-from bochner.models.gaussian_process.exact import MOST_ROWS
-from bochner.models.gaussian_process.features import Predictive
-from bochner.models.gaussian_process.fit import ProcessFit, fitted, process
-from bochner.models.gaussian_process.law import GaussianProcessSpec, Values, log_normal
-from bochner.models.gaussian_process.neighbours import NeighbourProcess
+from bochner.models.gaussian_process.features import FeatureProcess, Predictive, chosen_features
+from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
+from bochner.models.gaussian_process.law import (
+    MOST_ROWS,
+    ExactProcess,
+    GaussianProcessSpec,
+    ProcessLaw,
+    Values,
+    log_normal,
+    search_of,
+)
+from bochner.models.gaussian_process.neighbours import (
+    NearestNeighbours,
+    NeighbourProcess,
+    by_features_or_neighbours,
+)
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.representations.representation import (
+    DIRECT_ROWS,
     ExactKernel,
     LocalKernel,
     as_features,
@@ -39,9 +60,93 @@ from bochner.models.representations.representation import (
     require_alike,
     takes_pieces,
 )
-from bochner.solvers.ridge.solution import as_variance
+from bochner.selection.choose import choose
+from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
+
+
+@dataclass(frozen=True, eq=False)
+class ProcessFit(FitSummary):
+    """A Gaussian process: the law of f given the rows."""
+
+    inputs: Inputs
+    law: ProcessLaw
+    # Scores that calibrated intervals are made of; None until they are asked for
+    errors: ErrorLaw | None = None
+
+    chosen = property(attrgetter("law.chosen"))
+    target_shape = property(attrgetter("law.representation.target_shape"))
+
+    def predictions(self, blocks: Blocks) -> Predictions:
+        """Yield the rows of each block and the mean of f there, (b, t)."""
+        means = self.law.means()
+        for block in blocks.with_rows(self.law.block_rows):
+            yield block.X, means(block.X)
+
+    def gradients(self, blocks: Blocks) -> Gradients:
+        """Yield the rows of each block and the gradients of the mean there."""
+        return self.law.require("gradient", self.law.spec.features.who).gradients(blocks)
+
+    def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
+        """Return the fit of the rows of all."""
+        rows = reduce(lambda a, b: a.merge(b), [fit.law.representation for fit in fits])
+        return fitted(self.inputs, self.law.solved(self.law.spec, rows))
+
+    def _results(self) -> dict[str, Any]:
+        evidence = self.law.evidence
+        return {
+            "noise_variance": evidence.noise,
+            "amplitude": evidence.amplitude,
+            "log_marginal_likelihood": evidence.log_likelihood,
+            "outcome": evidence.outcome.name,
+            "outcome_words": str(evidence.outcome),
+        }
+
+
+def fitted(inputs: Inputs, law: ProcessLaw) -> ProcessFit:
+    """Return the fit; warn if the outcome needs attention."""
+    outcome = law.evidence.outcome
+    if outcome in (EvidenceOutcome.FLOAT32_LIMITED, EvidenceOutcome.SINGULAR):
+        warn_user(str(outcome))
+    return ProcessFit(inputs, law)
+
+
+def process(  # noqa: PLR0911  a case for each representation
+    spec: GaussianProcessSpec,
+    method: Method | str | None,
+    blocks: Blocks,
+    where: Executor,
+    precision: Precision | None,
+    any_features: bool,
+) -> ProcessLaw:
+    """Choose the representation and what is open of kernel and features; find the law.
+
+    ``method`` is the one asked for, None for any. ``precision`` is that of all sums where rows
+    cannot be read again: these have features. ``any_features``: width and precision are left open;
+    "auto" may then sum waves of all rows.
+    """
+    features, n, again = spec.features, blocks.n_rows, precision is None
+    if again and any_features and method is None and n is not None:
+        windows = n * windows_of(features.kernel, blocks.n_columns)
+        if windows**3 * int(np.prod(blocks.target_shape or ())) <= DIRECT_ROWS**3:
+            return ExactProcess.fit(spec, blocks)  # few rows are sent to this process
+    if isinstance(method, ExactKernel):
+        return ExactProcess.fit(spec, blocks, where)
+    if isinstance(features.method, WaveMethod):
+        return WaveProcess.fit(spec, blocks, where)
+    if isinstance(features.method, NearestNeighbours):
+        return NeighbourProcess.fit(spec, blocks, where)
+    if not (again and any_features):
+        return FeatureProcess.fit(spec, blocks, where, precision)
+    search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
+    chosen, sample = choose(replace(features, waves=True), blocks, search=search, where=where)
+    if sample is not None and isinstance(chosen.choice.method, WaveMethod):
+        return chosen_waves(spec, chosen, sample, blocks, where)
+    law = chosen_features(spec, chosen, blocks, where)
+    if method is not None or not where.in_order:
+        return law
+    return by_features_or_neighbours(spec, law, blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +217,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         "loo". With the kernel "auto" the candidates choose lengthscales, and "evidence" means a
         Matérn kernel of smoothness 3/2. For sums and products "evidence" finds all numbers, or the
         numbers set to "auto".
-    precision : {"auto", "float32", "float64"}, default "auto"
-        As in :class:`KernelRidge`.
+    %(precision)s
     fit_intercept : bool, default True
         Whether f has an unknown mean b, of flat prior; otherwise it is zero.
     random_state : int, Generator, RandomState or None, default None
@@ -198,8 +302,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return self._add_rows(X, y, sample_weight)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        law = self._law.of_values
-        return fitted(inputs, law.with_rows_of(self._again(self._spec()), blocks))
+        law: Any = self._law.of_values
+        if isinstance(law, ExactProcess):  # features of its rows have sums, which these add to
+            features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
+            asked = replace(law.spec, features=features, lengthscale="loo")
+            before = law.as_blocks(law.representation)
+            law = FeatureProcess.fit(asked, before, precision="float64")
+        return fitted(inputs, law.with_rows_of(self._again(), blocks))
 
     def _spec(self) -> GaussianProcessSpec:
         who = type(self).__name__
@@ -222,14 +331,15 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         criterion = "evidence" if "evidence" in (self.noise, self.amplitude) else "auto"
         return GaussianProcessSpec(features, *variances, by, centred, criterion)
 
-    def _again(self, spec: GaussianProcessSpec) -> GaussianProcessSpec:
+    def _again(self) -> GaussianProcessSpec:
         """Return what the fit was asked for, with noise and amplitude as they are set."""
+        spec = self._spec()
         return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments and sample, with the current noise and amplitude."""
-        law, spec = self._law.of_values, self._again(self._spec())
-        self.fit_ = fitted(self._inputs, law.solved(spec, law.representation))
+        law = self._law.of_values
+        self.fit_ = fitted(self._inputs, law.solved(self._again(), law.representation))
         return self
 
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
@@ -344,14 +454,37 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         InvalidInput
             If there is not one array of finite coordinates for each column.
         """
-        who, names = type(self).__name__, self._inputs.names
-
-        def values(rows: Array) -> tuple[Array, ...]:
-            places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
-            parts = self.predict(places, return_std=return_std)
-            return parts if return_std else (parts,)
-
-        maps = on_grid(who, axes, names, self.n_features_in_, values)
+        who, names, d = type(self).__name__, self._inputs.names, self.n_features_in_
+        if len(axes) != d or (names is not None and set(axes) != set(names)):
+            asked = "" if names is None else f", named {', '.join(names)}"
+            raise InvalidInput(
+                f"{who}.predict_grid: there must be one array of coordinates for each of the {d} "
+                f"columns{asked}; got {', '.join(axes) or 'none'}. Pass "
+                f"{', '.join(f'{name}=...' for name in names or 'xyz'[:d])}."
+            )
+        axes = {name: np.asarray(axes[name], dtype=np.float64) for name in names or axes}
+        for name, axis in axes.items():
+            if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all():
+                raise InvalidInput(
+                    f"{who}.predict_grid: {name} must be finite numbers in one dimension, one at "
+                    f"least; got shape {axis.shape}. Pass np.linspace(...), say."
+                )
+        shape = tuple(len(axis) for axis in axes.values())
+        require_room(
+            8 * (d + 3) * math.prod(shape),
+            f"{who}.predict_grid: {math.prod(shape):,} places take",
+            "Ask for fewer.",
+        )
+        rows = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, d)
+        places = rows if names is None else Blocks.from_arrays(rows)  # columns are in order
+        parts = self.predict(places, return_std=return_std)
+        parts = parts if return_std else (parts,)
+        maps = tuple(part.reshape(*shape, *part.shape[1:]) for part in parts)
+        if find_spec("xarray") is not None:
+            array: Any = import_module("xarray").DataArray
+            dims = [*axes, *["target"] * (maps[0].ndim - d)]
+            of = zip(maps, ("mean", "std"), strict=False)
+            maps = tuple(array(part, coords=axes, dims=dims, name=name) for part, name in of)
         return maps if return_std else maps[0]
 
     def plot_map(self, ax: Any = None, places: int = 200, **axes: Any) -> Any:
@@ -383,16 +516,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         mean, deviation = (to_numpy(part).reshape(len(part), -1) for part in parts)
         return mean, deviation
 
-    def _interval(self, X: Array, coverage: float) -> tuple[Array, ...]:
-        """Return means and bounds of y, normal where scores are too few; deviations of f."""
-        mean, variance = self._law.moments(X)
-        deviation, judged = np.sqrt(variance + self._law.noise), self.calibration_
-        if judged.calibrates(coverage):
-            ends = judged.bounds(X, mean, coverage, deviation)
-            return mean, *ends, np.sqrt(variance)
-        half = ndtri(0.5 + coverage / 2) * deviation
-        return mean, mean - half, mean + half, np.sqrt(variance)
-
     def _own_law(self) -> ErrorLaw:
         """Return scores of the law, where rows are many, else of fits without folds.
 
@@ -403,7 +526,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """
         scores = self._law.scores()
         if scores is not None:
-            return scores
+            return ErrorLaw.of_process(*scores, "leave one out")
         return fold_scores(self._law.again, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:

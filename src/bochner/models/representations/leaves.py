@@ -26,7 +26,7 @@ from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import untransformed
 from bochner.kernels.kernel import Kernel
-from bochner.models._kernel_sum import KernelSum
+from bochner.models._rows import KernelSum
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
     AllRows,

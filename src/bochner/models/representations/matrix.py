@@ -20,8 +20,8 @@ from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Compilable
-from bochner.models._calibration import Calibration, calibrate, decided, log_loss_of_signs
-from bochner.models._kernel_sum import KernelSum
+from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
+from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.leaves import among_near_rows
 from bochner.models.representations.representation import (

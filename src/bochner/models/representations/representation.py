@@ -24,7 +24,7 @@ from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.models._base import KernelEstimator
-from bochner.models._calibration import Calibration
+from bochner.models._labels import Calibration
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning

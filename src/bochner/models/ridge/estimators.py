@@ -18,9 +18,8 @@ from bochner.data.sources import Piece
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import AddsRows, Differentiable, learned
-from bochner.models._calibration import Calibration, decided
 from bochner.models._intervals import WithIntervals
-from bochner.models._labels import ProbableLabels
+from bochner.models._labels import Calibration, ProbableLabels, decided
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
@@ -280,7 +279,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
     one pass. Probabilities are calibrated on decision values of rows left out one by one
-    (``bochner.models._calibration``), 2048 at random or the rows of the sample; 3072 for a fit
+    (``bochner.models._labels``), 2048 at random or the rows of the sample; 3072 for a fit
     with the kernel itself.
 
     Parameters

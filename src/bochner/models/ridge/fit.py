@@ -17,8 +17,8 @@ from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.map import Method
 from bochner.kernels.windows import windows_of
-from bochner.models._calibration import Calibration
 from bochner.models._html import FitSummary
+from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.features import is_wide, solved_features, wide_sums
 from bochner.models.representations.leaves import LeafRows, leaf_rows

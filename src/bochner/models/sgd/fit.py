@@ -30,10 +30,9 @@ from bochner.features.mercer.products import Explicit
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
-from bochner.models._calibration import decided
 from bochner.models._html import FitSummary
-from bochner.models._kernel_sum import KernelSum
-from bochner.models._rows import TARGETS
+from bochner.models._labels import decided
+from bochner.models._rows import TARGETS, KernelSum
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel
 from bochner.models.sgd.strategies import (

@@ -313,9 +313,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
     eigenvectors_ = learned("eigenvectors", "v, (D, q).")
-    moments_ = _kept_moments = learned(
-        "summed.moments", "What further rows, or other models, are added to."
-    )
+    moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
     sample_ = learned("summed.sample", "Rows that the way back was learned from.")
     rows_seen_ = learned("summed.rows", "Rows that were read.")
     trace_ = learned("trace", "Trace of the centred kernel matrix of all rows.")
