@@ -30,7 +30,6 @@ from bochner.errors import InvalidInput, SolutionWarning
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, draw_nystrom
 from bochner.kernels.kernel import Kernel
-from bochner.models._labels import Calibration, calibrate, decided
 from bochner.models._rows import KernelSum, row_marks
 from bochner.selection.chosen import FeatureSpec
 from bochner.solvers.ridge.eigen import decompose, left_out_rows
@@ -64,11 +63,6 @@ class LeftOutRows:
     w: Float[Array, " m"]  # Above 0
     source: str  # "held out", "cross-validation", "leave one out"
     deviation: Float[Array, "m t"] | None = None  # Of a new y, where the fit has it
-
-    @property
-    def calibration(self) -> Calibration:
-        """Probabilities of classes, by these predictions of ±1."""
-        return calibrate(self.predicted, decided(self.predicted + self.errors), self.w)
 
     def take(self, rows: Array) -> "LeftOutRows":
         """Return these rows."""

@@ -24,7 +24,7 @@ from bochner.kernels.algebra import Columns, Mahalanobis
 from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.models._base import KernelEstimator
-from bochner.models._labels import Calibration
+from bochner.models._labels import Calibration, calibrate, decided
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.record import Tuning
@@ -115,7 +115,9 @@ class Representation(Lacking, ABC):
     def calibration(self, solution: Solution) -> Calibration | None:
         """Return probabilities of classes by leave-one-out values; None where there are none."""
         rows = self.left_out(solution)
-        return None if rows is None else rows.calibration
+        if rows is None:
+            return None
+        return calibrate(rows.predicted, decided(rows.predicted + rows.errors), rows.w)
 
     @property
     def certified_map(self) -> Any:
