@@ -526,7 +526,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """
         scores = self._law.scores()
         if scores is not None:
-            return ErrorLaw.of_process(*scores, source="leave one out")
+            errors, deviation = scores
+            return ErrorLaw.of_process(errors, deviation, "leave one out")
         return fold_scores(self._law.again, self._law.representation.sample)
 
     def log_predictive_density(self, X: Float[Array, "m d"], y: Array) -> Array:
