@@ -21,6 +21,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.features.auto import Choice
+from bochner.features.composed import is_stationary
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
@@ -35,7 +36,6 @@ from bochner.models.representations.representation import (
     gather,
     given_share,
     lacks_of_kernel,
-    of_differences,
     require_kernel_fit,
 )
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
@@ -295,7 +295,7 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
 
     Kernels of differences see rows of float32 about their mean, in a quarter of the time.
     """
-    if dtype == np.float32 and of_differences(kernel):
+    if dtype == np.float32 and is_stationary(kernel):
         X = (X - X.mean(axis=0)).astype(dtype)
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
 

@@ -16,6 +16,7 @@ from bochner._core.sizes import KEPT_ROWS
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
+from bochner.features.composed import is_stationary
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
@@ -33,7 +34,6 @@ from bochner.models.representations.representation import (
     gather,
     given_share,
     lacks_of_kernel,
-    of_differences,
     require_kernel_fit,
 )
 from bochner.selection.choose import choose, choose_for_matrix
@@ -269,4 +269,4 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
             tiles = lambda A, B: native.radial(A, B, *loop)
             return KernelOperator(tiles, scaled, moved=True, loop=loop)
-    return KernelOperator(kernel.evaluate, X, moved=of_differences(kernel))
+    return KernelOperator(kernel.evaluate, X, moved=is_stationary(kernel))

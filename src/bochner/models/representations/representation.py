@@ -20,9 +20,6 @@ from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
 from bochner.features.map import Method
 from bochner.features.nystrom import Nystrom, NystromMap
-from bochner.kernels.algebra import Columns, Mahalanobis
-from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, leaves_of
-from bochner.kernels.stationary import Stationary
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate, decided
 from bochner.models.error_law import LeftOutRows
@@ -238,12 +235,6 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     if len(kept) < len(w):
         (X, y, w), priority = part(Piece(X, y, w), kept), priority[kept]
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
-
-
-def of_differences(kernel: Kernel) -> bool:
-    """Whether the kernel depends on x − y only."""
-    leaves = leaves_of(kernel, (*ALGEBRA, Mahalanobis, Columns))
-    return all(isinstance(leaf, Stationary | Constant) for leaf in leaves)
 
 
 # --- Methods: the kernel itself, and the kernel within leaves of rows -----------------------------
