@@ -368,8 +368,7 @@ def features_bound(
     X : (n, d)
     method : Sign, ReLU, Maclaurin or TensorSketch
         ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``, whose directions are
-        independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F in place of the operator norm. ReLU's
-        ``split=None`` counts as True.
+        independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F. ReLU's ``split=None`` counts as True.
 
     See Also
     --------
@@ -458,8 +457,7 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     effective_dimension : float
         d_λ = Tr K(K + λI)⁻¹, at most τ, which is its mean; λ ≤ ‖K‖.
     per_draw : int, default 2
-        Features per draw: 2 for pairs, 1 for phases (with twice the leverage), s for Gegenbauer
-        features.
+        Features per draw: 2 for pairs, 1 for phases (of twice the leverage), s of Gegenbauer.
 
     See Also
     --------

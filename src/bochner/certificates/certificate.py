@@ -38,8 +38,7 @@ class Certificate(HtmlResult):
     frobenius, frobenius_interval : float, (float, float)
         ‖Z Zᵀ − K‖_F / ‖K‖_F of all rows.
     entrywise : float
-        Largest |φ(x)·φ(y) − k(x, y)| over all pairs of the rows measured; ``pairs_beyond`` says
-        what that means for others.
+        Largest |φ(x)·φ(y) − k(x, y)| of the rows measured; of others see ``pairs_beyond``.
     effective_dimension : float
         tr K(K + alpha I)⁻¹ of all rows; only a lower bound where not ``resolved``.
     alpha : float
@@ -61,8 +60,7 @@ class Certificate(HtmlResult):
         ‖Z Zᵀ − K‖/‖K‖ of the rows measured, in the spectral norm.
     left_out : float or None
         Share of tr K that the mean over draws lacks at any number of features: the remainder of
-        a cut series. Zero for unbiased maps; None where it is not known (quadrature,
-        projections).
+        a cut series. Zero for unbiased maps; None if unknown (quadrature, projections).
     """
 
     epsilon: float
@@ -175,9 +173,8 @@ def certify(
     Parameters
     ----------
     phi : FeatureMap
-        Or any callable from (n, d) rows to (n, D) features. It is called with rows of X's own
-        precision, because float32 features differ from float64 ones; everything else is computed
-        in float64.
+        Or any callable from (n, d) rows to (n, D) features, which are in the precision of X;
+        everything else is computed in float64.
     X : (n, d)
         Rows of the fit, or a random sample of them, or the rows to be predicted.
     alpha : float

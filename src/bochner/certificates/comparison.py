@@ -135,13 +135,11 @@ def compare(
     ----------
     kernel : Kernel
     X : (n, d)
-        Rows of data. Errors are measured on a random n_sample of them, at most a quarter; maps
-        are drawn from the other rows.
+        Rows. Errors are of a random n_sample, at most a quarter; maps are drawn from the others.
     n_features : int, default 1024
         D, the same for all.
     methods : sequence of Method or str, optional
-        Default: every method of the library that serves the kernel without splitting it, see
-        :mod:`bochner.features`.
+        Default: every method of :mod:`bochner.features` that serves the kernel undivided.
     n_sample : int, default 2000
         Rows to measure on; memory 8 n_sample².
     random_state : int, Generator, RandomState or None

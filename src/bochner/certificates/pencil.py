@@ -125,8 +125,7 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 #     (1 − ε)(K + λI) ⪯ K̂ + λI ⪯ (1 + ε)(K + λI),
 #
 # so ε = max(ε₋, ε₊), where −ε₋ and ε₊ are the extreme eigenvalues of the whitened error
-# (K + λI)^(-1/2) E (K + λI)^(-1/2), E = K̂ − K (Avron et al. 2017, definition 1). Always ε₋ < 1;
-# ε₊ has no limit.
+# (K + λI)^(-1/2) E (K + λI)^(-1/2), E = K̂ − K (Avron et al. 2017, definition 1), ε₋ < 1.
 
 #: Disjoint groups of the sample that show how ε varies with the rows and with their number.
 GROUPS = 8
@@ -333,9 +332,8 @@ def leverage_scores(
     ----------
     source : Kernel or FeatureMap
         A kernel: exact, for at most 10,000 rows; O(n³), memory 16n². A map: leverage scores of
-        K̂ = Z Zᵀ, z_i·(G + alpha I)⁻¹ z_i, for any number of rows; O(n D²). Where the map is within
-        ε of the kernel at alpha (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to
-        1/(1 − ε).
+        K̂ = Z Zᵀ, z_i·(G + alpha I)⁻¹ z_i, for any number of rows; O(n D²). Within ε of the kernel
+        (``certify``), 1 − τ̂_i is 1 − τ_i times a factor from 1/(1 + ε) to 1/(1 − ε).
     X : (n, d)
     alpha : float
         λ, above zero, on the scale of these n rows.

@@ -7,8 +7,7 @@ expectation
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 
 The same with K̂ = Z Zᵀ; R(K̂) − R(K) is what the approximation costs. f is not known, but
-E ‖(I − S) y‖² = ‖(I − S) f‖² + σ² Tr (I − S)², so every part can be estimated without bias from y
-and σ² (Mallows (1973)).
+E ‖(I − S) y‖² = ‖(I − S) f‖² + σ² Tr (I − S)²: every part has an unbiased estimate, Mallows (1973).
 """
 
 from dataclasses import dataclass
@@ -234,8 +233,7 @@ def noise_variance(
 #
 #     cost of Z − cost of K = Tr((I − P)E),
 #
-# which over all P of rank k runs from Tr E less the k largest eigenvalues of E to Tr E less the k
-# smallest.
+# which over all P of rank k runs from Tr E less the k largest to less the k smallest eigenvalues.
 
 
 @dataclass(frozen=True)

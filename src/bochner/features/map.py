@@ -159,8 +159,7 @@ class FeatureMap(ABC):
     def below_kernel(self) -> bool:
         """Whether Z Zᵀ ⪯ K for any rows: then k(x, x) − |φ(x)|² ≥ 0 bounds every error.
 
-        By default only of maps made of such maps: errors of random features, and of quadrature,
-        have both signs.
+        By default only of maps made of such maps: errors of others have both signs.
         """
         parts = parts_of(self)
         return bool(parts) and all(part.below_kernel for part in parts)
@@ -183,8 +182,7 @@ class FeatureMap(ABC):
         """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
 
         False below the kernel, and where a series is cut, an integral is a sum, or rows are
-        projected: more features do not remove that bias. For a map made of maps: whether all
-        are, or are below their kernels.
+        projected. For a map made of maps: whether all are, or are below their kernels.
         """
         parts = parts_of(self)
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)

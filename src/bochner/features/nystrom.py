@@ -72,8 +72,7 @@ class Given(Landmarks):
 
     Notes
     -----
-    The only choice that needs no data to be drawn, and the one for maps that must not contain
-    rows of the data.
+    The only choice that needs no data, and the one for maps that must not contain rows of it.
     """
 
     rows: Tabular
@@ -141,8 +140,7 @@ class KMeans(Landmarks):
     iterations : int, default 10
         Iterations of Lloyd's algorithm.
     seeds : {"k-means++", "random"}, default "k-means++"
-        Starting centres. "random" starts at random rows: faster, in the precision of the rows, but
-        small clusters can be missed.
+        Starting centres. "random" takes random rows: faster, but small clusters can be missed.
 
     Notes
     -----
@@ -224,8 +222,7 @@ class RidgeLeverage(Landmarks):
             inside = order < 0.5**depth
             tau = estimate(kernel, X[inside], S, p, _penalty(kernel, S, p, self.alpha))
             if depth == 0:
-                # Exponential races: the winners are a draw without replacement (Efraimidis and
-                # Spirakis 2006).
+                # Exponential races draw without replacement: Efraimidis and Spirakis (2006).
                 times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
                 return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
             chances = _chances(tau, count)
@@ -270,8 +267,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m 
 #
 #     τ̃_i = (1/λ) (k(x_i, x_i) − k(x_i, S) (k(S, S) + λ diag(p))⁻¹ k(S, x_i)),
 #
-# never below τ_i where p = 1: fewer rows explain less. The rows of one level are half of those of
-# the level above.
+# never below τ_i where p = 1: fewer rows explain less. Each level has half the rows of the next.
 
 #: Least penalty, as a share of the mean diagonal: below it K(S, S) is singular in float64.
 LEAST = 1e-11
@@ -391,8 +387,7 @@ COARSE = 1e-6
 class NystromMap(FeatureMap):
     """φ(x) = L⁻¹ k(S, x) with A = k(S, S) + τI = L Lᵀ; τ limits the effect of rounding.
 
-    A saved map has its landmarks, often rows of the training data, and L⁻ᵀ, so that it is the same
-    on all machines.
+    A saved map has its landmarks, often rows of the data, and L⁻ᵀ: the same on all machines.
     """
 
     kernel: Kernel

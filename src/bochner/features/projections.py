@@ -141,9 +141,8 @@ class Compressed(Method):
     Notes
     -----
     Serves the kernels of ``method``, and needs rows to be drawn. Below the kernel if the wider map
-    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` if the number of features limits
-    a solver or the memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): D′
-    features and O(n D′ D).
+    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the
+    memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): O(n D′ D) more.
 
     Examples
     --------

@@ -2,9 +2,8 @@
 
 A method serves some kernels whole: that is its leaf rule. Every other kernel is taken apart, for
 any method: a sum concatenates, a scale multiplies by its root, a product is a tensor product
-(sketched where it is too wide), columns and linear maps of the input go in front. One rule for
-each way to build a kernel; a method that cannot serve a part is refused, with the names of those
-that can.
+(sketched where it is too wide), columns and linear maps of the input go in front. A method that
+cannot serve a part is refused, with the names of those that can.
 """
 
 from collections.abc import Callable
@@ -462,8 +461,7 @@ def draw(
         D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
         have fewer. :func:`bochner.required_features` finds the D of a tolerance.
     X : (n, d), optional
-        Rows of data; Nyström takes landmarks from them, "auto" measures on them. The others use
-        their number of columns only.
+        Rows of data, for Nyström's landmarks, "auto" and others; random features need none.
     n_inputs : int, optional
         d, where there is no X.
     random_state : int, Generator, RandomState or None

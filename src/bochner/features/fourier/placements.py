@@ -228,8 +228,7 @@ class Grid(Placement):
     φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, of
     two opposite nodes one, of twice the weight: (q^d + 1)/2 pairs at most, q as large as the width
     allows. Deterministic, and exact to rounding where |(x − y)/ℓ| is small beside 2√q in each
-    coordinate; **useless beyond**. For the Gaussian kernel, d up to 3; Mercer features are better
-    wherever they serve.
+    coordinate; **useless beyond**. For the Gaussian kernel, d up to 3, where Mercer's are better.
 
     See Also
     --------

@@ -185,8 +185,7 @@ class HermiteMercer(Method):
     Choose it for smooth, especially anisotropic kernels, and up to a few hundred columns.
     :class:`Nystrom` is better for clusters and curved supports, random features for kernels of
     flat spectrum. Cost of drawing: O(n d² + d³), d at most 2048. Cost of φ(X): O(n d² + n D).
-    Source: Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt
-    (2012).
+    Mehler (1866); Rasmussen and Williams (2006), section 4.3.1; Fasshauer and McCourt (2012).
 
     Examples
     --------
@@ -210,8 +209,7 @@ class HermiteMap(products.Products):
     axes: Float[Array, "d d"]  # Principal axes divided by the lengthscales, by decreasing variance
     #: s, the standard deviation of the measure along each axis, in lengthscales.
     spread: Float[Array, " d"]
-    #: Degrees k of each feature along the first J axes; they are 0 along the others. By decreasing
-    #: eigenvalue.
+    #: Degrees k along the first J axes, 0 along the others; features by decreasing eigenvalue.
     indices: Int[Array, "D J"]
 
     below_kernel = True  # some terms of a Mercer series: always
@@ -313,8 +311,7 @@ class HermiteMap(products.Products):
         v = xp.clip(step * U[:J, :], -FARTHEST, FARTHEST)
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
         # Values are exp(envelope) g_k. At large distances exp(envelope) underflows and g_k of high
-        # degree overflows, so from time to time g is divided by its size, and the logarithm of the
-        # size is added to the envelope.
+        # degree overflows: from time to time the size of g is moved into the envelope.
         g, before, bound, rows = xp.ones_like(v), None, xp.exp(envelope), []
         for k, J in enumerate(self._counts):
             if k:

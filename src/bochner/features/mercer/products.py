@@ -125,8 +125,7 @@ class Explicit(Method):
     Serves ``FourierSeries``, ``Polynomials``, kernels of ⟨x, y⟩ with a finite power series such as
     ``Polynomial``, and their combinations with ``Linear`` and ``Constant``. m functions of one
     column give m^d products of d columns; if D is smaller, the products of largest mean square are
-    used, and Z Zᵀ ⪯ K. For power series D must be enough for all monomials. Cost of φ(X):
-    O(n (d m + D)).
+    used, and Z Zᵀ ⪯ K. Power series require all monomials. Cost of φ(X): O(n (d m + D)).
 
     Examples
     --------
@@ -283,8 +282,7 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
     rows = some_rows(X, 256, ask.stream("boundary"))
-    # Lengthscales between rows and box: the error at a face is k between a row and its mirror
-    # image, two margins away.
+    # Lengthscales between rows and box: errors at a face are k of a row and its mirror image.
     lengths = 1 / _measure(kernel, ask.n_inputs).scales
     halves = [half + margin * lengths for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     tried = [sines(middle - h, 2 * h) for h in halves]

@@ -209,8 +209,7 @@ def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
 #     Σ_L = 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) A_j,
 #     K_L = (L + 1) 2^−L ⟨u, v⟩ + Σ_j 2^−(L−j) [(L − j + 1) A_j + T_j]:
 #
-# exact features of ⟨u, v⟩, and random ones of A_j and T_j, each drawn on top of the features of the
-# layer below.
+# exact features of ⟨u, v⟩, and random ones of A_j and T_j, each on top of those of the layer below.
 
 
 @dataclass(frozen=True)

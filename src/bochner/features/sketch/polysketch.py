@@ -355,8 +355,7 @@ class PolySketch(Method):
     Parameters
     ----------
     inner : int, optional
-        Entries of inner nodes, rounded up to a power of two. Default: as many as the features of
-        the degree that has most.
+        Entries of inner nodes, rounded up to a power of two. Default: those of the widest degree.
 
     See Also
     --------
