@@ -41,16 +41,14 @@ CUTS = 400  # Total degrees of a cut series that are tried
 
 
 class Bound(abc.ABC):
-    """An upper bound of an error for a number of features, which holds with a given probability.
+    """An upper bound of an error for a number of features, of :func:`fourier_bound` and others.
 
     ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
     bound holds with probability ``confidence``, 1 − δ, between 0 and 1.
 
     See Also
     --------
-    fourier_bound, features_bound, zonal_bound, ball_bound : Return one, with an example.
     bochner.compare_bounds : All bounds of a kernel in one table.
-    bochner.certify : Measure the error of a map that is drawn.
 
     Notes
     -----
