@@ -12,14 +12,7 @@ import array_api_compat
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import (
-    arrow_columns,
-    arrow_table,
-    held_in,
-    names_in,
-    open_table,
-    slices,
-)
+from bochner.data.frames import arrow_columns, arrow_table, held_in, names_in, open_table, slices
 from bochner.data.sources import (
     Partition,
     Piece,

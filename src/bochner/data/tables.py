@@ -251,12 +251,7 @@ class Tables(Source):
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 
     def _columns(
-        self,
-        encoder: Encoder,
-        frame: Any,
-        where: Where,
-        fold: Any,
-        unseen: dict[str, Unseen],
+        self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
     ) -> np.ndarray:
         """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
         if not (self.raw or self.schema.encoders):
