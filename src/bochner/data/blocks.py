@@ -248,8 +248,7 @@ class Blocks:
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
         if self.schema is None or self.changes or self.others is not None:
-            plain = isinstance(self.source, Arrays) and not self.changes
-            y = (self.source.data if plain else next(iter(self))).y  # type: ignore[attr-defined]
+            y = next(iter(self)).y
             return None if y is None else tuple(y.shape[1:])
         names = self.schema.target
         if names is None:

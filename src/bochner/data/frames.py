@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import needed
-from bochner.data.schema import listed, repeated
+from bochner.data.schema import refuse_repeated
 from bochner.data.tables import Column, Reader
 from bochner.errors import InvalidInput, InvalidType
 
@@ -52,11 +52,7 @@ def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
 
 def _require_names(names: list[Any], label: str) -> None:
     """Refuse names of columns that are repeated, empty or no text."""
-    if repeated(names):
-        raise InvalidInput(
-            f"Blocks: the columns of {label} must have different names; got "
-            f"{listed(repeated(names))} more than once. Rename or drop the repeated ones."
-        )
+    refuse_repeated(names, f"Blocks: the columns of {label} must have different names")
     for number, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
             raise InvalidInput(

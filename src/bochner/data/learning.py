@@ -23,7 +23,7 @@ from bochner.data.encoders import (
     texts_in,
 )
 from bochner.data.partitions import rows_without_target
-from bochner.data.schema import Schema, listed, repeated
+from bochner.data.schema import Schema, listed
 from bochner.data.tables import (
     CELLS_PER_PIECE,
     NO_ROWS,
@@ -161,7 +161,7 @@ def _matching(
             what = "a column {}" if is_name else "a column that matches {}"
             raise missing_column([(what + purpose, pattern)], reader)
         names |= dict.fromkeys(matching)
-    return list(patterns) if repeated(patterns) else list(names)
+    return list(patterns if len({*patterns}) < len(patterns) else names)
 
 
 def _require_names(reader: Reader, schema: Schema) -> None:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,8 +77,9 @@ class Schema:
         for name in self.raw_names:
             if not isinstance(name, str):
                 raise InvalidType(f"Schema: column names must be text; got {name!r}.")
-        _refuse(repeated(self.raw_names), "a column must have one role and be named once")
-        _refuse(repeated(self.feature_names), "a column must not be named as another's category")
+        refuse_repeated(self.raw_names, "Schema: a column must have one role and be named once")
+        rule = "Schema: a column must not be named as another's category"
+        refuse_repeated(self.feature_names, rule)
         if self.encoders and tuple(e.name for e in self.encoders) != self.used_columns:
             raise InvalidInput(
                 "Schema: encoders must be one for each column that is not dropped, in order; got "
@@ -138,16 +139,12 @@ def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return names_by_reason
 
 
-def _refuse(names: Sequence[str], rule: str) -> None:
-    if names:
+def refuse_repeated(names: Iterable[Any], rule: str) -> None:
+    """Refuse names that come more than once; ``rule`` begins the sentence."""
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidInput(
-            f"Schema: {rule}; got {listed(names)} more than once. Rename or drop one."
+            f"{rule}; got {listed(repeated)} more than once. Rename or drop the repeated ones."
         )
-
-
-def repeated(names: Iterable[Any]) -> list[Any]:
-    """Return the names that come more than once, each once."""
-    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def listed(names: Iterable[object], most: int = 6) -> str:

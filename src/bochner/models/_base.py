@@ -45,7 +45,7 @@ from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.partitions import is_stored
 from bochner.data.sample import RowSample
-from bochner.data.schema import Inputs, listed, repeated
+from bochner.data.schema import Inputs, listed, refuse_repeated
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
@@ -567,12 +567,8 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
             "is one column. Pass X.to_frame()."
         )
-    if is_pandas(X) and not X.columns.is_unique:
-        raise InvalidInput(
-            f"{who}: the columns of X must have different names; got "
-            f"{listed(repeated(X.columns.tolist()))} more than once. Rename or drop the repeated "
-            "ones."
-        )
+    if is_pandas(X):
+        refuse_repeated(X.columns.tolist(), f"{who}: the columns of X must have different names")
     if is_table(X):
         return "text" if needs_schema(X) else "numbers"
     return "foreign" if is_foreign(X) or is_stored(X) else "numbers"
