@@ -37,7 +37,7 @@ def _of_squares(solve: Callable[..., Any]) -> Callable[..., Any]:
 
 
 RACE = "selection.race.Race"
-MATRIX, LEAVES = "models.representations.matrix", "models.representations.leaves"
+ROWS = "models.representations.exact"
 SHAPES, NONE = "selection.choose._SHAPES", lambda _: lambda *_: []
 ROUGHER: Replaced = {f"{RACE}._rougher": NONE, f"{RACE}._rough": NONE}
 
@@ -51,7 +51,7 @@ RULES: dict[str, Replaced] = {
     "sum over columns": {f"{RACE}._additive": NONE},
     "sums": {f"{RACE}._sums": NONE},
     "smaller penalties of classes": {f"{RACE}._at_smaller": lambda _: lambda *given: given[-1]},
-    "log loss chooses the penalty": {f"{MATRIX}.solve_kernel": _of_squares},
+    "log loss chooses the penalty": {f"{ROWS}.solve_kernel": _of_squares},
     "penalty settled with more rows": {
         "solvers.ridge.kernel_path._settled": lambda _: lambda *given, **_: given[1]
     },
@@ -59,8 +59,8 @@ RULES: dict[str, Replaced] = {
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
-    "families among near rows": {f"{LEAVES}.tuned_among_near_rows": NONE},
-    "near rows": {f"{MATRIX}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
+    "families among near rows": {f"{ROWS}.tuned_among_near_rows": NONE},
+    "near rows": {f"{ROWS}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {SHAPES: lambda _: {}},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
 }

@@ -52,7 +52,7 @@ from bochner.features import TensorSketch as TensorSketch
 from bochner.features import draw as draw
 from bochner.models.convex.classifiers import SVC as SVC
 from bochner.models.convex.classifiers import LogisticRegression as LogisticRegression
-from bochner.models.convex.one_class import OneClassSVM as OneClassSVM
+from bochner.models.convex.classifiers import OneClassSVM as OneClassSVM
 from bochner.models.convex.regressors import SVR as SVR
 from bochner.models.convex.regressors import KernelRegressor as KernelRegressor
 from bochner.models.displays import CalibrationDisplay as CalibrationDisplay
@@ -85,10 +85,10 @@ from bochner.models.ridge.estimators import KernelRidge as KernelRidge
 from bochner.models.ridge.estimators import KernelRidgeClassifier as KernelRidgeClassifier
 from bochner.models.sgd.estimators import KernelSGDClassifier as KernelSGDClassifier
 from bochner.models.sgd.estimators import KernelSGDRegressor as KernelSGDRegressor
-from bochner.models.unsupervised.base import KernelFeatures as KernelFeatures
 from bochner.models.unsupervised.cca import KernelCCA as KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans as KernelKMeans
-from bochner.models.unsupervised.pca import KernelPCA as KernelPCA
+from bochner.models.unsupervised.transformers import KernelFeatures as KernelFeatures
+from bochner.models.unsupervised.transformers import KernelPCA as KernelPCA
 from bochner.models.variogram import Variogram as Variogram
 from bochner.models.variogram import VariogramModel as VariogramModel
 from bochner.models.variogram import variogram as variogram

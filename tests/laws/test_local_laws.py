@@ -72,7 +72,7 @@ def _seen(fitted, X):
 @pytest.mark.parametrize("centred", [True, False])
 def test_errors_without_a_row_are_those_of_fits_without_it(centred, monkeypatch):
     """Each row's by a dense system of all other rows, with the leaves and landmarks of all."""
-    monkeypatch.setattr("bochner.models.representations.leaves.LEFT_OUT_ROWS", 60)
+    monkeypatch.setattr("bochner.models.representations.exact.LEAVES_LEFT_OUT", 60)
     X, y = table(200, t=2)
     w = np.random.default_rng(1).uniform(0.2, 3, len(X))
     found = model(TURNED, alpha=[0.3, 2.0], fit_intercept=centred).fit(X, y, w)

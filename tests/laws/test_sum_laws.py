@@ -16,8 +16,8 @@ import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian
 from bochner.models._rows import SumOnFeatures
-from bochner.models.unsupervised.base import diagonal_of
 from bochner.models.unsupervised.cca import CorrelationsOf
+from bochner.models.unsupervised.transformers import diagonal_of
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.moments import Accumulator, MomentsOf
 from bochner.sums.passes import BRANCHES, InProcess, SampleOf, Together

@@ -42,15 +42,13 @@ from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import ExactProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
+from bochner.models.representations.exact import LeafRows, MatrixRows
 from bochner.models.representations.features import FeatureSums, WideSums
-from bochner.models.representations.leaves import LeafRows
-from bochner.models.representations.matrix import MatrixRows
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
-from bochner.models.unsupervised.base import FeaturesFit
 from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering, KernelCost
-from bochner.models.unsupervised.pca import PrincipalComponents
+from bochner.models.unsupervised.transformers import FeaturesFit, PrincipalComponents
 from bochner.persist.values import stored_classes
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Logistic, Loss, Multinomial, Quantile

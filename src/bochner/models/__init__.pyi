@@ -1,6 +1,7 @@
 """What estimators need of fits, with the module that defines it."""
 
 from bochner.models.ridge.fit import RidgeFit as RidgeFit
+from bochner.models.ridge.fit import fit_features as fit_features
 from bochner.models.ridge.fit import represent as represent
 from bochner.models.ridge.fit import warned as warned
 from bochner.models.ridge.fit import with_rows_of as with_rows_of

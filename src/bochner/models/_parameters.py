@@ -11,9 +11,16 @@ from bochner._core.random import Seed
 from bochner._core.threads import jobs
 from bochner.features.map import Method
 
-#: Entries of docstrings by their placeholder, e.g. ``%(method)s``.
+#: Entries of docstrings, by the name of the parameter or by their placeholder, ``%(method)s``.
 TEXTS = {
-    "shared": """\
+    "random_state": """\
+random_state : int, Generator, RandomState or None, default None
+    Seed of features, samples and folds. The same seed gives the same model for any block size.""",
+    "n_jobs": """\
+n_jobs : int or None, default None
+    Threads that a fit or prediction uses at most; -1 means all processors. None means as many as
+    pay, unless :class:`joblib.parallel_config` says how many. Results are the same.""",
+    "verbose": """\
 verbose : bool, default False
     Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
     logger ``bochner``.""",
@@ -71,7 +78,7 @@ metric : None or "learned", default None
 metric : None or "learned", default None
     "learned": columns are scaled and turned by the gradients of a few fits on a sample of
     rows; see :class:`bochner.KernelRidge`.""",
-    "columns as given": """\
+    "columns": """\
 columns : {"auto", "as_given"}, default "auto"
     "auto": of a kernel by name, columns that are skewed or have outliers are transformed by
     logarithms, quantiles or clipping where a leave-one-out error on a sample of rows is 3 %
@@ -89,13 +96,6 @@ fit_intercept : bool, default True
     "precision": """\
 precision : {"auto", "float32", "float64"}, default "auto"
     Of features and their products; "auto" is float64 where the fit is small.""",
-    "random_state": """\
-random_state : int, Generator, RandomState or None, default None
-    Seed of features, samples and folds.""",
-    "n_jobs": """\
-n_jobs : int or None, default None
-    Threads that a fit or prediction uses at most; -1 means all processors. None means as many as
-    pay, unless :class:`joblib.parallel_config` says how many. Results are the same.""",
     "coefficients of classes": """\
 classes_ : (K,)
 coef_ : (1, D) or (K, D)
@@ -119,10 +119,10 @@ solution_ : Optimum
     "coefficients": """\
 coef_ : (D,) or (t, D)
 intercept_ : float or (t,)""",
-    "chosen": """\
+    "learned": """\
 kernel_, map_, choice_, search_
-    The kernel with its numbers, φ, and how both were chosen.""",
-    "columns": """\
+    The kernel with its numbers, φ (of the kernel itself its Nyström map on all rows), and how both
+    were chosen.
 n_features_in_ : int
 feature_names_in_ : (d,) of str
     Where the rows had names.""",
@@ -178,19 +178,23 @@ def estimator(cls: type[Made]) -> type[Made]:
 
     Annotated names with defaults are parameters: the constructor takes them, by keyword only after
     ``_: KW_ONLY``, and stores them as they are. Parameters of ``shared`` classes are added to them.
-    ``%(name)s`` in the docstring is a text of :data:`TEXTS`.
+    ``%(name)s`` in the docstring is a text of :data:`TEXTS`. Those of parameters that it does not
+    describe are added, and of the attributes that all estimators have.
     """
     for base in cls.__mro__[1:]:
         for name in vars(base).get("__shared__", ()):
             if name not in cls.__annotations__:
                 cls.__annotations__[name] = base.__annotations__[name]
                 setattr(cls, name, field(default=getattr(base, name), kw_only=True))
-    cls.__doc__ = re.sub(
-        r"^( *)%\(([\w ]+)\)s$",
-        lambda match: indent(TEXTS[match[2]], match[1]),
-        re.sub(r"\n\n( *)(?=Attributes\n)", r"\n\1%(shared)s\n\n\1", cls.__doc__ or "", count=1),
-        flags=re.MULTILINE,
-    )
+    text = lambda match: indent(TEXTS[match[2]], match[1])
+    doc = re.sub(r"^( *)%\(([\w ]+)\)s$", text, cls.__doc__ or "", flags=re.MULTILINE)
+    described = doc.partition("Parameters\n")[2].partition("Attributes\n")[0]
+    known = " ".join(re.findall(r"^ {4}(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
+    others = [n for n in cls.__annotations__ if n in TEXTS and n not in known.split()]
+    for section, names in (("Attributes", others), ("See Also", ["learned"])):
+        last = indent("\n".join(TEXTS[name] for name in names), " " * 4)
+        doc = doc.replace(f"\n\n    {section}\n", f"\n{last}\n\n    {section}\n", 1)
+    cls.__doc__ = doc
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
     for parameter in fields(made):
         delattr(made, parameter.name)  # a default, which no instance is to fall back on

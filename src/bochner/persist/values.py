@@ -38,7 +38,7 @@ from bochner.models._html import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.gaussian_process.grid import WaveProcess
 from bochner.models.gaussian_process.law import ExactProcess, KeptRows
-from bochner.models.representations.leaves import LeafRows
+from bochner.models.representations.exact import LeafRows
 from bochner.models.sgd.fit import SgdFit
 from bochner.solvers.convex.problem import Optimum
 from bochner.solvers.ridge.solution import Solution

@@ -22,9 +22,8 @@ from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.words import in_words
 from bochner.models._tables import given_rows
+from bochner.models.representations.exact import chosen_by_leaves, chosen_by_matrix
 from bochner.models.representations.features import RidgeSpec
-from bochner.models.representations.leaves import chosen_by_leaves
-from bochner.models.representations.matrix import chosen_by_matrix
 from bochner.models.representations.representation import DIRECT_ROWS, gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once

@@ -337,7 +337,7 @@ def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisp
         return None
     rows = bo.Blocks.from_arrays(sample.X)
     display = bo.SpectrumDisplay.from_estimator(model, rows)
-    if model._kept_moments is not None:
+    if hasattr(model, "moments_"):
         return display
     values = display.eigenvalues * n / len(sample.index)
     return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)

@@ -1,4 +1,4 @@
-"""Classification by convex losses: on features, or with the kernel itself of few rows.
+"""Classification and one-class machines: on features, or with the kernel itself of few rows.
 
 The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
 is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
@@ -14,6 +14,7 @@ penalty of ridge regression.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,27 +34,25 @@ from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
 from bochner.models._labels import Calibration, calibrate, class_sizes
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
-from bochner.models.convex.fit import (
-    ConvexFit,
-    ConvexSpec,
-    choose_exactly,
-    warned,
-)
-from bochner.models.representations.representation import gather
-from bochner.selection.choose import choose
+from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
+from bochner.models.representations.representation import exact_choice, gather
+from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
-from bochner.solvers.convex.libsvm import (
+from bochner.solvers.convex.kernel import (
     MOVES,
     MOVES_COMPARED,
     SLOPES,
     GaussianRows,
+    KernelMatrix,
     decomposed,
     decomposed_pairs,
+    judged,
+    minimise_on_kernel,
+    refined,
 )
 from bochner.solvers.convex.losses import Hinge, SquaredHinge
-from bochner.solvers.convex.newton import fastest, minimise
+from bochner.solvers.convex.newton import fastest, minimise, valued
 from bochner.solvers.convex.penalty_path import (
     CONSTANT,
     FARTHEST,
@@ -69,6 +68,8 @@ from bochner.solvers.convex.problem import (
     Problem,
     State,
     best_constant,
+    gradients,
+    images,
     optimum,
 )
 from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, indicators, sampled
@@ -88,16 +89,10 @@ class ClassSample:
     folds: tuple[Array, ...] = ()  # as many as a choice needs
     every_fold: tuple[Array, ...] = ()
 
-    @property
-    def calibrating(self) -> tuple[Array, ...]:
-        """Folds whose rows probabilities are calibrated on."""
-        return enough_folds(self.every_fold)
-
 
 def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> ClassSample:
     """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
-    rows = sampled(blocks, seed, where=where).lowest(4096)
-    stands = np.ones(len(rows))
+    rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
     if count_rows(blocks) > 4096:
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
@@ -107,22 +102,26 @@ def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> 
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
         for class_rows in more:
             rows = rows if class_rows is None else rows.merge(class_rows)
-        codes = rows.y[:, 0].astype(np.int64)
-        have = np.bincount(codes, rows.w, minlength=n_classes)
-        stands = (weights / np.where(have > 0, have, 1.0))[codes]
-    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, stands, seed, n_classes)
+    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, seed, n_classes, weights)
 
 
 def rows_to_choose_by(
     X: Array,
     codes: Float[Array, " m"],
     w: Float[Array, " m"],
-    stands: Float[Array, " m"],
     seed: int,
     n_classes: int,
+    weights: Float[Array, " K"] | None = None,
 ) -> ClassSample:
-    """Return the sample of rows that each represent ``stands`` rows of their class."""
-    w, numbers, marks = stands * w, codes.astype(np.int64), row_marks(X, seed)
+    """Return the sample of rows; ``weights`` are those of all rows of each class, if these differ.
+
+    A row stands for as many rows of its class.
+    """
+    numbers, marks, stands = codes.astype(np.int64), row_marks(X, seed), np.ones(len(w))
+    if weights is not None:
+        have = np.bincount(numbers, w, minlength=n_classes)
+        stands = (weights / np.where(have > 0, have, 1.0))[numbers]
+    w = stands * w
     shares = np.bincount(numbers, w, minlength=n_classes) / w.sum()
     squares = (1 - shares[numbers]) ** 2
     inflation = float((stands * w * squares).sum() / max((w * squares).sum(), 1e-300)) or 1.0
@@ -256,8 +255,8 @@ def fit_classifier_exactly(
     seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
     sample = sampled(blocks, seed)
     codes, w = sample.y[:, 0], sample.w
-    X, stands = numpy_rows(sample.X), np.ones(len(w))
-    rows = rows_to_choose_by(X, codes, w, stands, seed, spec.n_classes)
+    X = numpy_rows(sample.X)
+    rows = rows_to_choose_by(X, codes, w, seed, spec.n_classes)
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     share = None if alpha is None else alpha / 2 / float(w.sum())
     signs = replace(sample, y=indicators(codes, spec.n_classes))
@@ -270,31 +269,23 @@ def fit_classifier_exactly(
     alpha = 1.0 if alpha is None else alpha
     state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
     solution = optimum(on_rows.problem(alpha), state)
-    later: Any = Calibrating(rows, spec) if probability else None
+    later: Any = partial(calibrated_later, rows, spec) if probability else None
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=X)
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Calibrating:
-    """The calibration of a fit, on decision values of rows held out; made when it is asked for."""
-
-    rows: ClassSample
-    spec: ConvexSpec
-
-    def __call__(self, fit: ConvexFit) -> Calibration | None:
-        rows = self.rows
-        if not rows.folds:
-            return None
-        many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
-        # Of many rows the matrix is not kept
-        K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
-        if len(end.coef) == len(rows.w):
-            start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
-        return OnRows(KernelMatrix(K), rows, self.spec).calibrated(
-            rows.calibrating, end.alpha, start
-        )
+def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Calibration | None:
+    """Return the calibration of a fit, on decision values of rows held out."""
+    if not rows.folds:
+        return None
+    many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
+    # Of many rows the matrix is not kept
+    K: Any = (GaussianRows if many else kernel_matrix)(fit.chosen.kernel, rows.X)
+    if len(end.coef) == len(rows.w):
+        start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
+    folds = enough_folds(rows.every_fold)
+    return OnRows(KernelMatrix(K), rows, spec).calibrated(folds, end.alpha, start)
 
 
 def fit_to_support(
@@ -315,8 +306,7 @@ def fit_to_support(
         return None
     seed, every = ask.seed, gather(blocks, ask.seed)
     n = len(every)
-    labels = every.y[:, 0], every.w, np.ones(n)
-    rows = rows_to_choose_by(every.X, *labels, seed, spec.n_classes)
+    rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, seed, spec.n_classes)
     on_rows = OnRows(KernelMatrix(GaussianRows(ask.kernel, rows.X)), rows, spec)
     alpha, order = float(spec.alpha), stream(seed, "support").permutation(n)
     if len(np.unique(rows.codes[order[: few[0]]])) < 2:
@@ -339,7 +329,7 @@ def fit_to_support(
     sample = every.lowest(kept_rows(blocks.n_columns))
     signs = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))
     chosen = choose_exactly(spec, signs, X, None)
-    later: Any = Calibrating(rows, spec) if probability else None
+    later: Any = partial(calibrated_later, rows, spec) if probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
@@ -432,7 +422,7 @@ class OnRows(HeldOutLoss):
 
         More rows may resolve what looks like noise to fewer, most of all in sums over columns.
         """
-        rows, step = replace(self.rows, folds=self.rows.calibrating), 0
+        rows, step = replace(self.rows, folds=enough_folds(self.rows.every_fold)), 0
         lost = OnRows(self.on, rows, self.spec, rows.inflation * path.alpha, near)
         while step < LAST and 0.998 * lost(step) > lost(step + FINER):
             step += FINER
@@ -455,11 +445,9 @@ class OnRows(HeldOutLoss):
         for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
             kept[order[codes[order] == k][:rare]] = True
         numbers = np.flatnonzero(kept)
-        counts = np.bincount(codes, sample.w, minlength=n_classes)
-        have = np.bincount(codes[numbers], sample.w[numbers], minlength=n_classes)
-        stands = (counts / np.where(have > 0, have, 1.0))[codes[numbers]]
+        weights = np.bincount(codes, sample.w, minlength=n_classes)
         rows = part(Piece(sample.X), numbers).X, sample.codes[numbers], sample.w[numbers]
-        few = rows_to_choose_by(*rows, stands, seed, n_classes)
+        few = rows_to_choose_by(*rows, seed, n_classes, weights)
         return OnRows(KernelMatrix(square_part(self.on.K, numbers)), few, self.spec), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
@@ -502,3 +490,89 @@ class OnRows(HeldOutLoss):
         known = [other for other in self.ends[fold] if other <= step or not self.matrix]
         nearest = min(known, key=lambda other: abs(other - step), default=None)
         return None if nearest is None else self.ends[fold][nearest]
+
+
+# --- One class ------------------------------------------------------------------------------------
+
+#: Rounding of scores in blocks of other sizes, as a share of the largest score: whitening amplifies
+#: rounding errors.
+ROUNDING = {"float64": 1e-9, "float32": 1e-4}
+
+
+def fit_one_class(
+    spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+) -> ConvexFit:
+    """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
+    chosen, _ = choose(spec.features, blocks, where=where)
+    chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
+    features = Features(chosen.map, blocks, chosen.precision, where=where)
+    w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
+    drift = nu * float(w.sum())
+    problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
+    state = minimise(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
+    # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
+    there, rho = w[:, 0] > 0, -float(state.intercept[0])
+    f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
+    shift = quantile_shift(f, w[there, 0], rho, nu, rounding)
+    state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
+    solution = optimum(problem, valued(problem, state))
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution))
+
+
+def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
+    every = gather(blocks, spec.features.seed)
+    X, w = every.X, every.w
+    tuning = searched(spec.features, replace(every, y=every.y[:, :0]))
+    chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, X))
+    # Copies are one row with their weight: weights and copies of rows give the same machine.
+    marks = row_marks(X, 0)  # an order that does not depend on the order of rows
+    _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
+    total = np.bincount(inverse, w)
+    K = np.ascontiguousarray(chosen.kernel(X[first]))
+    size, weight = float(np.diag(K).mean()) or 1.0, float(total.mean())
+    K /= size
+    w_one = total / weight
+    drift = nu * float(w_one.sum())  # ½ aᵀKa for 0 ≤ a ≤ w and Σ a = nu Σ w, where ρ = −b
+    y, worth = np.zeros((len(total), 1)), weight**2 * size
+    problem = Problem(KernelMatrix(K), y, w_one[:, None], spec.loss, 1.0, True, drift, worth)
+    if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
+        at = judged(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
+    else:
+        at = refined(problem, spec.tol, spec.max_iter, (1e-6, 1e-10))
+    rho = -float(at.intercept[0])
+    shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
+    at = judged(problem, at.coef, at.intercept - shift, spec.tol, at.steps[0].products)
+    solution = optimum(problem, at)
+    coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
+    solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
+
+
+def _start(problem: Problem, nu: float) -> State:
+    """Return the point where every row pulls alike, with the share nu of them outside."""
+    theta = gradients(problem.rows, nu * problem.w) / problem.alpha
+    theta[:, -1] = 0.0
+    u, fitted = np.full(problem.y.shape, -nu), images(problem.rows, theta)
+    f, w = fitted[:, 0], problem.w[:, 0]
+    order = np.argsort(f)
+    outside = np.searchsorted(np.cumsum(w[order]), nu * w.sum())
+    rho = f[order[min(outside, len(f) - 1)]]
+    width = float(np.sqrt(w @ (f - rho) ** 2 / w.sum())) or 1.0
+    return State(theta[:, :-1].T, np.array([-rho]), fitted - rho, u, width)
+
+
+def quantile_shift(
+    f: Float[Array, " n"], w: Float[Array, " n"], rho: float, nu: float, rounding: float
+) -> float:
+    """Return by how much the best offset is above ρ, at which the scores f are zero."""
+    order = np.argsort(f, kind="stable")
+    f, shares = f[order], np.cumsum(w[order]) / w.sum()
+    border = int(np.searchsorted(shares, nu, side="right"))
+    if border == len(f):
+        return 0.0  # all may lie outside
+    shift = float(f[border] - rounding * np.abs(f + rho).max())
+    if border and shares[border - 1] > nu * (1 - 1e-12):
+        shift = min(shift, 0.5 * float(f[border - 1] + f[border]))
+    return shift

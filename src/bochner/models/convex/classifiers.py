@@ -1,29 +1,36 @@
-"""Support vector and logistic classification at any number of rows."""
+"""Support vector machines, of classes and of one class, and logistic regression."""
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_expit, log_softmax
+from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.checks import one_of, positive
+from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.checks import finite, one_of, positive
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
+from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import Differentiable, learned
+from bochner.models._base import Differentiable, WithoutTarget, learned
 from bochner.models._labels import Calibration, ProbableLabels
 from bochner.models._parameters import KernelParameters, estimator, shared
+from bochner.models._tables import by_partition
 from bochner.models.convex.classification import (
     EXACT_ROWS,
     SQUARED_HINGE_ROWS,
     fit_classifier,
     fit_classifier_exactly,
+    fit_one_class,
+    fit_one_class_exactly,
     fit_to_support,
 )
 from bochner.models.convex.fit import (
@@ -33,7 +40,14 @@ from bochner.models.convex.fit import (
     ConvexSpec,
     number_or_word,
 )
-from bochner.solvers.convex.losses import Hinge, Logistic, Loss, Multinomial, SquaredHinge
+from bochner.solvers.convex.losses import (
+    BelowZero,
+    Hinge,
+    Logistic,
+    Loss,
+    Multinomial,
+    SquaredHinge,
+)
 from bochner.sums.passes import LOCAL, Executor
 
 
@@ -118,12 +132,8 @@ class SVC(ConvexClassifier):
     Parameters
     ----------
     %(kernel or auto)s
-    %(effort)s
     %(method or exact)s
     %(n_features or exact)s
-    %(metric)s
-    %(columns as given)s
-    %(C)s
     loss : {"squared_hinge", "hinge"} or None, default None
         The hinge max(0, 1 − yf) is the loss of scikit-learn's SVC, and faster with the kernel
         itself, by LIBSVM; the squared hinge is faster on features. None: the faster one, but the
@@ -136,29 +146,21 @@ class SVC(ConvexClassifier):
         an intercept and 100 rows a class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
-        more for each (``bochner.models._labels``), which a fit with the kernel itself makes
-        when probabilities are first asked for, or by :func:`bochner.save`. The class predicted
-        always has the largest probability. With ``class_weight`` probabilities are of weighted
-        classes.
-    %(class_weight)s
-    %(fit_intercept)s
+        more for each, which a fit with the kernel itself makes when probabilities are first asked
+        for, or saved. The class predicted always has the largest probability. With
+        ``class_weight`` probabilities are of weighted classes.
     tol : float, default 1e-4
         The last Newton step lowered the objective by less than this share of it, and promised no
         more; the hinge's objective is above its minimum by no more than this share.
     max_iter : int, default 100
         Newton steps at most; where a width of smoothing goes to zero, for each width. LIBSVM has
         no such limit.
-    %(precision)s
-    %(random_state)s
-    %(n_jobs)s
 
     Attributes
     ----------
     %(coefficients of classes)s
     calibration_ : Calibration
         With ``probability=True``.
-    %(chosen)s
-    %(columns)s
 
     See Also
     --------
@@ -167,20 +169,15 @@ class SVC(ConvexClassifier):
 
     Notes
     -----
-    Newton's method, on features kept in memory where they fit, else recomputed in each pass. To
-    D = 2048 each class has its own Hessian, changed from step to step by the rows that enter or
-    leave the margin: time O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the
-    rows in all. Above D = 2048, and without memory for features, conjugate gradients that all
-    classes share take O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the
-    features.
+    On features Newton's method, with these kept in memory where they fit, takes
+    O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the rows that enter or
+    leave the margin in all; above D = 2048, and without memory for features, in
+    O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the features.
 
-    Beyond 8192 rows, with a Gaussian kernel and C given, LIBSVM finds the hinge's least where two
-    samples say that support vectors are few; ``X_fit_`` are then the support vectors.
-
-    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), of all pairs at once,
-    or one class after the other: O(n²) mostly, a tenth of the time of factors. For the
-    squared hinge each class takes some Newton steps over its active rows, a of them, by Cholesky
-    factors of their kernel matrix (Chapelle 2007): O(a³/3 + n a) a step. Memory 2 n².
+    Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), in O(n²) mostly. The
+    squared hinge takes Newton steps over the active rows of each class, a of them (Chapelle 2007),
+    of O(a³/3 + n a). Memory 2 n². Beyond 8192 rows, with a Gaussian kernel and C given, LIBSVM
+    serves where two samples say that support vectors are few: ``X_fit_`` are then these.
 
     Examples
     --------
@@ -246,27 +243,16 @@ class LogisticRegression(ConvexClassifier):
     Parameters
     ----------
     %(kernel or auto)s
-    %(effort)s
     %(method or exact)s
     %(n_features or exact)s
-    %(metric)s
-    %(columns as given)s
-    %(C)s
-    %(class_weight)s
-    %(fit_intercept)s
     tol : float, default 1e-4
         The last Newton step promised to lower the objective by less than this share of it.
     max_iter : int, default 100
         Newton steps at most.
-    %(precision)s
-    %(random_state)s
-    %(n_jobs)s
 
     Attributes
     ----------
     %(coefficients of classes)s
-    %(chosen)s
-    %(columns)s
 
     See Also
     --------
@@ -275,10 +261,9 @@ class LogisticRegression(ConvexClassifier):
 
     Notes
     -----
-    Newton's method with conjugate gradients on features kept in memory where they fit, else
-    recomputed in each pass; all classes share the passes. Time O(n (c(φ) + s D K) + D³) with s some
-    tens; memory O(D² + n K) beside the features. Without features some tens of steps of O(n² K),
-    with a Cholesky factor of n³/3 after 6, 18 and 42, and memory 2 n².
+    Newton's method with conjugate gradients, in passes over the features that all classes share:
+    time O(n (c(φ) + s D K) + D³) with s some tens, memory O(D² + n K) beside the features. Without
+    features some tens of steps of O(n² K), a few factors of n³/3, and memory 2 n².
 
     Examples
     --------
@@ -299,3 +284,117 @@ class LogisticRegression(ConvexClassifier):
         if f.shape[1] == 1:
             return log_expit(np.column_stack([-f, f]))
         return log_softmax(f, axis=1)
+
+
+@estimator
+class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
+    """Support of a distribution: detection of outliers, with features for many rows.
+
+    Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
+    problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
+
+    Parameters
+    ----------
+    %(kernel at the median)s
+    %(method of one class)s
+    %(n_features or exact)s
+    nu : float, default 0.5
+        Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
+        at least this share outside or at the border (to rounding of the features).
+    tol : float, default 1e-6
+        Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
+    max_iter : int, default 200
+        Largest number of Newton steps.
+
+    Attributes
+    ----------
+    offset_ : (1,)
+        ρ: ``decision_function`` is ``score_samples`` − ρ.
+    coef_ : (1, D)
+        β.
+    dual_coef_, X_fit_ : (n,) and (n, d)
+        Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
+    solution_ : Optimum
+        β and −ρ, duality gap, outcome, and what every step did.
+    n_iter_ : int
+
+    See Also
+    --------
+    KernelFeatures : Features for any linear method.
+    SVC : Classification of rows with labels.
+
+    Notes
+    -----
+    With the kernel itself LIBSVM minimises, in O(n²) to O(n³); through features time is
+    O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bochner import OneClassSVM
+    >>> X = np.random.default_rng(0).standard_normal((300, 2))
+    >>> model = OneClassSVM(nu=0.1, random_state=0).fit(X)
+    >>> model.predict([[0.0, 0.0], [9.0, 9.0]]).tolist()
+    [1, -1]
+    """
+
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str | None = None
+    n_features: int | float | str | None = None
+    nu: float = 0.5
+    tol: float = 1e-6
+    max_iter: int = 200
+
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
+        nu, spec = finite(self.nu, "OneClassSVM", "nu"), self._convex_spec(BelowZero(), 1.0, True)
+        if not 0 < nu <= 1:
+            raise InvalidInput(
+                f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
+                "lie outside: 0.05, say."
+            )
+        if where is LOCAL and self._on_kernel(blocks, 4096):
+            return fit_one_class_exactly(spec, nu, blocks, inputs)
+        return fit_one_class(spec, nu, blocks, inputs, where)
+
+    def fit_predict(
+        self, X: Tabular, y: object = None, sample_weight: Array | None = None
+    ) -> Array:
+        """Fit, and return +1 for rows inside and −1 for those outside."""
+        return self._atomic(lambda model: model.fit(X, y, sample_weight).predict(X))
+
+    @by_partition
+    def decision_function(self, X: Tabular) -> Array:
+        """Return φ(X)·β − ρ, (n,): above zero inside, below zero outside."""
+        rows = self._rows_to_predict(X)
+        return joined([from_numpy(f[:, 0], like=X) for X, f in self._fitted.predictions(rows)])
+
+    @by_partition
+    def score_samples(self, X: Tabular) -> Array:
+        """Return φ(X)·β, (n,): the higher, the more like the rows of the fit."""
+        return self.decision_function(X) + float(self.offset_[0])
+
+    @by_partition
+    def predict(self, X: Tabular) -> Array:
+        """Return +1 for rows inside and −1 for those outside, (n,)."""
+        return joined(list(self.predict_blocks(self._rows_to_predict(X))))
+
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return +1 or −1, and the value above zero inside, of each row."""
+        f = to_numpy(self.decision_function(X))
+        return {"label": np.where(f >= 0, 1, -1), "decision": f}
+
+    def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Yield the predictions of each block of rows."""
+        for X, fitted in self._fitted.predictions(self._as_fitted(blocks)):
+            yield from_numpy(np.where(fitted[:, 0] >= 0, 1, -1), like=X)
+
+    @property
+    def offset_(self) -> Float[Array, " 1"]:
+        """ρ, (1,)."""
+        return -self.solution_.intercept
+
+    @property
+    def dual_coef_(self) -> Float[Array, " n"]:
+        """Coefficients of the kernel and each row of ``X_fit_``, of a fit without features."""
+        return self._of_rows("dual_coef_").solution.coef[:, 0]

@@ -37,8 +37,7 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.selection.record import Tuning
-from bochner.solvers.convex.kernel import KernelMatrix, minimise_on_kernel
-from bochner.solvers.convex.libsvm import decomposed, refined
+from bochner.solvers.convex.kernel import KernelMatrix, decomposed, minimise_on_kernel, refined
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
@@ -446,13 +445,7 @@ def _first_huber(problem: Problem) -> Loss:
 
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
-    """Minimise Σ w ℓ + alpha·R(‖β‖): return the problem of squares with that minimum, and it.
-
-    Raises
-    ------
-    InvalidInput
-        If R falls somewhere, or is infinite on the whole path.
-    """
+    """Minimise Σ w ℓ + alpha·R(‖β‖): return the problem of squares with that minimum, and it."""
     R, largest = spec.norm, float(np.max(rows.original(largest_penalty(problem))))
     assert R is not None
     ends: dict[float, tuple[float, float, Problem, State]] = {}
@@ -493,8 +486,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
 def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"] | None:
     """Return u with β = Σ uᵢ φ(xᵢ), in units of one; None without a penalty.
 
-    Of a smooth loss u_i = −w_i ℓ'(y_i, f_i)/alpha, where the gradient of the objective is zero; of
-    others the u of least norm that gives β.
+    Of a smooth loss u_i = −w_i ℓ'(y_i, f_i)/alpha, of others the u of least norm that gives β.
     """
     if not np.all(problem.alpha):
         return None
@@ -510,9 +502,8 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 
 # --- Support vector regression with the kernel itself, of few rows --------------------------------
 #
-# The epsilon-insensitive loss is a dual problem with box constraints
-# (:mod:`bochner.solvers.convex.libsvm`); the squared loss takes Newton steps
-# (:mod:`bochner.solvers.convex.kernel`).
+# The epsilon-insensitive loss is a dual problem with box constraints, by LIBSVM; the squared loss
+# takes Newton steps (:mod:`bochner.solvers.convex.kernel`).
 
 
 def fit_svr_exactly(

@@ -59,11 +59,8 @@ class SVR(KernelParameters, ConvexRegressor):
     Parameters
     ----------
     %(kernel or auto)s
-    %(effort)s
     %(method or kernel)s
     %(n_features or exact)s
-    %(metric)s
-    %(columns as given)s
     C : "auto" or float, default "auto"
         Weight of the loss against the penalty, above zero; a number means what it does in
         scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
@@ -73,19 +70,14 @@ class SVR(KernelParameters, ConvexRegressor):
         the mean distance of y from its median.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
         The squared one is smooth, and faster to fit.
-    %(precision)s
-    %(fit_intercept)s
     tol : float, default 1e-6
         The objective is at most this share above its least value; with the kernel itself as near
         as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
     max_iter : int, default 200
         Newton steps at most.
-    %(random_state)s
-    %(n_jobs)s
 
     Attributes
     ----------
-    %(chosen)s
     %(solution)s
     C_, epsilon_ : float or (t,)
         Those used, in the units of y; one for each target where these differ.
@@ -96,7 +88,6 @@ class SVR(KernelParameters, ConvexRegressor):
     dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
         Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
     n_iter_ : int
-    %(columns)s
 
     See Also
     --------
@@ -105,13 +96,11 @@ class SVR(KernelParameters, ConvexRegressor):
 
     Notes
     -----
-    Targets are fitted in a unit near their spread, a power of two: with C and epsilon "auto" s y is
-    fitted as y is, for every s.
-
-    With the kernel itself LIBSVM minimises, in a time between n² and n³ for each penalty. Through
-    features time O(steps (n D + a D²)), a the rows near the edge of the tube, few at the end; see
-    :mod:`bochner.solvers.convex.newton`. Features are kept where a quarter of the free memory holds
-    them, and recomputed in every step otherwise.
+    Targets are fitted in a unit near their spread: with C and epsilon "auto" s y is fitted as y is,
+    for every s. With the kernel itself LIBSVM minimises, in a time between n² and n³ for each
+    penalty. Through features time O(steps (n D + a D²)), a the rows near the edge of the tube, few
+    at the end (:mod:`bochner.solvers.convex.newton`); features are kept where a quarter of the free
+    memory holds them.
 
     Examples
     --------
@@ -176,37 +165,28 @@ class KernelRegressor(ConvexRegressor):
         scikit-learn's ``HuberRegressor``, and straight from there; "quantile", one for each of
         ``quantiles``; "poisson" (y ≥ 0) and "gamma" (y > 0), half the deviance with a log link,
         as in scikit-learn's GLMs, times the number of rows; "multinomial", for rows of shares that
-        sum to one, log Σ exp f_k − Σ y_k f_k, whose predictions are softmax(f). Or a value:
-        ``Huber(0.5)``, ``CustomLoss(value, slope, curvature)``, and for several outputs together
-        ``JointLoss(value, slope, hessian)``.
+        sum to one, log Σ exp f_k − Σ y_k f_k, whose predictions are softmax(f). Or a value, such
+        as :class:`Huber`, :class:`CustomLoss` or, for several outputs together, :class:`JointLoss`.
     quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
         Levels for loss="quantile". Several are columns of the prediction and never cross: they
         are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
     %(method)s
     %(n_features)s
-    %(metric)s
-    %(columns as given)s
     alpha : float or "holdout", default "holdout"
         The penalty. "holdout" chooses it along a path, by the loss of a fifth of the rows that is
         left out; the last fit has all rows.
     penalty : callable, optional
         R, a function of a number r = ‖β‖ (of all targets together) that never falls, infinite
         where no fit may be: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is
-        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². For any R the minimum is a sum
-        over rows Σ uᵢ k(x, xᵢ) + b (Schölkopf, Herbrich and Smola 2001, theorem 1), and equals the
-        minimum for squares at one penalty, ``alpha_``, which is searched for: about 40 fits.
-    %(precision)s
-    %(fit_intercept)s
+        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². For any R the minimum is that for
+        squares at one penalty, ``alpha_``, which is searched for: about 40 fits.
     tol : float, default 1e-6
         The objective is at most about this share above its least value.
     max_iter : int, default 200
         Newton steps at most.
-    %(random_state)s
-    %(n_jobs)s
 
     Attributes
     ----------
-    %(chosen)s
     loss_ : Loss
         The loss as a value, with its numbers.
     %(solution)s
@@ -222,7 +202,6 @@ class KernelRegressor(ConvexRegressor):
         those of least norm.
     n_iter_ : int
         Steps taken in the last fit.
-    %(columns)s
 
     See Also
     --------
@@ -231,11 +210,9 @@ class KernelRegressor(ConvexRegressor):
 
     Notes
     -----
-    Targets are fitted in a unit near their spread, a power of two, so that s y is fitted as y is
-    for every s, but with losses of a log link and custom ones.
-
-    Time O(steps (n D + a D²)), a the active rows: all for smooth losses, few for
-    others.
+    Targets are fitted in a unit near their spread, so that s y is fitted as y is for every s, but
+    with losses of a log link and custom ones. Time O(steps (n D + a D²)), a the active rows: all
+    for smooth losses, few for others.
 
     Examples
     --------

@@ -189,7 +189,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         lengthscale chosen from a sample of the rows. "auto": the best candidate on held-out
         rows, as in :class:`bochner.KernelRidge`. Numbers of a value that are "auto"
         are found by the evidence; see :class:`bochner.kernels.Free`.
-    %(effort)s
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
         ``precision`` say what features are to be. For more "auto", or :class:`NearestNeighbours`
@@ -202,7 +201,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     %(n_features or exact)s
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
-    %(columns as given)s
     noise : "auto", "evidence" or float, default "auto"
         σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
         likelihood [1]_. "auto": the same; with the kernel itself, where the amplitude is open too,
@@ -220,17 +218,12 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     %(precision)s
     fit_intercept : bool, default True
         Whether f has an unknown mean b, of flat prior; otherwise it is zero.
-    random_state : int, Generator, RandomState or None, default None
-    %(n_jobs)s
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel with its numbers, without the amplitude.
-    map_ : FeatureMap
-        φ; of the kernel itself its Nyström map on all rows.
     noise_variance_, amplitude_ : float or (t,)
-        σ² and a². What the features leave out is noise in ``evidence_``, but not in this σ².
+        σ² and a²; ``kernel_`` is without the latter. What the features leave out is noise in
+        ``evidence_``, but not in this σ².
     log_marginal_likelihood_value_ : float
         Of the process on the features, summed over targets; with an intercept, of the contrasts.
     evidence_ : Evidence
@@ -241,9 +234,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         Law of f(x): posterior of the coefficients, and what the features leave out.
     calibration_ : ErrorLaw
         Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
-    search_ : Tuning
-        Lengthscales tried, and their errors, or minus their log evidence a row.
-    moments_, sample_, choice_, schema_, n_features_in_, feature_names_in_
+    moments_, sample_, schema_
         As in :class:`KernelRidge`.
 
     See Also

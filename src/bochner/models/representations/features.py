@@ -45,13 +45,7 @@ from bochner.solvers.ridge.iterative import (
     rows_to_factor,
     solve_wide,
 )
-from bochner.solvers.ridge.solution import (
-    Outcome,
-    Solution,
-    as_given,
-    given_alpha,
-    solve_ridge,
-)
+from bochner.solvers.ridge.solution import Outcome, Solution, as_given, given_alpha, solve_ridge
 from bochner.sums.moments import Moments, Precision
 from bochner.sums.passes import (
     LOCAL,

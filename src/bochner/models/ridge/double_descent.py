@@ -1,6 +1,6 @@
 """Double descent: test error of least squares on random features, from few features to many."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from bochner._core.blas import svd
 from bochner._core.checks import integer, nonnegative, one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.text import HtmlResult, axes_for, columns, html_table, paragraph
+from bochner._core.text import TableResult, axes_for
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import Fourier
@@ -31,7 +31,7 @@ SHARES = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.2, 1.5, 2, 3
 
 
 @dataclass(frozen=True, eq=False)
-class DoubleDescent(HtmlResult):
+class DoubleDescent(TableResult):
     """Errors and norms of ridge regression on D random features; prints as a table.
 
     Attributes
@@ -82,34 +82,17 @@ class DoubleDescent(HtmlResult):
         """Width at which the test error with the smallest penalty is largest."""
         return int(self.widths[np.argmax(self.test_error[np.argmin(self.alphas)])])
 
-    def __str__(self) -> str:
-        """Return one table for each penalty."""
-        tables = [f"{name}\n{columns(lines, words=())}" for name, lines in self._tables]
-        return "\n\n".join([self._title, *tables])
-
-    def _html_parts(self) -> Iterator[str]:
-        """Yield the table of each penalty."""
-        yield paragraph(self._title)
-        for name, (head, *rows) in self._tables:
-            yield html_table(head, rows, name)
-
-    @property
-    def _title(self) -> str:
-        return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows"
-
-    @property
-    def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Yield the name of each penalty, and its table: a head and lines."""
-        names = {"train error": self.train_error, "test error": self.test_error, "norm": self.norm}
+    def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
+        columns = {"train error": self.train_error, "test error": self.test_error}
+        columns["norm"] = self.norm
         if self.test_wrong is not None:
-            names["test wrong"] = self.test_wrong
+            columns["test wrong"] = self.test_wrong
+        lines: list[tuple[str, ...]] = [("alpha", "D", "D/n", *columns)]
         for i, alpha in enumerate(self.alphas):
-            columns = np.stack(
-                [self.widths / self.n_rows, *(values[i] for values in names.values())]
-            )
-            rows = [[f"{v:.4g}" for v in column] for column in columns.T]
-            cells = [[str(D), *row] for D, row in zip(self.widths, rows, strict=True)]
-            yield f"alpha = {alpha:.4g}", [["D", "D/n", *names], *cells]
+            for j, D in enumerate(self.widths):
+                numbers = D / self.n_rows, *(values[i, j] for values in columns.values())
+                lines.append((f"{alpha:.4g}", f"{D:,}", *(f"{v:.4g}" for v in numbers)))
+        return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows", lines, ""
 
     def plot(self, axes: Any = None) -> Any:
         """Draw errors and norms against the width, one colour for each penalty.

@@ -162,7 +162,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         10,000, with more than 8192 rows: the fit is made of some tens of passes over the rows, in
         O(n D) time each, and no D × D matrix.
     %(metric of tables)s
-    %(columns as given)s
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, of 8192 random rows, corrected by the residuals of
@@ -177,21 +176,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
         "float32" makes no second pass, and the outcome says if it should. "float64" throughout.
-    %(fit_intercept)s
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features and samples. The same seed gives the same model for any block size.
-    %(n_jobs)s
 
     Attributes
     ----------
-    kernel_ : Kernel
-        The kernel with its numbers.
-    map_ : FeatureMap
-        φ.
-    choice_ : Choice
-        Method taken, what it was compared with, and the reason.
-    search_ : Tuning
-        Lengthscales tried and their errors.
     moments_ : Moments
         What further rows, or other models, are added to.
     solution_ : Solution
@@ -208,7 +195,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         What the columns of a table mean.
     sample_ : RowSample
         Rows kept for leave-one-out errors and the certificate.
-    %(columns)s
 
     See Also
     --------
@@ -277,24 +263,18 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
-    scikit-learn's RidgeClassifier, and as good as a support vector machine mostly, at the price of
-    one pass. Probabilities are calibrated on decision values of rows left out one by one
-    (``bochner.models._labels``), 2048 at random or the rows of the sample; 3072 for a fit
-    with the kernel itself.
+    good as a support vector machine mostly, at the price of one pass. Probabilities are calibrated
+    on decision values of some thousand rows left out one by one.
 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
         A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
-    effort : {"low", "medium", "high"}, default "medium"
-        Of "auto", as in :class:`KernelRidge`.
     method : Method, str or None, default None
         How features are made, or "exact" or "local" for the kernel itself; None: as in
         :class:`KernelRidge`.
     n_features : int, float, "auto" or None, default None
         D; None: 1024 or 2048, where features are made. As in :class:`KernelRidge`.
-    %(metric of tables)s
-    %(columns as given)s
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
         "loo" then minimises the leave-one-out log loss of calibrated probabilities, starting there.
@@ -302,24 +282,18 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
         Whether each class has the penalty that is best for its target.
     class_weight : None, "balanced" or dict, default None
         Factors of the rows' weights by class; "balanced": n/(K n_k), all classes weigh alike.
-    precision : {"auto", "float32", "float64"}, default "auto"
-    fit_intercept : bool, default True
-    random_state : int, Generator, RandomState or None, default None
-        As in :class:`KernelRidge`.
-    %(n_jobs)s
 
     Attributes
     ----------
     classes_ : (K,)
         Labels, sorted.
-    kernel_, map_, choice_, search_, moments_, sample_, solution_, certificate_, schema_
+    moments_, sample_, solution_, certificate_, schema_
         As in :class:`KernelRidge`; targets are ±1.
     alpha_ : float or (K,)
     calibration_ : Calibration
         Of probabilities.
     coef_ : (K, D), (1, D) for two classes
     intercept_ : (K,), (1,) for two classes
-    %(columns)s
 
     See Also
     --------

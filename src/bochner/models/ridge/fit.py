@@ -20,9 +20,8 @@ from bochner.kernels.windows import windows_of
 from bochner.models._html import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
+from bochner.models.representations.exact import LeafRows, MatrixRows, exact_rows, leaf_rows
 from bochner.models.representations.features import is_wide, solved_features, wide_sums
-from bochner.models.representations.leaves import LeafRows, leaf_rows
-from bochner.models.representations.matrix import MatrixRows, exact_rows
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
     ExactKernel,

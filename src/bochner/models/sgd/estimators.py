@@ -191,8 +191,6 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
         Method and number of approximate features; see :func:`bochner.draw`.
     alpha : float, default 1e-4
         Penalty, relative to the mean loss.
-    fit_intercept : bool, default True
-        Whether b is fitted (unpenalised) or zero.
     batch_size : int, default 32
         Rows per step.
     learning_rate : str, default "optimal"
@@ -214,23 +212,18 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     validation_fraction, n_iter_no_change : default 0.1, 5
     shuffle : bool, default True
         Whether the order is random in each epoch; it depends on the seed and the epoch alone.
-    class_weight : None, "balanced" or dict
     warm_start : bool, default False
         Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
-    random_state : int, Generator, RandomState or None
-    %(n_jobs)s
 
     Attributes
     ----------
     classes_ : (K,)
-    kernel_ : Kernel
     strategy_ : str
         The one taken.
     plan_ : StrategyPlan
         What "auto" decided by.
-    map_ : FeatureMap
-        φ, where steps are made on features.
     coef_ : (K, D) or (1, D)
+        Where steps are made on features, as ``map_``.
     support_vectors_, dual_coef_ : (m, d), (K, m)
         Rows and their coefficients, where steps are made on these.
     intercept_ : (K,) or (1,)
@@ -335,7 +328,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     Parameters
     ----------
     kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
-    early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start, random_state
+    early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start
         See :class:`KernelSGDClassifier`; rows held out are judged by R².
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
@@ -349,7 +342,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
 
     Attributes
     ----------
-    kernel_, strategy_, plan_, map_, support_vectors_, loss_curve_, validation_scores_, n_iter_, t_
+    strategy_, plan_, support_vectors_, loss_curve_, validation_scores_, n_iter_, t_
         See :class:`KernelSGDClassifier`.
     coef_ : (D,) or (t, D)
     dual_coef_ : (m,) or (t, m)

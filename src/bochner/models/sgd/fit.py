@@ -108,10 +108,10 @@ class SgdSpec:
         for name in ("validation_fraction", "quantile"):
             if not 0 < asked[name] < 1:
                 raise InvalidInput(f"{who}: {name} must be between 0 and 1; got {asked[name]}.")
-        kernel, method, width, seed = map(
-            asked.get, ("kernel", "method", "n_features", "random_state")
+        width, seed = asked["n_features"], asked["random_state"]
+        asked["features"] = FeatureSpec.of(
+            who, asked["kernel"], asked["method"], width, "auto", seed
         )
-        asked["features"] = FeatureSpec.of(who, kernel, method, width, "auto", seed)
         return SgdSpec(**{f.name: asked[f.name] for f in fields(SgdSpec)})
 
     @property
@@ -374,7 +374,8 @@ def _walked(
 ) -> SgdFit:
     """Return the fit after epochs over windows of rows, until the loss no longer falls.
 
-    With a judge until its score no longer rises. Windows are kept if features are cached.
+    With a judge until its score no longer rises. Each row is stepped on once in an epoch, in a
+    random order. Windows are kept if features are cached.
     """
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     descent = Descent(
@@ -390,9 +391,14 @@ def _walked(
         number, given = fit.epochs + len(losses), list[Window]()
         descent.total = descent.weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            for i, window in enumerate(kept or windows()):
-                _sweep(fit, descent, *window, number, i)
-                given += [window] if fit.is_cached else []
+            for i, (table, y, w) in enumerate(kept or windows()):
+                n, size = len(w), block_rows(table.width, spec.batch_size)
+                random = stream(fit.chosen.seed, "order", number, i)
+                order = random.permutation(n) if spec.shuffle else np.arange(n)
+                for start in range(0, n, size):
+                    index = order[start : start + size]
+                    table.step(descent, index, y[index], w[index])
+                given += [(table, y, w)] if fit.is_cached else []
         kept, walk = given, descent.walk
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
@@ -417,10 +423,8 @@ def _walked(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
             "max_iter or tol, or take tol=None to run just so many."
         )
-    epochs = fit.epochs + len(losses)
-    return replace(
-        fit, walk=descent.walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores)
-    )
+    walk, epochs = descent.walk, fit.epochs + len(losses)
+    return replace(fit, walk=walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores))
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
@@ -441,25 +445,6 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
     used[0] |= not used.any()  # predictions need a row, of coefficient zero if it must be
     walk = replace(walk, coef=coef[used], mean_coef=mean[used] if len(mean) else mean)
     return replace(fit, walk=walk, support=rows[np.flatnonzero(used)])
-
-
-def _sweep(
-    fit: SgdFit,
-    descent: Descent,
-    table: Table,
-    y: Float[Array, "n t"],
-    w: Float[Array, " n"],
-    epoch: int,
-    window: int,
-) -> None:
-    """Step once on each row, in the order of a named random stream."""
-    n, size = len(w), block_rows(table.width, fit.spec.batch_size)
-    order = np.arange(n)
-    if fit.spec.shuffle:
-        order = stream(fit.chosen.seed, "order", epoch, window).permutation(n)
-    for start in range(0, n, size):
-        index = order[start : start + size]
-        table.step(descent, index, y[index], w[index])
 
 
 def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | None:

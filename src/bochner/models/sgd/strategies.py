@@ -5,13 +5,12 @@ computed when a step needs them, or once and kept. The choice by counted operati
 every machine.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from bochner._core.checks import bytes_in_words, free_bytes
-from bochner._core.text import HtmlResult, columns, html_table, paragraph
+from bochner._core.text import TableResult
 from bochner.features.map import FeatureMap
 
 STRATEGIES = (
@@ -37,7 +36,7 @@ class StrategyCost:
 
 
 @dataclass(frozen=True)
-class StrategyPlan(HtmlResult):
+class StrategyPlan(TableResult):
     """The six strategies for one kernel and table of data; prints as a table."""
 
     task: str  # Sizes of the rows and of the descent, in words
@@ -59,28 +58,17 @@ class StrategyPlan(HtmlResult):
         close = [r for r in fit if r.operations <= max(1.5 * least, least + 1e9)]
         return min(close, key=lambda row: (row.name not in (*EXACT, *DUAL), row.operations)).name
 
-    def __str__(self) -> str:
-        """Return the table, and below it why some cannot be run."""
-        title, lines, refused = self._table()
-        return "\n".join([title, columns(lines), *refused])
-
-    def _html_parts(self) -> Iterator[str]:
-        """Yield the table with the best strategy marked, and why others cannot be run."""
-        title, (head, *rows), refused = self._table()
-        marked = [row.name for row in self.rows].index(self.best)
-        yield html_table(head, rows, title, marked)
-        yield from map(paragraph, refused)
-
-    def _table(self) -> tuple[str, list[tuple[str, ...]], list[str]]:
-        """Return the title, the lines and why some cannot be run."""
+    def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
+        """Return the title, the lines and why some strategies cannot be run."""
         lines: list[tuple[str, ...]] = [("strategy", "width", "operations", "memory")]
         for row in self.rows:
             mark = " *" * (row.name == self.best)
             cells = f"{row.width:,}", f"{row.operations:.3g}", bytes_in_words(row.bytes)
             lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
         most = bytes_in_words(self.memory)
+        refused = (f"{row.name}: {row.refused}" for row in self.rows if row.refused)
         title = f"{self.task}; memory beside the rows, at most {most}"
-        return title, lines, [f"{row.name}: {row.refused}" for row in self.rows if row.refused]
+        return title, lines, "\n".join(refused)
 
 
 def plan_strategies(

@@ -21,7 +21,11 @@ from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import FeatureParameters, KernelTransformer, choose_quickly
+from bochner.models.unsupervised.transformers import (
+    FeatureParameters,
+    KernelTransformer,
+    choose_quickly,
+)
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
@@ -100,18 +104,14 @@ class CorrelationsOf:
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]
 
-    def halves(self, total: list[Any]) -> Halves:
-        """Return the moments of a sum."""
-        first, second = [
-            self._moments.moments(half) if any(part.rows for part in half) else None
-            for half in total
-        ]
-        return first, second
-
     def over(self, blocks: Blocks, where: Executor = LOCAL) -> Halves:
         """Return the moments of each half of all rows."""
         size = block_rows(self.x.n_features + self.y.n_features)
-        return self.halves(where.sum(self, blocks.with_rows(size)))
+        first, second = [
+            self._moments.moments(half) if any(part.rows for part in half) else None
+            for half in where.sum(self, blocks.with_rows(size))
+        ]
+        return first, second
 
 
 def solved(
@@ -200,9 +200,6 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     alpha : float or "cv", default "cv"
         Penalty. Without one, wide features correlate perfectly for any data. "cv" takes the
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
-    %(precision)s
-    random_state : int, Generator, RandomState or None, default None
-    %(n_jobs)s
 
     Attributes
     ----------
@@ -216,9 +213,8 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         The penalty used.
     path_ : tuple of (float, float)
         With "cv": penalties, and the mean correlation on rows left out.
-    kernel_, map_, kernel_y_, map_y_
-        Kernels with their numbers, and both maps.
-    %(columns)s
+    kernel_y_, map_y_
+        The kernel of Y with its numbers, and its map.
 
     See Also
     --------

@@ -27,7 +27,7 @@ from bochner.models._html import FitSummary
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.base import (
+from bochner.models.unsupervised.transformers import (
     FeatureParameters,
     KernelTransformer,
     alone,
@@ -217,9 +217,6 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         Passes over all rows, at most.
     tol : float, default 1e-5
         The centres rest when a pass lowers the cost by less than this share of it.
-    %(precision)s
-    random_state : int, Generator, RandomState or None, default None
-    %(n_jobs)s
 
     Attributes
     ----------
@@ -234,10 +231,8 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         asked for. ``print`` says it in words.
     n_iter_ : int
         Passes over all rows.
-    %(chosen)s
     sample_ : RowSample
         Rows kept for the objective.
-    %(columns)s
 
     See Also
     --------
@@ -247,10 +242,9 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     Notes
     -----
     Lloyd's algorithm. Time O(n c(φ) + passes·n D k), memory O(D k) and one block, or n D where
-    features are kept in memory; otherwise each pass computes them again.
-    Starts are sought on ``max(2048, 20 k)`` random rows, and improved on 8192, before the first
-    pass over all; very small clusters can be missed.
-    Source: Dhillon, Guan and Kulis (2004); with random features, Chitta, Jin and Jain (2012).
+    features are kept. Starts are sought on ``max(2048, 20 k)`` random rows, and improved on 8192:
+    very small clusters can be missed. Source: Dhillon, Guan and Kulis (2004); with random features,
+    Chitta, Jin and Jain (2012).
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Convex losses on the kernel matrix of their rows: one coefficient per row, and no features.
 
-    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc,    f = Kc + b
+    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc + drift·b,    f = Kc + b
 
-With slopes g = w ℓ' and curvatures h = w ℓ'' Newton's step (Chapelle 2007) solves
+**Newton's method.** With slopes g = w ℓ' and curvatures h = w ℓ'' its step (Chapelle 2007) solves
 
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
 
@@ -10,18 +10,35 @@ The Cholesky factor excludes rows with almost no curvature and preconditions sev
 conjugate gradients (Polak and Ribière). A joint loss has one factor per column, or one factor for
 all columns if this is faster. For a loss with inactive rows, whose c is zero, the search starts
 at the minimum for every fourth row.
+
+**LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
+and one-class losses by sequential minimal optimisation. The coefficients are multipliers, between 0
+and wᵢ/alpha for the hinge, of the sign of yᵢ. Each step changes two of them (Fan, Chen and Lin
+2005) and reads two rows of K. Rows with multipliers at their bounds cost nothing, so this is faster
+than any factor of K. The dual of the squared hinge has no upper bound and adds alpha/2wᵢ to
+k(xᵢ, xᵢ) (Cortes and Vapnik 1995). For many rows LIBSVM computes values of a Gaussian kernel
+itself, and caches those of support vectors.
 """
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from bochner._core.blas import square_part, symmetric_product
+from bochner._core.blas import factor, square_part, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
-from bochner.solvers.convex.losses import weighted
+from bochner.solvers.convex.losses import (
+    BelowZero,
+    ClassMargin,
+    EpsilonInsensitive,
+    SquaredHinge,
+    weighted,
+)
 from bochner.solvers.convex.problem import (
     TINY,
     Convergence,
@@ -79,25 +96,17 @@ def minimise_on_kernel(
     """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
 
     Without a start, ``near`` may be a fit of these rows, such as that to some of them, whose
-    coefficients are not looked at. The last step promised to lower the objective by less than the
-    share ``tol`` of it; ``max_iter`` limits the steps of each column.
-
-    A step takes O(n² t), and after 6, 18, 42 of them a factor of a³/3 for a rows with curvature, or
-    smaller ones more often. Memory 2 n².
+    coefficients are not looked at. A step takes O(n² t), and after 6, 18, 42 of them a factor of
+    a³/3 for a rows with curvature, or smaller ones more often. Memory 2 n².
     """
-    loss, t = problem.loss, problem.y.shape[1]
-    each = [np.arange(t)] if loss.joint else [np.array([k]) for k in range(t)]
-    columns, last = [problem.at(k) for k in each], _Last()
-    starts = [None if start is None else start.at(k) for k in each]
-    near = near if start is None else None
-    fits = [None if near is None else near.at(k) for k in each]
-    local, none = loss.has_inactive_rows, start is None and near is None
-    if none and local and np.count_nonzero(problem.w) >= 256 * EVERY:
-        starts = [_thinly(column, tol, max_iter) for column in columns]
-    ends = [
-        _descended(column, at, fit, last, tol, max_iter)
-        for column, at, fit in zip(columns, starts, fits, strict=True)
-    ]
+    t, ends, last = problem.y.shape[1], list[State](), _Last()
+    enough = bool(np.count_nonzero(problem.w) >= 256 * EVERY)
+    thins = start is None and near is None and problem.loss.has_inactive_rows and enough
+    for k in [np.arange(t)] if problem.loss.joint else np.arange(t)[:, None]:
+        column = problem.at(k)
+        at = _thinly(column, tol, max_iter) if thins else start and start.at(k)
+        fit = near.at(k) if near is not None and start is None else None
+        ends.append(_descended(column, at, fit, last, tol, max_iter))
     return side_by_side(ends)
 
 
@@ -141,6 +150,7 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
             A *= root
         A = np.asfortranarray(A.T)  # symmetric
         A[every, every] += (1 + jitter) * alpha / scale
+        factor(A)
         return A
 
     size = np.full(len(root), float(root**2 @ np.diag(K)) + alpha, K.dtype)
@@ -163,8 +173,7 @@ def _descended(
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
     They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
-    Cheap factors are renewed sooner; the directions continue with them. Of a loss with inactive
-    rows each is Newton's, after which these rows have no coefficients.
+    Of a loss with inactive rows each is Newton's, after which these rows have no coefficients.
     """
     local = problem.loss.has_inactive_rows
     at, taken, least = near or start, list[Step](), np.inf
@@ -173,7 +182,7 @@ def _descended(
         if problem.fit_intercept and not local and not problem.loss.joint:
             b = best_constant(problem.loss, problem.y, problem.w)
         at = State(none, b, none + b)
-    inverse = _Inverse.of(problem, _curved(problem, at.fitted)[0], last)
+    inverse = _Inverse(problem, _curved(problem, at.fitted)[0], last)
     at = at if near is None else inverse.solved(near)
     since, most = 0, 6  # steps with the first factors; twice as many with each that follow
     value = problem.objective(values(problem, at), at.intercept)
@@ -184,7 +193,7 @@ def _descended(
             curved, worth = _curved(problem, at.fitted)
             if local or since >= (worth if worth <= CHEAP else most):
                 most *= 1 + (since >= most)
-                inverse, since = _Inverse.of(problem, curved, last), 0
+                inverse, since = _Inverse(problem, curved, last), 0
         since += 1
         gradient = _gradient(problem, at)
         up = step = inverse(*gradient)
@@ -258,10 +267,9 @@ def _curved(problem: Problem, fitted: Float[Array, "n t"]) -> tuple[list[_Curved
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
-    """Return the rows of most curvature; the curvature of all other rows is small.
+    """Return the rows of most curvature, or all that count where these are most, or few.
 
-    All rows that count, where most of them have much curvature or where they are few; ``h`` is then
-    raised to a least one.
+    ``h`` is then raised to a least one.
     """
     active = np.flatnonzero(h)
     if problem.loss.has_inactive_rows and len(active):
@@ -290,19 +298,15 @@ class _Part:
     rest: float  # curvature of the other rows, over alpha
 
 
-@dataclass(frozen=True, eq=False)
 class _Inverse:
     """Negative inverse of a Hessian without the entries that couple columns.
 
     Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
     """
 
-    problem: Problem
-    parts: list[_Part]
-
-    @staticmethod
-    def of(problem: Problem, curved: list[_Curved], last: _Last) -> "_Inverse":
-        K, alpha, parts = problem.rows.K, problem.alpha, []
+    def __init__(self, problem: Problem, curved: list[_Curved], last: _Last) -> None:
+        self.problem, self.parts = problem, list[_Part]()
+        K, alpha = problem.rows.K, problem.alpha
         diagonal = K.diagonal()
         fits = alpha > 1e-30 and float(diagonal.max()) < 1e30
         for columns, every, rows in curved:
@@ -319,8 +323,7 @@ class _Inverse:
                 last[:] = [(rows, h, _factored(matrix, root, alpha))]
             factor = last[0][2]
             one = root * solved(factor, root[None])[0]
-            parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
-        return _Inverse(problem, parts)
+            self.parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
 
     def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> State:
         """Return the step down a gradient."""
@@ -360,3 +363,169 @@ class _Inverse:
         step = self(g, g.sum(axis=0))
         first = _slope_along(_gradient(problem, base), step)
         return _along(problem, base, step) if first < 0 else base
+
+
+# --- duals, by LIBSVM -----------------------------------------------------------------------------
+
+MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
+MOVES_COMPARED = 100  # The same for machines whose penalties are compared
+
+#: Classifiers end where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000
+#: rows the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
+SLOPES = 10.0
+
+UNBOUNDED = 1e4  # Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
+LARGE_CACHE = 1000  # Megabytes of rows of K that are kept where LIBSVM computes them
+TILE = 1024  # Rows whose kernel values are computed at a time
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianRows:
+    """Rows in place of their Gaussian kernel matrix: LIBSVM computes values as it needs them."""
+
+    kernel: Any  # solvers do not import kernels
+    X: Float[Array, "n d"]
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def __matmul__(self, coef: Float[Array, "n t"]) -> Float[Array, "n t"]:
+        support = np.any(coef != 0, axis=1)
+        tiles = (self.X[start : start + TILE] for start in range(0, len(self.X), TILE))
+        return np.concatenate([self.kernel(X, self.X[support]) @ coef[support] for X in tiles])
+
+
+def decomposed(problem: Problem, slopes: float, moves: int = MOVES) -> State:
+    """Return where slopes of the dual agree to ``slopes``, or ``moves`` for each row were made.
+
+    Columns of y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
+    There is an intercept. O(n²) to O(n³) a column, mostly near the former.
+    """
+    coef, intercept, taken = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
+    before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
+    for k in range(len(intercept)):
+        column = problem.at(np.array([k]))
+        y, live = column.y[:, 0], column.w[:, 0] > 0
+        of_classes = isinstance(column.loss, ClassMargin)
+        rows = np.flatnonzero(live & (y != 0) if of_classes else live)
+        if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
+            before = rows, column.w, _matrix(column, rows)
+        y = y[rows] > 0 if of_classes else y[rows]
+        machine, made = _fitted(column, rows, before[2], y, slopes, moves)
+        coef[rows[machine.support_], k] = machine.dual_coef_[0]
+        intercept[k] = machine.intercept_[0]
+        taken.append(made)
+    return _ended(problem, coef, intercept, taken)
+
+
+def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
+    """Return the same for all pairs of classes by one call, which is faster: each has few rows.
+
+    y has a column for each pair (k, l), k < l, in the order of :func:`itertools.combinations`: 1 in
+    rows of class k, −1 of l, else 0; ``codes`` are the classes of rows, from 0. Without rows of one
+    class of a pair the other wins; without rows of both none does.
+    """
+    coef, rows, taken = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
+    present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)
+    n_classes = round((1 + (1 + 8 * coef.shape[1]) ** 0.5) / 2)
+    pairs = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
+    intercept = np.array([float(k in present) - float(l in present) for k, l in pairs])
+    if len(present) > 1:
+        K = _matrix(problem, rows)
+        machine, made = _fitted(problem, rows, K, labels, slopes, moves)
+        taken.append(made)
+        support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
+        duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
+        sign = -1.0 if len(present) == 2 else 1.0  # of two classes the second has values above zero
+        ends = combinations(range(len(present)), 2)
+        for (i, j), b in zip(ends, machine.intercept_, strict=True):
+            place = pairs[int(present[i]), int(present[j])]
+            coef[support[i], place] = sign * duals[i][j - 1]
+            coef[support[j], place] = sign * duals[j][i]
+            intercept[place] = sign * b
+    return _ended(problem, coef, intercept, taken)
+
+
+def _fitted(
+    problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int
+) -> tuple[Any, tuple[int, int]]:
+    """Return LIBSVM's machine for some rows with this matrix, its moves, and their limit."""
+    w, most = problem.w[rows, 0], moves * len(y)
+    machine = _machine(problem, w).set_params(tol=slopes, max_iter=most)
+    if isinstance(K, GaussianRows):
+        machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
+        K, _ = K.kernel.in_units(K.X, K.X)  # rows in place of their matrix
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is part of the outcome
+        machine.fit(K, y, UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w)
+    return machine, (int(np.max(machine.n_iter_)), most)
+
+
+def _ended(problem: Problem, coef: Array, intercept: Array, taken: list[tuple[int, int]]) -> State:
+    """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
+    ended = all(moves < most for moves, most in taken)
+    outcome = Convergence.CONVERGED if ended else Convergence.MOST_STEPS
+    at = judged(problem, coef, intercept, moves=sum(moves for moves, _ in taken))
+    return replace(at, outcome=outcome)
+
+
+def refined(problem: Problem, tol: float, moves: int, slopes: tuple[float, ...]) -> State:
+    """Return the minimum to a share ``tol`` of it, if one of ``slopes``, in turn, reaches that."""
+    ends = []
+    for k in range(problem.y.shape[1]):
+        column, tried, near = problem.at(np.array([k])), list[State](), False
+        for fine in slopes:
+            tried.append(decomposed(column, fine, moves))
+            best = min(tried, key=lambda at: at.gap[0])
+            near = best.gap[0] <= tol * best.value[0]
+            if near:
+                break
+        outcome = Convergence.CONVERGED if near else Convergence.ROUNDED
+        ends.append(replace(best, outcome=outcome))
+    return side_by_side(ends)
+
+
+def judged(
+    problem: Problem,
+    coef: Float[Array, "n t"],
+    intercept: Float[Array, " t"],
+    tol: float = 1.0,
+    moves: float = 0,
+) -> State:
+    """Return the point with its duality gap; converged if that is a share ``tol`` or less."""
+    image, w = problem.rows.K @ coef, problem.w
+    at, norms = State(coef, intercept, image + intercept), (coef * image).sum(axis=0)
+    if isinstance(problem.loss, SquaredHinge):
+        norms += problem.alpha / 2 * (coef**2 / np.where(w > 0, w, np.inf)).sum(axis=0)
+    value, epsilon = values(problem, at), np.asarray(getattr(problem.loss, "epsilon", 0.0))
+    dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
+    gap = np.maximum(value + problem.drift * intercept - problem.alpha * dual, 0.0)
+    outcome = Convergence.CONVERGED if np.all(gap <= tol * value) else Convergence.ROUNDED
+    promised, active = float((problem.value * gap).sum()), float(np.any(coef != 0, axis=1).mean())
+    steps = (Step(problem.objective(value, intercept), promised, moves, active),)
+    return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=steps)
+
+
+def _machine(problem: Problem, w: Float[Array, " n"]) -> Any:
+    from sklearn import svm  # noqa: PLC0415  takes a sixth of a second to import
+
+    if isinstance(problem.loss, BelowZero):
+        nu = min(1.0, problem.drift / float(w.sum()))
+        return svm.OneClassSVM(kernel="precomputed", nu=nu)
+    if isinstance(problem.loss, EpsilonInsensitive):
+        epsilon = float(np.ravel(problem.loss.epsilon)[0])
+        return svm.SVR(kernel="precomputed", C=1 / problem.alpha, epsilon=epsilon)
+    return svm.SVC(kernel="precomputed", C=1 / problem.alpha)
+
+
+def _matrix(problem: Problem, rows: Array) -> Any:
+    """Return the kernel matrix of these rows as LIBSVM takes it."""
+    K = problem.rows.K
+    if isinstance(K, GaussianRows):
+        return GaussianRows(K.kernel, K.X[rows])
+    few = len(rows) < len(K)
+    K = square_part(K, rows) if few else K
+    if isinstance(problem.loss, SquaredHinge):
+        K = K if few else K.copy()
+        K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows, 0])
+    return K

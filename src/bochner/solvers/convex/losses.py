@@ -1,9 +1,8 @@
 """Convex losses ℓ(y, f) as values: value, slope and curvature in f, and a smooth one near it.
 
-How they are used: :func:`bochner.solvers.convex.newton.minimise` minimises
-Σ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2)‖β‖² over f = Zβ + b, with y and f as (n, t) float64, one problem a
-column. A new loss is a class with ``value``, ``slope`` and ``curvature``; losses of a user are in
-``bochner.solvers.convex.own_losses``.
+Arrays y and f are (n, t) float64, one problem a column
+(:func:`bochner.solvers.convex.newton.minimise`). A new loss is a class with ``value``, ``slope``
+and ``curvature``.
 
 The slope of a nonsmooth loss (``nonsmooth``) jumps: ``smooth(width)`` is the loss
 ℓ_δ(y, f) = max_q q·m − ℓ*(q) − δ q²/2 of Nesterov (2005), smooth and never above ℓ: so the

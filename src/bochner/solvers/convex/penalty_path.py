@@ -133,8 +133,7 @@ def held_out_path(
 ) -> tuple[HeldOutPath, State | None]:
     """Return the path, and the first fold's state at the best penalty.
 
-    ``left_out`` are the rows that each fold leaves out; ``largest`` is the penalty to start from,
-    and ``ridge`` one that is likely to be near the best one.
+    ``largest`` is the penalty to start from, ``ridge`` one that is likely to be near the best one.
     """
     largest = largest_penalty(problem) if largest is None else largest
     lost = _Folds(problem, left_out, max_iter, largest)
@@ -185,11 +184,10 @@ class _Folds(HeldOutLoss):
 
     @property
     def none(self) -> float:
-        """Difference of losses that counts as none.
+        """A thousandth of the loss of rows at ε, if ε cost something.
 
-        It is a thousandth of the loss of rows at ε if ε cost something. Rows of targets without
-        noise lie at the border of the tube, and the loss of rows between them falls with the
-        penalty for ever, as far as rounding goes.
+        Rows of targets without noise lie at the border of the tube, and the loss of rows between
+        them falls with the penalty for ever.
         """
         loss = self._problem.loss
         if loss.joint:

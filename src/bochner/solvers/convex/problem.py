@@ -369,20 +369,14 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 
 
 def raised_diagonal(
-    matrix: Callable[[float], Array], diagonal: Any, least: float, most: float
+    factored: Callable[[float], Array], diagonal: Any, least: float, most: float
 ) -> Float[Array, "p p"]:
-    """Return the upper factor of ``matrix(jitter)``, of more jitter as far as rounding needs it.
+    """Return the upper factor ``factored(jitter)``, of more jitter as far as rounding needs it.
 
     Where even the most leaves no factor, the factor of the diagonal.
     """
-
-    def at(jitter: float) -> Float[Array, "p p"]:
-        A = matrix(jitter)
-        factor(A)
-        return A
-
     try:
-        return raised(at, 0.0, least, most)
+        return raised(factored, 0.0, least, most)
     except LinAlgError:
         return np.asfortranarray(np.diag(np.sqrt(diagonal)))
 
@@ -400,6 +394,7 @@ def hessian_factor(
         A[np.diag_indices(len(H))] = (1 + jitter) * diagonal
         if not intercept:
             A[:-1, -1] = 0.0
+        factor(A)
         return A
 
     return raised_diagonal(shifted, diagonal, 1e-14, 1e-5)

@@ -1,41 +1,215 @@
-"""Kernel principal components at any number of rows."""
+"""Features of rows as columns, and their principal components; base of learners without targets.
+
+Maps are chosen from the rows only.
+"""
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, eigsh
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner import models
+from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import integer, warn_user
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
+from bochner._core.sizes import SMALL
 from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
+from bochner.features.auto import Auto
+from bochner.features.fourier.fourier import Fourier
+from bochner.features.map import Method
+from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.mercer.radial import MercerHarmonic
+from bochner.features.nystrom import KMeans, Nystrom
+from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import WithoutTarget, learned
+from bochner.models._base import KernelEstimator, WithoutTarget, learned
 from bochner.models._html import FitSummary
-from bochner.models._parameters import estimator
+from bochner.models._parameters import estimator, shared
 from bochner.models._tables import by_partition
-from bochner.models.representations.features import RidgeSpec
-from bochner.models.ridge.fit import RidgeFit, fit_features
-from bochner.models.unsupervised.base import (
-    FeatureParameters,
-    KernelTransformer,
-    alone,
-    choose_alone,
-    diagonal_of,
-)
+from bochner.models.representations.representation import RidgeSpec
+from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.passes import LOCAL, Executor, SampleOf, Together
+from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, sampled
+
+
+def alone(blocks: Blocks) -> Blocks:
+    """Return the blocks without targets."""
+    return blocks.recoded(lambda _: None)
+
+
+def choose_alone(
+    spec: FeatureSpec, blocks: Blocks, where: Executor
+) -> tuple[Chosen, RowSample | None]:
+    """Choose what is open from rows without targets; also return their sample, if one was needed.
+
+    "auto" is float64 where the fit is small: no penalty divides here, and float32 loses little.
+    """
+    rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
+    chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
+    single = n is None or n * chosen.n_features**2 > SMALL
+    single = single if spec.precision == "auto" else spec.precision == "float32"
+    return replace(chosen, precision="float32" if single else "float64"), rows
+
+
+def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
+    """Choose what is open from a sample of rows.
+
+    Where columns and rows are many, "auto" compares what is drawn in little time. With four times
+    as many rows as features, or fewer, all different rows may find a place.
+    """
+    if rows is not None and spec.method == Auto():
+        d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
+        if d >= 128 and not few and not is_sparse(rows.X):
+            # Drawing these takes as long as a fit, or longer: orthogonal directions for those that
+            # structured ones replace
+            slow = MercerHarmonic(), HermiteMercer(), Fourier(), Nystrom()
+            # Centres hold the leading directions of K better than pivots do, and two passes from
+            # random rows as well as ten from k-means++
+            centres = Nystrom(KMeans(iterations=2, seeds="random"))
+            candidates = (method for method in contenders(d) if method not in slow)
+            spec = replace(spec, method=Auto((*candidates, centres)))
+    return choose_from(spec, n_columns, rows)
+
+
+def diagonal_of(kernel: Kernel) -> SumOf:
+    """Return the summand of Σ w k(x, x), and of the number of rows of positive weight."""
+    return SumOf(partial(_diagonal, kernel=kernel))
+
+
+def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
+    values = to_numpy(kernel.diag(block.X)).astype(np.float64, copy=False)
+    if block.w is None:
+        return float(values.sum()), len(values)
+    w = to_numpy(block.w).astype(np.float64)
+    return float(w @ values), int(np.sum(w > 0))
+
+
+@shared
+class FeatureParameters:
+    """Parameters of learners without targets."""
+
+    method: Method | str = "auto"
+    n_features: int = 512
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+
+class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
+    """An estimator that turns rows into columns."""
+
+    n_features: Any
+    method: Any
+
+    def fit_transform(self, X: Tabular, y: Array | None = None, **fit_params: Any) -> Any:
+        """Fit, and transform the same rows; a call that fails leaves the estimator as it was."""
+        return self._atomic(TransformerMixin.fit_transform, X, y, **fit_params)
+
+    def _width_spec(self) -> FeatureSpec:
+        """Check what is asked of features, whose width is a number."""
+        integer(self.n_features, "bochner", "n_features", 1)
+        return self._feature_spec(self.method)
+
+
+@dataclass(frozen=True, eq=False)
+class FeaturesFit(FitSummary):
+    """A map that was drawn for rows."""
+
+    inputs: Inputs
+    spec: FeatureSpec
+    chosen: Chosen
+
+
+@estimator
+class KernelFeatures(KernelTransformer):
+    """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
+
+    Parameters
+    ----------
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; a name means this family, at the median distance of a sample of
+        rows (with ``y``: at the lengthscale of least leave-one-out error).
+    %(method)s
+    n_features : int, float or "auto", default 1024
+        D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
+
+    Attributes
+    ----------
+    seed_ : int
+        The seed used.
+
+    See Also
+    --------
+    KernelPCA : The features' principal components.
+    draw : A feature map without an estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from bochner import KernelFeatures
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> ring = (X**2).sum(axis=1) > 1.5
+    >>> model = make_pipeline(KernelFeatures(random_state=0), LogisticRegression())
+    >>> bool(model.fit(X, ring).score(X, ring) > 0.9)
+    True
+    """
+
+    kernel: Kernel | str = "gaussian"
+    _: KW_ONLY
+    method: Method | str = "auto"
+    n_features: int | float | str = 1024
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+    def fit(  # type: ignore[override]
+        self, X: Tabular, y: Array | None = None
+    ) -> Self:
+        """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
+        return super().fit(X, y)
+
+    def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
+        numeric = y is not None and np.issubdtype(np.asarray(y).dtype, np.number)
+        return self._run(self._fit, *self._read(X, y if numeric else None))
+
+    def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
+        spec = self._feature_spec(self.method)
+        return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
+
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the features of rows."""
+        return {"features": super().outputs(X)["scores"]}
+
+    @by_partition
+    def transform(self, X: Tabular) -> Float[Array, "n D"]:
+        """Return φ(X), (n, D); float32 for float32 rows, else float64."""
+        phi = self.map_
+        return joined([phi(block.X) for block in self._rows_to_predict(X)])
+
+    _n_features_out = learned("chosen.n_features", "Columns of ``transform``.")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+# --- Principal components -------------------------------------------------------------------------
 
 #: Eigenvalues, rising, and their vectors.
 Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
@@ -78,7 +252,7 @@ class PrincipalComponents(FitSummary):
     summed: PcaSums
     eigenvalues: Float[Array, " q"]
     eigenvectors: Float[Array, "D q"]
-    inverse: RidgeFit | None = None  # from scores to rows
+    inverse: "models.RidgeFit | None" = None  # from scores to rows
 
     def _results(self) -> dict[str, Any]:
         shares = 100 * self.eigenvalues / self.trace if self.trace > 0 else 0.0
@@ -141,14 +315,13 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
     way_back = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
     X, w = summed.sample.X, summed.sample.w
     rows = Blocks.from_arrays(fit.scores(X), to_numpy(X), w)
-    return replace(fit, inverse=fit_features(way_back, rows, Inputs(rows.n_columns)))
+    return replace(fit, inverse=models.fit_features(way_back, rows, Inputs(rows.n_columns)))
 
 
 def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
     """Return the leading eigenvalues, increasing, and their vectors.
 
-    A few of very many are computed by restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and
-    Yang 1998), unless close eigenvalues make the iterations as slow as a decomposition.
+    A few of very many by ARPACK, unless close eigenvalues make it as slow as a decomposition.
     """
     D = len(gram)
     if count is None or 4 * count > D:  # the leading ones alone take no less time
@@ -194,10 +367,6 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         leave-one-out error.
     alpha : float or str, default "loo"
         Penalty of that regression, as in :class:`bochner.KernelRidge`.
-    %(precision)s
-    random_state : int, Generator, RandomState or None, default None
-        Seed of features and samples. The same seed gives the same model for any block size.
-    %(n_jobs)s
 
     Attributes
     ----------
@@ -212,12 +381,10 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         features leave out counts as unexplained.
     trace_ : float
         Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².
-    %(chosen)s
     moments_ : Moments
         What further rows are added to.
     inverse_ : KernelRidge
         From scores to rows, with ``fit_inverse_transform``.
-    %(columns)s
 
     See Also
     --------
@@ -228,9 +395,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     -----
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block. Features of maps below their kernel
     (Nyström, Mercer) give eigenvalues that are at most the kernel's, one by one. Source:
-    Schölkopf, Smola and Müller (1998); with random features, Lopez-Paz et al. (2014). Unlike
-    scikit-learn's, the regression of ``inverse_transform`` has an intercept and chooses its
-    kernel's scale and its penalty.
+    Schölkopf, Smola and Müller (1998); with random features, Lopez-Paz et al. (2014).
 
     Examples
     --------
