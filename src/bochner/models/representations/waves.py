@@ -312,8 +312,7 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
 
 
 def _require_penalty(spec: RidgeSpec) -> None:
-    alpha = given_alpha(spec.alpha)
-    if alpha is not None and not alpha > 0:
+    if given_alpha(spec.alpha) == 0:
         raise InvalidInput(
             f"{spec.features.who}: alpha must be above 0 where waves are summed, which are more "
             'than rows determine; got 0. Pass a small alpha, or alpha="evidence".'

@@ -95,21 +95,12 @@ class DoubleDescent(TableResult):
         return f"{self.method} features of {self.kernel!r}, {self.n_rows:,} rows", lines, ""
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw errors and norms against the width, one colour for each penalty.
+        """Draw errors and norms against the width, one colour for each penalty; return the axes.
 
         Parameters
         ----------
         axes : two matplotlib Axes, optional
             For errors and for norms; a new figure if not given.
-
-        Returns
-        -------
-        axes
-
-        Raises
-        ------
-        MissingDependency
-            If matplotlib is not installed.
         """
         axes = axes_for("DoubleDescent", axes, size=(8, 3.6), across=2)
         # Training errors of interpolants are rounding, which a logarithmic axis would magnify.
@@ -154,9 +145,8 @@ def double_descent(
         Numbers, from which the training mean is subtracted; or labels, which are coded by zeros
         and ones, a column for each class.
     kernel : Kernel or str, default "laplace"
-        A name takes the median distance between rows as the lengthscale. The default is rough, so
-        that its features can fit noise in any number of columns. The features of a smooth kernel
-        in few columns hardly can, and the second descent then needs a far larger D.
+        A name takes the median distance between rows as the lengthscale. The features of a smooth
+        kernel in few columns hardly fit noise: the second descent then needs a far larger D.
     features : "fourier", "relu", Method or its name, default "fourier"
         "fourier": independent frequencies with random phases, for any D. "relu": a layer of random
         rectified linear units with biases; the kernel is then ``ArcCosine(1)``.
@@ -179,9 +169,8 @@ def double_descent(
 
     Notes
     -----
-    One singular value decomposition for each width serves all penalties. Nothing is squared, so
-    that D ≈ n is as exact as float64 allows. Singular values below max(n, D)·2⁻⁵² of the largest
-    count as zero. Time O(n D min(n, D)) for each D.
+    One singular value decomposition for each width serves all penalties; singular values below
+    max(n, D)·2⁻⁵² of the largest count as zero. Time O(n D min(n, D)) for each D.
 
     Examples
     --------

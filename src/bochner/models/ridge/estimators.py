@@ -206,10 +206,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     Time O(n (c(φ) + D²) + D³), memory O(D²) and one block, for any n.
 
     **alpha = 0.** The best-fitting coefficients of least norm: the interpolant if D ≥ n, least
-    squares if D < n. ``fit`` adds rows up by QR in float64 (twice the time of a
-    pass, any n), and drops directions whose singular values are below max(n, D)·2⁻⁵² of the
-    largest. After ``partial_fit`` or a merge of more than 8192 rows there are only moments, and
-    directions below √D·1.5e-8 are dropped.
+    squares if D < n. ``fit`` adds rows up by QR in float64, and drops directions whose singular
+    values are below max(n, D)·2⁻⁵² of the largest; from moments alone, as after ``partial_fit``,
+    those below √D·1.5e-8.
 
     Examples
     --------
@@ -230,10 +229,9 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
-        The first call draws the map (and chooses lengthscale and method from its rows if they
-        are open); later calls add to the moments. All is float64 unless
-        ``precision="float32"``, because rows do not come again; all calls together equal one
-        ``fit`` with the same map.
+        The first call draws the map, and chooses what is open from its rows; later calls add to
+        the moments. All is float64 unless ``precision="float32"``, because rows do not come again;
+        all calls together equal one ``fit`` with the same map.
         """
         return self._add_rows(X, y, sample_weight)
 

@@ -243,10 +243,9 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     modified Huber loss (Zhang 2004), divided by their sum over the classes.
 
     Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
-    a stream has no end: features need O(D) memory for ever, coefficients of rows grow with them.
-    ``fit_blocks`` of at most 8192 rows is ``fit``. Of more rows it reads all rows once for each
-    epoch and shuffles them within windows of 8192: shuffle sorted rows before.
-    Its steps are then made on features, which are kept where that is the strategy.
+    features need O(D) memory for ever, coefficients of rows grow with them. ``fit_blocks`` of more
+    than 8192 rows steps on features, in an epoch on all rows, which it shuffles within windows of
+    8192: shuffle sorted rows before.
 
     Examples
     --------
@@ -284,7 +283,7 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
         -----
         The first call chooses lengthscale, map and strategy from its rows; "auto" is then a
         strategy on the fly, with the kernel's own features where these are no more than
-        n_features. A strategy that caches keeps what it needs of one call.
+        n_features.
         """
         if self.class_weight == "balanced":
             raise InvalidInput(
