@@ -32,7 +32,6 @@ from bochner.data.tables import (
     Tables,
     missing_column,
     present,
-    total_rows,
     warn_without_target,
     without_target,
 )
@@ -66,7 +65,8 @@ def open_tables(
 ) -> Tables:
     """Return the source of these readers: schema given, or learned from the data."""
     readers, types = tuple(readers), dtypes or {}
-    rows = total_rows(readers)
+    counts = [reader.n_rows for reader in readers]
+    rows = None if None in counts else sum(filter(None, counts))
     if not isinstance(types, Mapping):
         raise InvalidType(
             "Blocks: dtypes must be a mapping from names of columns to 'number' or 'category'; "
@@ -204,7 +204,7 @@ def _scanned(
         return (NO_ROWS,) * len(readers), {}
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
     if partitions and not names:
-        rows = total_rows(readers) or 0
+        rows = sum(reader.n_rows or 0 for reader in readers)
         absent = partitions[0].each(partitions, partial(rows_without_target, targets))
     else:
         absent, rows = [], 0

@@ -338,12 +338,6 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
         )
 
 
-def total_rows(readers: tuple[Reader, ...]) -> int | None:
-    """Rows of all readers together, None if one does not know."""
-    counts = [reader.n_rows for reader in readers]
-    return None if None in counts else sum(counts)  # type: ignore[arg-type]
-
-
 #: The numbers of no rows.
 NO_ROWS = np.empty(0, np.intp)
 
