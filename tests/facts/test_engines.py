@@ -33,7 +33,7 @@ from bochner.errors import (
     InvalidType,
 )
 from bochner.kernels import Gaussian
-from bochner.sums.passes import SampleOf
+from bochner.sums.passes import sample_of
 
 rng = np.random.default_rng(0)
 N = 140_000  # three parts
@@ -264,7 +264,7 @@ def test_what_fails_on_a_worker_is_told_with_its_rows(dask):
     rows = blocks().recoded(broken)
     told = r"rows \d+,?\d* to .* of arrays.*OSError: the disk is gone"
     with dask.passes("", rows) as executor, pytest.raises(EngineError, match=told):
-        executor.sum(SampleOf(0), rows)
+        executor.sum(sample_of(0), rows)
 
 
 def broken(_):

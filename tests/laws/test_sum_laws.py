@@ -20,7 +20,7 @@ from bochner.models.unsupervised.cca import CorrelationsOf
 from bochner.models.unsupervised.transformers import diagonal_of
 from bochner.solvers.lloyd import CentroidsOf
 from bochner.sums.moments import Accumulator, MomentsOf
-from bochner.sums.passes import BRANCHES, InProcess, SampleOf, Together
+from bochner.sums.passes import BRANCHES, InProcess, Together, sample_of
 
 # ---- sum: Every pass over rows is a sum: any cut into blocks and parts gives the sum of all rows
 
@@ -57,7 +57,7 @@ SUMMANDS = {
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
     "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
     "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),
-    "sample": (SampleOf(7), lambda total: total.X.ravel()),
+    "sample": (sample_of(7), lambda total: total.X.ravel()),
 }
 every_summand = pytest.mark.parametrize("name", SUMMANDS)
 

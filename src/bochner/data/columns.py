@@ -56,7 +56,7 @@ class SeenCells:
             least=np.minimum(self.least, other.least),
             most=np.maximum(self.most, other.most),
             marks=self.marks + other.marks,
-            sample=self.sample.merge(other.sample),
+            sample=self.sample + other.sample,
             counts={j: count + other.counts[j] for j, count in self.counts.items()},
             sums={j: total + other.sums[j] for j, total in self.sums.items()},
         )

@@ -87,7 +87,7 @@ class RowSample:
     def __len__(self) -> int:
         return len(self.w)
 
-    def merge(self, other: "RowSample") -> "RowSample":
+    def __add__(self, other: "RowSample") -> "RowSample":
         """Return the sample of the rows of both."""
         most = kept_rows(self.X.shape[1])
         if len(self) >= most:

@@ -260,23 +260,9 @@ class Together:
 # --- A random sample of rows ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class SampleOf:
-    """The summand of a :class:`RowSample`, None for no rows; row numbers count from ``start``."""
-
-    seed: int
-    start: int = 0
-
-    def zero(self) -> RowSample | None:
-        return None
-
-    def add(self, total: RowSample | None, block: Block) -> RowSample | None:
-        return self.merge(total, RowSample.of(block, self.seed, self.start))
-
-    def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
-        if a is None or b is None:
-            return b if a is None else a
-        return a.merge(b)
+def sample_of(seed: int, start: int = 0) -> SumOf:
+    """Return the summand of a :class:`RowSample`; row numbers count from ``start``."""
+    return SumOf(partial(RowSample.of, seed=seed, start=start))
 
 
 def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOCAL) -> RowSample:
@@ -284,7 +270,7 @@ def sampled(blocks: Blocks, seed: int, n_classes: int = 0, where: Executor = LOC
 
     With ``n_classes`` y holds codes of classes, and the sample their indicators.
     """
-    sample = nonempty(where.sum(SampleOf(seed), blocks))
+    sample = nonempty(where.sum(sample_of(seed), blocks))
     if not (n_classes and sample.y.shape[1]):
         return sample
     return replace(sample, y=indicators(sample.y[:, 0], n_classes))

@@ -72,7 +72,7 @@ from bochner.solvers.convex.problem import (
     images,
     optimum,
 )
-from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, indicators, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, Together, indicators, sample_of, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 
@@ -97,11 +97,11 @@ def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> 
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
         rare = np.flatnonzero(many < most)
-        samples = (RowsOfClass(SampleOf(seed), k, most) for k in rare.tolist())
+        samples = (RowsOfClass(sample_of(seed), k, most) for k in rare.tolist())
         weights, *more = where.sum(Together((class_sizes(n_classes), *samples)), blocks)
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
         for class_rows in more:
-            rows = rows if class_rows is None else rows.merge(class_rows)
+            rows = rows if class_rows is None else rows + class_rows
     return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, seed, n_classes, weights)
 
 
@@ -138,7 +138,7 @@ def rows_to_choose_by(
 class RowsOfClass:
     """The summand of a sample of ``most`` rows of one class."""
 
-    sample: SampleOf
+    sample: SumOf
     code: int
     most: int
 

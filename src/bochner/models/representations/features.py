@@ -50,11 +50,11 @@ from bochner.sums.moments import Moments, Precision
 from bochner.sums.passes import (
     LOCAL,
     Executor,
-    SampleOf,
     SumOf,
     Together,
     first_sums,
     gram_products,
+    sample_of,
     sampled,
 )
 
@@ -145,13 +145,13 @@ class FeatureSums(Representation):
         return replace(
             self,
             moments=self.moments + other.moments,
-            sample=self.sample.merge(other.sample),
+            sample=self.sample + other.sample,
             rows=self.rows + other.rows,
         )
 
     def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
         require_alike(self.who, blocks, self.target_shape)
-        sample = SampleOf(self.chosen.seed, self.rows)
+        sample = sample_of(self.chosen.seed, self.rows)
         moments, kept, rows = add_up(self.chosen, blocks, "float64", LOCAL, sample)
         return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).checked()
 
@@ -161,7 +161,7 @@ def add_up(
     blocks: Blocks,
     precision: Precision,
     where: Executor,
-    sample: SampleOf | None = None,
+    sample: SumOf | None = None,
 ) -> tuple[Moments, Any, int]:
     """Return the moments of all rows, their sample if one is asked for, and their number."""
     sums: Any = summand_of(chosen, precision)
@@ -193,7 +193,7 @@ def summed_features(
     automatic = whitens_sums and precision is None and asked == "auto" and random
     if automatic and n is not None and sums_first(n, chosen.n_features):
         chosen = _with_jitter(chosen, COARSE)
-    sums = add_up(chosen, blocks, dtype, where, SampleOf(chosen.seed))
+    sums = add_up(chosen, blocks, dtype, where, sample_of(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
 
 

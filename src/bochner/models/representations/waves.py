@@ -40,7 +40,7 @@ from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
 from bochner.sums.fourier import WavesOf, WaveSums, as_complex, corners_of
-from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, nonempty
+from bochner.sums.passes import LOCAL, Executor, SumOf, Together, nonempty, sample_of
 
 
 def as_rows(X: Array) -> Float[Array, "n d"]:
@@ -195,7 +195,7 @@ class GridSums(Representation):
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)
-        keeper = SampleOf(self.chosen.seed, self.rows)
+        keeper = sample_of(self.chosen.seed, self.rows)
         summands = Together((summand_of(self.chosen, self.sums.origin), keeper))
         sums, kept = LOCAL.sum(summands, blocks.with_rows(BLOCK_ROWS))
         return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
@@ -204,7 +204,7 @@ class GridSums(Representation):
         return replace(
             self,
             sums=self.sums + other.sums,
-            sample=self.sample.merge(other.sample),
+            sample=self.sample + other.sample,
             rows=self.rows + other.rows,
         )
 
@@ -275,7 +275,7 @@ def survey(
         )
     shape = required_targets(who, blocks.target_shape)
     if sample is None:
-        both = Together((SampleOf(features.seed), SumOf(corners_of)))
+        both = Together((sample_of(features.seed), SumOf(corners_of)))
         kept, boxes = where.sum(both, rows)
         sample = nonempty(kept)
     else:

@@ -37,7 +37,7 @@ from bochner.models.unsupervised.transformers import (
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped
-from bochner.sums.passes import LOCAL, Executor, SampleOf, Together, nonempty, sampled
+from bochner.sums.passes import LOCAL, Executor, Together, nonempty, sample_of, sampled
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def followed(
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision)
-    sums: Any = Together((diagonal_of(chosen.kernel), SampleOf(chosen.seed)))
+    sums: Any = Together((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
     total = sums.zero()
     for block in features:
         centres, seen = stepped(centres, seen, block)

@@ -43,7 +43,7 @@ from bochner.selection.choose import choose, choose_from
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.ridge.solution import as_alpha
 from bochner.sums.moments import Moments, MomentsOf
-from bochner.sums.passes import LOCAL, Executor, SampleOf, SumOf, Together, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
 
 
 def alone(blocks: Blocks) -> Blocks:
@@ -237,7 +237,7 @@ class PcaSums:
         """Return the sums of the rows of both."""
         sample = self.sample
         if sample is not None and other.sample is not None:
-            sample = sample.merge(other.sample)
+            sample = sample + other.sample
         diagonal, rows = self.diagonal + other.diagonal, self.rows + other.rows
         return PcaSums(self.moments + other.moments, diagonal, sample, rows)
 
@@ -284,7 +284,7 @@ def add_up(
 ) -> PcaSums:
     """Return the sums of all rows, whose numbers count from ``start``."""
     moments_of = MomentsOf(chosen.features, chosen.precision)
-    kept = () if spec.inverse is None else (SampleOf(chosen.seed, start),)
+    kept = () if spec.inverse is None else (sample_of(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *kept)
     totals = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
