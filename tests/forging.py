@@ -277,8 +277,7 @@ def main(seed, count):
             if (what := tried(path)) != "loaded":
                 came["wrong"].append(f"{header['class']}: {what}")
         for number in range(count):
-            rng = np.random.default_rng([seed, number])
-            whole = forged(rng, *good[number % len(good)])
+            whole = forged(np.random.default_rng([seed, number]), *good[number % len(good)])
             if whole is None:
                 continue
             sys.stderr.write(f"{number}\n")  # the last one, if the process dies

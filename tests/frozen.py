@@ -53,7 +53,6 @@ LOSSES = ("squared", "absolute", "huber", "quantile")
 STRATEGIES = ("approximate_cached", "approximate_on_the_fly", "gram_cached", "kernel_on_the_fly")
 FEW = {"max_iter": 3}
 
-
 # --- Fits --------------------------------------------------------------------------------------
 
 
@@ -278,8 +277,7 @@ KINDS = {
 
 def quiet(answer):
     """Return the answer of a case; fits of so few rows may warn."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return answer()
 
 
@@ -301,22 +299,14 @@ def same(key, old, new, unit, factor):
         old, new = ([float(x) for x in NUMBER.findall(text)] for text in (old, new))
     if np.shape(old) != np.shape(new):
         return False
-    bound = (
-        VALUE * np.max(np.abs(old))
-        if key == "value"
-        else PREDICTION * unit
-        if key in OUTPUTS
-        else None
-    )
-    bound = factor * (OPTIMISED * np.abs(old) if bound is None else bound)
+    bound = PREDICTION * unit if key in OUTPUTS else OPTIMISED * np.abs(old)
+    bound = factor * (VALUE * np.max(np.abs(old)) if key == "value" else bound)
     return bool(np.all((np.abs(np.subtract(old, new)) <= bound) | (np.isnan(old) & np.isnan(new))))
 
 
 def write(path, records):
     """Write one line per case, with twelve significant digits."""
-    lines = [
-        f"{json.dumps(name)}: {json.dumps(rounded(record))}" for name, record in records.items()
-    ]
+    lines = [f"{json.dumps(name)}: {json.dumps(rounded(case))}" for name, case in records.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 

@@ -26,10 +26,10 @@ MATRIX = {"kernel": KERNEL, **SEED}
 EXACT = {"kernel": KERNEL, "method": "exact", **SEED}
 CHOSEN = {"n_features": 24, **SEED}
 GRID = bo.FourierGrid(box=((-2.0, 2.0),) * 2)
+LAW = {"noise": 0.1, "amplitude": 2.0}
 FEW_STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
 STEPS, STEPS_ON_ROWS = FEW_STEPS | FEATURES, FEW_STEPS | MATRIX
 TIGHT, TIGHT_ROWS = {"tol": 1e-11, **FEATURES}, {"tol": 1e-11, **MATRIX}
-
 
 #: Classes of learners.
 KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_blocks")]
@@ -209,7 +209,7 @@ CASES = [
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
     Case(
         "process, law given",
-        PROCESS(noise=0.1, amplitude=2.0, **GIVEN),
+        PROCESS(**LAW, **GIVEN),
         can="weights order pieces merge targets",
         but="tables bytes",
     ),
@@ -220,11 +220,7 @@ CASES = [
         but="range kept tables libraries",
     ),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
-    Case(
-        "exact process, law given",
-        PROCESS(noise=0.1, amplitude=2.0, **EXACT),
-        can="weights order targets",
-    ),
+    Case("exact process, law given", PROCESS(**LAW, **EXACT), can="weights order targets"),
     Case(
         "process on a grid",
         PROCESS(KERNEL, method=GRID, **SEED),
@@ -260,7 +256,7 @@ CASES = [
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
     Case(
-        "huber loss, alpha chosen",
+        "huber, alpha chosen",
         LOSS(loss="huber", **TIGHT),
         can="order unit",
         but="offset dtype",

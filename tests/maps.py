@@ -3,31 +3,10 @@
 from functools import cache
 from typing import NamedTuple
 
+import gallery
 import numpy as np
 import pytest
-from gallery import (
-    BASES,
-    COMPRESSED,
-    DEEP,
-    DENSE_ONLY,
-    FOURIER,
-    GEGENBAUER,
-    HERMITE,
-    LANDMARKS,
-    MAPS,
-    MERCER,
-    N_COLUMNS,
-    NETWORKS,
-    OTHERS,
-    POWERS,
-    PROJECTED,
-    SERIES,
-    SINES,
-    SKETCHED,
-    STATIONARY,
-    WITHOUT_FREQUENCIES,
-    rows,
-)
+from gallery import FOURIER, HERMITE, MAPS, MERCER, N_COLUMNS, NETWORKS, OTHERS, POWERS, STATIONARY
 
 import bochner as bo
 from bochner import draw
@@ -86,18 +65,28 @@ FAMILIES = {
     ),
     "landmarks": Family(
         [
-            *((Gaussian(), method) for method in LANDMARKS),
-            *((k, bo.Nystrom()) for k in (STATIONARY[8], *OTHERS[2:4], SERIES[0], *SERIES[-2:])),
-            *((k, bo.Nystrom()) for k in WITHOUT_FREQUENCIES[2:6]),
+            *((Gaussian(), method) for method in gallery.LANDMARKS),
+            *(
+                (k, bo.Nystrom())
+                for k in (STATIONARY[8], *OTHERS[2:4], gallery.SERIES[0], *gallery.SERIES[-2:])
+            ),
+            *((k, bo.Nystrom()) for k in gallery.WITHOUT_FREQUENCIES[2:6]),
             (Gaussian(2.0), bo.Auto()),
         ],
         product=BY_ROWS,
     ),
-    "sketches": Family([p for p in SKETCHED if p[0] in SOME_POWERS], product=SKETCHED),
-    "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *DEEP], product=NETWORKS, width=48),
+    "sketches": Family([p for p in gallery.SKETCHED if p[0] in SOME_POWERS], gallery.SKETCHED),
+    "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *gallery.DEEP], product=NETWORKS, width=48),
     "products": Family(
-        [*BASES, *HERMITE[2:6], *HERMITE[-2:], *COMPRESSED, *SINES[:3], *PROJECTED],
-        product=[*HERMITE, *SINES],
+        [
+            *gallery.BASES,
+            *HERMITE[2:6],
+            *HERMITE[-2:],
+            *gallery.COMPRESSED,
+            *gallery.SINES[:3],
+            *gallery.PROJECTED,
+        ],
+        product=[*HERMITE, *gallery.SINES],
         drawn_from=200,
         factor=1e4,
         random=False,
@@ -109,7 +98,7 @@ FAMILIES = {
             (NeuralTangent(2), bo.Gegenbauer()),
             (Matern(1.5), bo.Gegenbauer()),
         ],
-        product=GEGENBAUER,
+        product=gallery.GEGENBAUER,
         width=48,
         drawn_from=60,
     ),
@@ -133,14 +122,16 @@ def takes_sparse_rows(case):
     words = repr(case.kernel)
     if isinstance(case.method, bo.HermiteMercer):
         return "Product" not in words
-    dense = any(word in words for word in DENSE_ONLY) and case.family != "Gegenbauer"
+    dense = any(word in words for word in gallery.DENSE_ONLY) and case.family != "Gegenbauer"
     return not dense and "Product" not in words and case.method != bo.Compressed(bo.Nystrom(), 2)
 
 
 def rows_of(case, n, seed=0):
     """Return n rows of as many columns as the family has."""
     d = FAMILIES[case.family].columns
-    return rows(n, seed) if d == N_COLUMNS else np.random.default_rng(seed).normal(size=(n, d))
+    return (
+        gallery.rows(n, seed) if d == N_COLUMNS else np.random.default_rng(seed).normal(size=(n, d))
+    )
 
 
 def afresh(case, seed=0, width=None, X=None):

@@ -166,16 +166,13 @@ def sites_of(parts: Iterable[str]) -> list[Site]:
 def sites_at(places: Iterable[str]) -> list[Site]:
     """Return all that can be changed in lines named as FILE:LINE."""
     named = [place.rsplit(":", 1) for place in places]
-    return [
-        site for file, line in named for site in sites(PACKAGE / file) if site.line == int(line)
-    ]
+    return [s for file, line in named for s in sites(PACKAGE / file) if s.line == int(line)]
 
 
 def mutated(path: Path, number: int) -> CodeType:
     """Return the code of a module with one change."""
     tree = ast.parse(path.read_text())
-    node = list(places(tree))[number]
-    change(node)
+    change(list(places(tree))[number])
     return compile(ast.fix_missing_locations(tree), str(path), "exec")
 
 

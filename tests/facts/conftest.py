@@ -15,8 +15,7 @@ from bochner._core import native
 def dask_client():
     """Two processes of Dask, whose own warnings and log are not ours."""
     distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         cluster = distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
         )
@@ -41,8 +40,7 @@ def start_ray(ray, tries=3):
 def ray_here():
     """Two processes of Ray."""
     ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         start_ray(ray)
         yield ray
         ray.shutdown()
@@ -54,8 +52,7 @@ def spark_session():
     sql = pytest.importorskip("pyspark.sql")
     if shutil.which("java") is None:
         pytest.skip("Spark needs Java 17: install a JRE, and have java on the path")
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         build = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
         for name in ("spark.driver.bindAddress", "spark.driver.host"):

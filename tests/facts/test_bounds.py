@@ -15,17 +15,7 @@ from bochner import certificates, compare_bounds
 from bochner.certificates.bounds import Cut, Cuts, direction_leverage
 from bochner.features.map import Request, stream
 from bochner.features.rules import draw_map
-from bochner.kernels import (
-    Angular,
-    ArcCosine,
-    DotExponential,
-    DotProduct,
-    Gaussian,
-    GeneralizedZonal,
-    Matern,
-    Monomials,
-    Polynomial,
-)
+from bochner.kernels import Angular, ArcCosine, DotExponential, Gaussian, Monomials, Polynomial
 
 
 def sphere(n=200, d=3, radius=1.5):
@@ -97,8 +87,7 @@ IDS = [f"{chance.__name__} {form}" for _, chance, form in PRINTED]
 def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     step = 2 if form == "pair" else 1
     for confidence in (0.5, 0.95, 0.999):
-        error = bound.error(60 * step, confidence)
-        found = chance(mpmath.mpf(error), 60 * step, form)
+        found = chance(mpmath.mpf(bound.error(60 * step, confidence)), 60 * step, form)
         assert found == pytest.approx(1 - confidence, rel=1e-8)
     width, e = bound.width(0.3), mpmath.mpf("0.3")
     assert width % step == 0
@@ -201,14 +190,14 @@ def test_tails_of_the_gaussian_are_those_of_a_poisson_variable():
         assert cut.order == cut.degree // 2 + 1
 
 
-OWN = 2.0 * GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.7,), (1,))))
+OWN = 2.0 * bo.kernels.GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.7,), (1,))))
 
 
 @pytest.mark.parametrize(
     ("kernel", "X", "radial"),
     [
         (Gaussian(), sphere(), "optimal"),
-        (Matern(1.5, 2.0), sphere(), "optimal"),
+        (bo.kernels.Matern(1.5, 2.0), sphere(), "optimal"),
         (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
         (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), "monomial"),
         (OWN, np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
@@ -241,7 +230,7 @@ def test_lemma_7_by_hand():
     [
         (3.0 * Gaussian(2.0), 0.25, 3.0, True),
         (2.0 * DotExponential(0.5), 0.5, 2.0, False),
-        (DotProduct(lambda n: n * math.log(2.0)), 2.0, 1.0, False),
+        (bo.kernels.DotProduct(lambda n: n * math.log(2.0)), 2.0, 1.0, False),
     ],
     ids=["Gaussian", "DotExponential", "own derivatives"],
 )
@@ -288,8 +277,7 @@ def test_found_errors_are_those_of_the_same_draws_by_hand(table):
     for i in range(4):
         seed = int(stream(0, "bounds", i).integers(2**31))
         phi = draw_map(bo.Fourier(bo.IID()), k, Request(3, 300, seed, X=X))
-        E = phi(X) @ phi(X).T - k(X)
-        entries.append(np.abs(E).max())
+        entries.append(np.abs(phi(X) @ phi(X).T - k(X)).max())
         mu = eigh(phi(X) @ phi(X).T + 2 * np.eye(120), k(X) + 2 * np.eye(120), eigvals_only=True)
         distances.append(np.abs(mu - 1).max())
     found = {row.name: row.measured for row in table.rows}

@@ -17,7 +17,6 @@ from bochner.kernels import Gaussian, Polynomial
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-
 ALARM_BAR = 5.0
 """Standard errors that a correct mean is off with a chance below 1e-6."""
 
@@ -128,8 +127,7 @@ def test_parts_of_the_risk_are_unbiased(experiment):
     X, f, phi = experiment
     g, found = np.random.default_rng(0), []
     for _ in range(40):
-        y = f + 0.5 * g.standard_normal(150)
-        r = risk(phi, X, y, alpha=0.3, noise=0.25)
+        r = risk(phi, X, f + 0.5 * g.standard_normal(150), alpha=0.3, noise=0.25)
         found.append((r.regularisation, r.total))
     means, errors = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / 40**0.5
     exact, ours = (truth_of(A, f, 0.25, 0.3) for A in (phi.kernel(X), phi(X) @ phi(X).T))
@@ -233,8 +231,7 @@ def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
     phi, kept, m = waves(), [], 128
     c = certify(Seen(phi, kept), rows(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0)
     X, penalty = kept[0], alpha * m / n
-    values = np.linalg.eigvalsh(phi.kernel(X))
-    found = match(values, n, alpha)
+    found = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
     assert found.penalty < penalty
     whole, h = scores(phi, X, penalty), 1e-4
@@ -316,8 +313,7 @@ def test_exact_features_are_zero_away():
 
 
 def test_alpha_below_rounding_is_raised_and_said():
-    X = rows()
-    c = certify(waves(), X, alpha=1e-16, random_state=0)
+    c = certify(waves(), rows(), alpha=1e-16, random_state=0)
     assert c.alpha == 1e-16
     assert 1e-13 < c.alpha_measured < 1e-10
     assert c.risk_factor is None

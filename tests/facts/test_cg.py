@@ -24,7 +24,6 @@ from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve
 
 # ==== Conjugate gradients on the kernel matrix: operator, preconditioner, bound, and their planted faults.
 
-
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (301, 3))
 KERNEL = Matern(1.5, 1.0)
@@ -60,8 +59,7 @@ def test_rows_far_from_the_origin_keep_their_digits_in_float32_where_the_kernel_
 
 
 def features(method, width, kernel=KERNEL):
-    phi = draw(kernel, method, n_features=width, X=X, random_state=0)
-    return phi(X)
+    return draw(kernel, method, n_features=width, X=X, random_state=0)(X)
 
 
 def solve(alphas, Z, rough=None, right=B, **options):

@@ -13,16 +13,7 @@ from bochner.errors import FeatureWarning
 from bochner.features.auto import Choice
 from bochner.features.map import Request
 from bochner.features.rules import choose
-from bochner.kernels import (
-    ArcCosine,
-    Gaussian,
-    Laplace,
-    Linear,
-    Matern,
-    NeuralTangent,
-    Polynomial,
-    SkewedChi2,
-)
+from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, NeuralTangent, Polynomial
 
 X = rows(50)
 
@@ -132,7 +123,7 @@ def test_auto_takes_all_rows_where_the_width_holds_them():
         (Polynomial(2), (bo.MercerHarmonic(), bo.Nystrom())),
         (ArcCosine(1), (bo.MercerHarmonic(), bo.ReLU(1), bo.Nystrom())),
         (NeuralTangent(2), (bo.MercerHarmonic(), bo.NeuralTangentFeatures(), bo.Nystrom())),
-        (SkewedChi2(0.5), (bo.Fourier(bo.QMC()), bo.Nystrom())),
+        (bo.kernels.SkewedChi2(0.5), (bo.Fourier(bo.QMC()), bo.Nystrom())),
     ],
     ids=repr,
 )
@@ -142,7 +133,6 @@ def test_auto_has_the_methods_that_a_kernel_is_known_for(kernel, methods):
 
 
 # ---- widths that are enough: the tolerance holds on all rows, and no more is spent than needed
-
 
 N, ALPHA, TOLERANCE = 600, 20.0, 0.35
 KERNEL = Gaussian(1.5)

@@ -141,7 +141,6 @@ def test_a_noise_too_small_to_be_resolved_has_the_amplitude_of_none(centred):
 
 # ==== The evidence of a kernel matrix: against that of features, and its gradient against differences.
 
-
 GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
 WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}
 
@@ -149,8 +148,7 @@ WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1
 def rows(t=1, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (25, 2))
-    y = np.sin(2 * X[:, :1]) + 0.3 * rng.standard_normal((25, t)) + 2
-    return X, y
+    return X, np.sin(2 * X[:, :1]) + 0.3 * rng.standard_normal((25, t)) + 2
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)

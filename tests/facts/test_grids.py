@@ -13,21 +13,7 @@ from bochner._core import nufft
 from bochner.data.sources import Block
 from bochner.errors import MissingDependency
 from bochner.features.fourier.grid import equispaced_map
-from bochner.kernels import (
-    Cauchy,
-    Columns,
-    Constant,
-    Exponential,
-    Gaussian,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    OnSphere,
-    Periodic,
-    RationalQuadratic,
-    SpectralMixture,
-)
+from bochner.kernels import Columns, Gaussian, Matern, OnSphere, Periodic, RationalQuadratic
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import waves
@@ -133,8 +119,7 @@ def test_open_noise_gives_what_waves_leave_out_to_the_function():
     X, y = places(300, 1)
     model = process(Matern(0.5, 0.3), bo.FourierGrid(0.05), X, y)
     left_out = model.amplitude_ * (1 - model.map_.variances.sum())
-    expected = max(model.evidence_.noise[0] - left_out, 0.0)
-    assert model.noise_variance_ == pytest.approx(expected)
+    assert model.noise_variance_ == pytest.approx(max(model.evidence_.noise[0] - left_out, 0.0))
     assert left_out > 0
     _, of_new = model.predict(X[:5], return_std=True, include_noise=True)
     _, of_f = model.predict(X[:5], return_std=True)
@@ -142,7 +127,6 @@ def test_open_noise_gives_what_waves_leave_out_to_the_function():
 
 
 # ==== Periodic kernels on Fourier grids: alone, times kernels that decay, beside them; exact twins.
-
 
 SEASON, DAY, LONG = Periodic(0.31, 0.8), Periodic(0.1, 0.7), Periodic(7.0, 1.0)
 
@@ -159,22 +143,17 @@ KERNELS = {
     "beside long tails": (1, RationalQuadratic(0.7, 0.1) + DAY, 1e-8),
     "times long tails": (1, RationalQuadratic(0.7, 0.1) * DAY, 1e-8),
     "both": (1, Gaussian(1.0) * DAY + Matern(1.5, 0.2) + 2 * Periodic(0.05), 1e-3),
-    "power": (1, 0.5 * (DAY + Constant(0.3)) ** 2, 1e-6),
+    "power": (1, 0.5 * (DAY + bo.kernels.Constant(0.3)) ** 2, 1e-6),
     "another column": (2, Columns(Matern(2.5, 0.4), (0,)) * Columns(DAY, (1,)), 1e-4),
     "of two": (2, Matern(2.5, 0.5) + Columns(DAY, (1,)), 1e-2),
     "periods of both": (2, Periodic((0.1, 0.31), (1.0, 0.6)), 1e-8),
 }
 
-
 #: Kernels, rows and tolerances at W/alpha = 10⁴, where truncation alone would miss the tolerance.
 HELD = [(1, Matern(0.5, 0.3), 1e-2), (1, Matern(1.5, 0.1), 1e-8), (2, Matern(1.5, 0.4), 1e-4)]
 HELD += [(1, RationalQuadratic(0.7, 0.1), 10.0**-k) for k in (3, 6, 9)]
 HELD += [(2, RationalQuadratic(2.0, 0.4), 10.0**-k) for k in (3, 6, 9)]
-HELD += [
-    (1, RationalQuadratic(1.0, 0.1), 1e-6),
-    (1, Gaussian(0.1), 1e-10),
-    (2, Gaussian(0.3), 1e-9),
-]
+HELD += [(1, RationalQuadratic(1, 0.1), 1e-6), (1, Gaussian(0.1), 1e-10), (2, Gaussian(0.3), 1e-9)]
 HELD += [(2, Matern(2.5, 0.6), 1e-2), (3, Gaussian(0.6), 1e-2), (3, Gaussian(0.6), 1e-4)]
 
 
@@ -243,7 +222,7 @@ PROCESSES = {
         f"neighbours, {k!r}": (k, bo.NearestNeighbours(90), times_and_places(170), 1e-6, 1e-6)
         for k in (
             WEATHER,
-            0.5 * WEATHER + Constant(0.2),
+            0.5 * WEATHER + bo.kernels.Constant(0.2),
             SKY + Columns(Matern(1.5, 4.0), (0,)),
             WEATHER + 0.3 * SKY**2,
             SKY * Columns(Periodic(2.0, 1.0), (0,)),
@@ -306,8 +285,7 @@ def test_rows_of_any_cycle_may_come_where_a_kernel_is_periodic_alone():
 
 def test_other_lengthscales_keep_periods():
     (X, y), kernel = places(300, 1), Matern(1.5, 0.3) + 0.5 * DAY
-    model = ridge(kernel, 1e-3, X, y)
-    phi = model.map_
+    phi = ridge(kernel, 1e-3, X, y).map_
     np.testing.assert_allclose(phi.variances_of(kernel), phi.variances, atol=1e-15)
     new = np.array([[0.3], [9.77]])
     np.testing.assert_allclose(phi(new) @ phi(X).T, phi.matrix(np.vstack([new, X]), 1e-9)[:2, 2:])
@@ -326,8 +304,7 @@ KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
 def smooth(n=300, noise=0.02, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (n, 2))
-    f = np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1])
-    return X, f + noise * rng.standard_normal(n)
+    return X, np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1]) + noise * rng.standard_normal(n)
 
 
 def both(X, y, w=None, **given):
@@ -361,8 +338,7 @@ def test_noise_and_amplitude_are_those_of_the_largest_evidence():
     """Of all targets, with weights: the same numbers as the exact process, and the same means."""
     X, y = smooth()
     Y = np.stack([y, X[:, 0] - y**2], axis=1)
-    w = np.random.default_rng(1).uniform(0.5, 2, len(y))
-    grid, exact = both(X, Y, w, noise="evidence")
+    grid, exact = both(X, Y, np.random.default_rng(1).uniform(0.5, 2, len(y)), noise="evidence")
     np.testing.assert_allclose(grid.noise_variance_, exact.noise_variance_, rtol=1e-2)
     np.testing.assert_allclose(grid.amplitude_, exact.amplitude_, rtol=1e-2)
     new, _ = smooth(80, seed=1)
@@ -422,8 +398,8 @@ def test_kernels_of_the_globe_have_harmonics():
     [
         (KERNEL_GRIDDED, table(300)[0], 8192),
         (KERNEL_GRIDDED, table(300, 4)[0], 10**5),
-        (Linear(), table(300)[0], 10**5),
-        (Exponential(1e-4), table(300)[0], 10**5),
+        (bo.kernels.Linear(), table(300)[0], 10**5),
+        (bo.kernels.Exponential(1e-4), table(300)[0], 10**5),
         (KERNEL_GRIDDED, sparse.csr_array(table(300)[0]), 10**5),
         (KERNEL_GRIDDED, table(300)[0] * [1, 0], 10**5),
     ],
@@ -461,7 +437,12 @@ def test_defaults_are_those_of_the_kernel_itself(few, d):
 
 @pytest.mark.parametrize(
     "asked",
-    [{"n_features": 32}, {"method": "fourier"}, {"precision": "float64"}, {"kernel": Linear()}],
+    [
+        {"n_features": 32},
+        {"method": "fourier"},
+        {"precision": "float64"},
+        {"kernel": bo.kernels.Linear()},
+    ],
     ids=lambda asked: next(iter(asked)),
 )
 def test_what_is_asked_of_features_is_given(few, asked):
@@ -504,7 +485,6 @@ def test_a_plan_lists_waves_and_what_they_take(monkeypatch):
 
 # ==== Sums of waves, products with their matrix, solutions, posteriors.
 
-
 EXTENTS = [(6,), (3, 4), (2, 1, 2), (3, 0)]
 
 
@@ -522,28 +502,28 @@ def test_sums_of_waves_are_those_of_the_definition(extent):
     np.testing.assert_allclose(nufft.waves_at(angles, coef, 1e-12), back, atol=1e-9)
 
 
-TURNED = Mahalanobis(Matern(2.5, 0.4), ((2.0, 0.5), (0.5, 1.0)))
+TURNED = bo.kernels.Mahalanobis(Matern(2.5, 0.4), ((2.0, 0.5), (0.5, 1.0)))
 CASES = [
     (1, Gaussian(0.1), (1e-2, 1e-6, 1e-11)),
-    (1, Exponential(0.5), (1e-2,)),
+    (1, bo.kernels.Exponential(0.5), (1e-2,)),
     (1, Matern(1.5, 0.1), (1e-2, 1e-5)),
     (1, RationalQuadratic(1.0, 0.1), (1e-2, 1e-4)),
-    (1, Laplace(0.5), (1e-2,)),
-    (1, Cauchy(0.2), (1e-2, 1e-4)),
-    (1, SpectralMixture((1.0, 2.0), (30.0, 5.0), (3.0, 2.0)), (1e-3, 1e-7)),
+    (1, bo.kernels.Laplace(0.5), (1e-2,)),
+    (1, bo.kernels.Cauchy(0.2), (1e-2, 1e-4)),
+    (1, bo.kernels.SpectralMixture((1.0, 2.0), (30.0, 5.0), (3.0, 2.0)), (1e-3, 1e-7)),
     (2, Gaussian((0.2, 0.5)), (1e-2, 1e-9)),
     (2, Matern(3.7, 0.4), (1e-4,)),
     (2, TURNED, (1e-3,)),
-    (2, 3 * Gaussian(0.2) + 2 * Matern(2.5, 0.5) + Constant(0.7), (1e-3,)),
+    (2, 3 * Gaussian(0.2) + 2 * Matern(2.5, 0.5) + bo.kernels.Constant(0.7), (1e-3,)),
     (2, Columns(Matern(2.5, 0.2), (0,)) * Columns(Gaussian(0.3), (1,)), (1e-3, 1e-5)),
     (2, Columns(Matern(2.5, 0.2), (1,)) + Columns(Gaussian(0.3), (0,)), (1e-3,)),
     (2, Gaussian(0.3) ** 2, (1e-5,)),
     (2, Matern(2.5, 0.3) * Matern(1.5, 1.0), (1e-3,)),
     (3, Gaussian(0.5), (1e-2, 1e-4)),
     (1, RationalQuadratic(0.7, 0.1), (1e-3, 1e-6, 1e-9)),
-    (1, Cauchy(0.1) + 0.3 * Gaussian(0.2), (1e-6,)),
+    (1, bo.kernels.Cauchy(0.1) + 0.3 * Gaussian(0.2), (1e-6,)),
     (2, RationalQuadratic(2.0, (0.2, 0.3)), (1e-6,)),
-    (2, Mahalanobis(RationalQuadratic(1.0, 0.4), ((2.0, 0.5), (0.5, 1.0))), (1e-4,)),
+    (2, bo.kernels.Mahalanobis(RationalQuadratic(1.0, 0.4), ((2.0, 0.5), (0.5, 1.0))), (1e-4,)),
     (3, RationalQuadratic(2.0, 0.4), (1e-3,)),
 ]
 
@@ -571,9 +551,9 @@ HIGHEST = [
     (Matern(2.5, 0.3), 1e-3, [27, 27]),
     (RationalQuadratic(1.0, 0.1), 1e-4, [83]),
     (RationalQuadratic(0.7, 0.1), 1e-6, [124]),
-    (Exponential(0.5), 1e-2, [1242]),
+    (bo.kernels.Exponential(0.5), 1e-2, [1242]),
     (Matern(1.5, 0.5), 1e-2, [31, 31]),
-    (Exponential(0.5), 3e-2, [299, 299]),
+    (bo.kernels.Exponential(0.5), 3e-2, [299, 299]),
 ]
 
 
@@ -597,8 +577,7 @@ def problem_of(extent, centred, n=150):
     half = n // 3
     parts = [Block(X[:half], y[:half], w[:half], 0), Block(X[half:], y[half:], w[half:], half)]
     sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
-    shape = tuple(2 * m + 1 for m in extent)
-    v = rng.uniform(0.1, 1, shape)
+    v = rng.uniform(0.1, 1, tuple(2 * m + 1 for m in extent))
     v = (v + np.flip(v)) / 2
     k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
     k = k.reshape(-1, d)[v.size // 2 :]
@@ -658,8 +637,7 @@ def test_tapered_kernels_keep_their_weights_for_other_lengthscales():
     k = np.arange(-phi.extent[0], phi.extent[0] + 1)
     found = np.cos(t[:, None] * k * phi.spacing) @ phi.variances_of(near)
     np.testing.assert_allclose(found, near(t[:, None], np.zeros((1, 1)))[:, 0], atol=1e-6)
-    far = np.array([[9.0], [-7.0]])
-    np.testing.assert_allclose(phi(far) @ phi(X).T, 0, atol=1e-6)
+    np.testing.assert_allclose(phi(np.array([[9.0], [-7.0]])) @ phi(X).T, 0, atol=1e-6)
 
 
 @pytest.mark.statistical

@@ -14,31 +14,20 @@ from scipy.integrate import quad
 from scipy.sparse import csr_array
 from tolerance import assert_close, bernstein_bar
 
+import bochner as bo
 from bochner import draw
 from bochner.features import IID, QMC, Fourier, HistogramSampling
 from bochner.features.fourier.fourier import best_step, sampling_error
-from bochner.kernels import (
-    AdditiveChi2,
-    Cauchy,
-    Columns,
-    Exponential,
-    Gaussian,
-    Intersection,
-    JensenShannon,
-    Laplace,
-    Linear,
-    Matern,
-    Monotone,
-    Periodic,
-    RationalQuadratic,
-    SkewedChi2,
-    SpectralMixture,
-)
+from bochner.kernels import Cauchy, Gaussian, Laplace, Matern, RationalQuadratic, SkewedChi2
 from bochner.kernels.algebra import kernel_matrix as in_bands
 from bochner.kernels.stationary_families import harmonic_law
 
 DISTANCES = (0.1, 0.7, 1.3, 2.0, 5.0)
-EXPONENTIALS = [Gaussian(), Exponential(), *map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0))]
+EXPONENTIALS = [
+    Gaussian(),
+    bo.kernels.Exponential(),
+    *map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0)),
+]
 RADIAL = [*EXPONENTIALS, RationalQuadratic(0.8), RationalQuadratic(2.5)]
 
 
@@ -95,13 +84,11 @@ def test_second_moments():
     assert Cauchy(2.0).spectral_measure(2).second_moment == pytest.approx(1.0)
 
 
-SMOOTHNESSES = [0.1, 0.3, 0.5, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
-SMOOTHNESSES += [3.0, 4.5, 5.0, 5.5, 7.0, 9.0, 11.0, 13.0]  # no closed form is of whole ones
+SMOOTH = [0.1, 0.3, 0.5, 1.0, 2.0, 6.5, 7.5, 20.0, 29.9, 30.1, 50.0, 100.0]
+SMOOTH += [3.0, 4.5, 5.0, 5.5, 7.0, 9.0, 11.0, 13.0]  # no closed form is of whole ones
 
 
-@pytest.mark.parametrize(
-    "kernel", [*map(Matern, SMOOTHNESSES), *RADIAL, Cauchy(), Laplace()], ids=repr
-)
+@pytest.mark.parametrize("kernel", [*map(Matern, SMOOTH), *RADIAL, Cauchy(), Laplace()], ids=repr)
 def test_values_are_accurate_at_any_distance(kernel):
     """Each branch (closed forms, Bessel function, Debye's expansion) against fifty digits."""
     r = np.concatenate([[0.0, 1e-100, 1e-12, 1e-6], np.geomspace(1e-4, 40.0, 12)])[:, None]
@@ -115,8 +102,10 @@ def test_values_are_accurate_at_any_distance(kernel):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_matrix_of_a_sum_in_bands_is_that_of_one_call(n, dtype):
     X = np.random.default_rng(0).standard_normal((n, 3)).astype(dtype)
-    total = Gaussian(0.7) + 0.5 * Linear()
-    bent = Monotone(Columns(total, (0, 2)), (0,), ((-1.0, 0.0, 2.0),), ((0.0, 1.0, 2.0),))
+    total = Gaussian(0.7) + 0.5 * bo.kernels.Linear()
+    bent = bo.kernels.Monotone(
+        bo.kernels.Columns(total, (0, 2)), (0,), ((-1.0, 0.0, 2.0),), ((0.0, 1.0, 2.0),)
+    )
     for kernel, rows in product((total, bent), (X, csr_array(X))):
         K = in_bands(kernel, rows)
         assert K.dtype == dtype
@@ -141,7 +130,9 @@ def test_distances_of_near_rows_keep_their_digits_in_every_library(share):
     Y = np.concatenate([X + steps, -X - steps])  # of mean zero, about which rows are taken
     r = np.linalg.norm(X - Y[:30], axis=1)
     scale = math.sqrt(2 * share)
-    found = np.diag(Exponential(scale)(torch.asarray(X), torch.asarray(Y)).numpy()[:, :30])
+    found = np.diag(
+        bo.kernels.Exponential(scale)(torch.asarray(X), torch.asarray(Y)).numpy()[:, :30]
+    )
     rounded = np.spacing(1.0) / scale  # of x itself, in units of r
     allowed = 2 * rounded + 600 * np.finfo(float).eps
     np.testing.assert_allclose(found, np.exp(-r / scale), rtol=allowed)
@@ -158,7 +149,7 @@ def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
     weights = np.exp(law.log_density(whole))
     for x in (0.0, 0.37, 1.4):
         series = (weights * np.cos(2 * np.pi * whole * x / 1.5)).sum()
-        assert series == pytest.approx(at(Periodic(1.5, lengthscale), x), abs=1e-13)
+        assert series == pytest.approx(at(bo.kernels.Periodic(1.5, lengthscale), x), abs=1e-13)
     assert (weights * whole**2).sum() == pytest.approx(law.second_moment[0], rel=1e-10)
     assert law.log_density(np.array([0.5]))[0] == -math.inf
 
@@ -171,19 +162,17 @@ def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration)
     placed = law.quantile((np.arange(m) + 0.5) / m)
     for k in (0, 1, 2, 15):
         p = math.exp(law.log_density(np.array([float(k)]))[0])
-        bar = bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
-        assert abs((drawn == k).mean() - p) < bar
+        assert abs((drawn == k).mean() - p) < bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)
         assert abs((placed == k).mean() - p) < 2 / m
 
 
-FAST = [
-    Periodic(period, lengthscale)
-    for period in (1e-2, 1e-4, 1e-7, (3e-3, 5.0))
-    for lengthscale in (0.3, 1.0, 5.0)
-]
+PERIODS = (1e-2, 1e-4, 1e-7, (3e-3, 5.0))
+FAST = [bo.kernels.Periodic(p, lengthscale) for p in PERIODS for lengthscale in (0.3, 1.0, 5.0)]
 """Rows are hundreds, or millions, of periods apart."""
 
-PEAKS = [SpectralMixture((1.0, 2.0), (0.0, 2 * math.pi / p), (1.0, 0.1)) for p in (1e-2, 1e-4)]
+PEAKS = [
+    bo.kernels.SpectralMixture((1.0, 2.0), (0.0, 2 * math.pi / p), (1.0, 0.1)) for p in (1e-2, 1e-4)
+]
 
 
 def spread(n, dtype, size=3.0):
@@ -213,7 +202,7 @@ def test_a_periodic_kernel_of_many_periods_has_thirty_digits(kernel):
 
 @pytest.mark.parametrize("r", [0.0, 0.7, 2.0])
 def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
-    kernel = SpectralMixture((2.0, 1.0), (0.5, 3.0), (0.5, 1.5))
+    kernel = bo.kernels.SpectralMixture((2.0, 1.0), (0.5, 3.0), (0.5, 1.5))
     measure = kernel.spectral_measure(1)
 
     def wave(w):
@@ -223,7 +212,7 @@ def test_the_density_of_a_mixture_has_the_kernel_as_its_transform(r):
     assert value == pytest.approx(at(kernel, r), abs=1e-9)
 
 
-ADDITIVE = [AdditiveChi2(), Intersection(), JensenShannon()]
+ADDITIVE = [bo.kernels.AdditiveChi2(), bo.kernels.Intersection(), bo.kernels.JensenShannon()]
 
 
 def shares(n, d=3, seed=0):
@@ -247,9 +236,7 @@ def test_features_err_by_the_bound_at_most(kernel, width):
     X = shares(40)
     phi = draw(kernel, HistogramSampling(), n_features=width, n_inputs=3)
     assert width - 6 < phi.n_features <= width
-    bound = sampling_error(kernel, phi.terms, phi.step) * np.maximum(X[:, None], X[None]).sum(
-        axis=2
-    )
+    bound = sampling_error(kernel, phi.terms, phi.step) * np.maximum(X[:, None], X[None]).sum(2)
     far = 2 * math.exp(-0.5 * 12.5)  # log y/x up to 12.5 is looked at
     assert (np.abs(phi(X) @ phi(X).T - kernel(X)) <= 1.01 * bound + far).all()
 
@@ -258,9 +245,8 @@ def test_features_err_by_the_bound_at_most(kernel, width):
     ("terms", "published", "largest"), [(1, 0.8, 0.032), (2, 0.5, 0.013), (3, 0.4, 0.006)]
 )
 def test_the_step_is_the_best_and_better_than_the_published_one(terms, published, largest):
-    kernel = AdditiveChi2()
-    step = best_step(kernel, terms)
-    error = sampling_error(kernel, terms, step)
+    kernel = bo.kernels.AdditiveChi2()
+    error = sampling_error(kernel, terms, best_step(kernel, terms))
     others = np.geomspace(0.05, 3, 500)
     assert error <= min(sampling_error(kernel, terms, other) for other in others) + 1e-4
     assert error < largest < sampling_error(kernel, terms, published)

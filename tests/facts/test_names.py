@@ -8,14 +8,8 @@ from inspect import isabstract, signature
 
 import numpy as np
 import pytest
-from sklearn.metrics.pairwise import (
-    additive_chi2_kernel,
-    chi2_kernel,
-    cosine_similarity,
-    laplacian_kernel,
-    polynomial_kernel,
-    rbf_kernel,
-)
+from sklearn.metrics import pairwise
+from sklearn.metrics.pairwise import additive_chi2_kernel, chi2_kernel, polynomial_kernel
 from tolerance import assert_close
 
 import bochner as bo
@@ -28,7 +22,6 @@ from bochner.kernels.words import in_words
 VALUES = [getattr(kernels, name) for name in kernels.__all__]
 CLASSES = [v for v in (*VALUES, *(getattr(bo, n) for n in bo.__all__)) if isinstance(v, type)]
 CONCRETE = [c for c in CLASSES if c is not bo.Method and not isabstract(c)]
-
 
 X = [[0.0, 1.0], [1.0, 0.5], [2.0, 0.0], [0.5, 0.5], [1.5, 2.0], [2.5, 1.0]]
 Y = [0.0, 1.0, 2.0, 0.5, 1.5, 2.5]
@@ -120,7 +113,7 @@ SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
     ("word", "theirs", "options"),
     [
         ("poly", polynomial_kernel, {"gamma": GAMMA, "coef0": 2.0, "degree": 2}),
-        ("cosine", cosine_similarity, {}),
+        ("cosine", pairwise.cosine_similarity, {}),
         ("additive_chi2", additive_chi2_kernel, {}),
         ("chi2", chi2_kernel, {"gamma": GAMMA}),
     ],
@@ -129,15 +122,14 @@ def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn(word, theirs, op
     """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
     written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
     ours = eval(written, {**vars(kernels), "gamma": GAMMA})(SHARES)
-    found = theirs(SHARES, **options)
-    assert_close(2 * ours - 2 if word == "additive_chi2" else ours, found)
+    assert_close(2 * ours - 2 if word == "additive_chi2" else ours, theirs(SHARES, **options))
 
 
 @pytest.mark.parametrize(
     ("kernel", "theirs"),
     [
-        (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), rbf_kernel),
-        (kernels.Laplace(1 / GAMMA), laplacian_kernel),
+        (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), pairwise.rbf_kernel),
+        (kernels.Laplace(1 / GAMMA), pairwise.laplacian_kernel),
         (kernels.Polynomial(3, scale=GAMMA), polynomial_kernel),
     ],
     ids=["Gaussian", "Laplace", "Polynomial"],
@@ -154,7 +146,6 @@ def test_what_is_named_instead_exists(name):
 
 MANY = tuple(float(10 + (7 * j) % 100 + j / 1000) for j in range(100))
 NAMES = [f"c{j}" for j in range(100)]
-
 
 BENT = Monotone(Gaussian(2.0), (1,), ((0.0, 1.0),), ((0.0, 1.0),))
 

@@ -176,14 +176,8 @@ def test_bits_do_not_depend_on_the_number_of_threads(dtype, threads):
 
 def run(program, **environment):
     """Run Python in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | environment,
-        timeout=60,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    given = {"env": os.environ | environment, "timeout": 60, "capture_output": True, "text": True}
+    return subprocess.run([sys.executable, "-c", program], check=False, **given)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
@@ -252,10 +246,7 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
         (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((10, 4)).T, 1), "must be contiguous"),
         (lambda X, T: native.waves(X, T, 1.0, np.ones(4)), "number of frequencies"),
         (lambda X, T: native.waves(between_bytes(X), T, 1.0), "must be aligned"),
-        (
-            lambda X, T: _native.waves(X, T, NONE, 1.0, between_bytes(np.ones((4, 10))), 1),
-            "aligned",
-        ),
+        (lambda X, T: _native.waves(X, T, NONE, 1.0, between_bytes(np.eye(4, 10)), 1), "aligned"),
         (lambda X, T: native.waves(X, np.float32(T), 1.0), "incompatible function arguments"),
         (lambda X, T: native.radial(X, X, "cubic"), "no such profile"),
         (lambda X, T: _native.set_level("abacus"), "no such instruction set"),
@@ -268,9 +259,7 @@ def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(call, mes
 
 
 def test_a_variable_that_names_no_instruction_set_is_refused():
-    done = run(
-        "from bochner._core import native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON=""
-    )
+    done = run("import bochner._core.native", BOCHNER_INSTRUCTIONS="abacus", BOCHNER_PURE_PYTHON="")
     assert done.returncode == 1
     assert "BOCHNER_INSTRUCTIONS must name one of" in done.stderr
     assert f"{', '.join(_native.levels())}; got 'abacus'" in done.stderr
@@ -304,8 +293,7 @@ from bochner.errors import PurePythonWarning
 from bochner.kernels import Matern
 assert not native.HAVE_NATIVE
 X = np.random.default_rng(0).standard_normal((50, 3))
-with warnings.catch_warnings(record=True) as said:
-    warnings.simplefilter("always")
+with warnings.catch_warnings(record=True, action="always") as said:
     Z = native.waves(X, X[:3].copy(), 1.0)
     native.waves(X, X[:3].copy(), 1.0, X[0])
     K = Matern(2.5)(X)

@@ -12,7 +12,6 @@ from bochner.models.gaussian_process.neighbours import condition
 
 # ==== Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too.
 
-
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
 
 
@@ -136,7 +135,6 @@ def test_rows_at_one_place_constant_and_several_targets_are_served():
 
 # ==== Neighbours in the place of features: where a default takes them, and what it says of them.
 
-
 KERNEL_ROUGH = Exponential(0.5)
 
 
@@ -185,9 +183,7 @@ def test_rough_functions_of_few_columns_are_kriged_from_neighbours(d):
     ):
         np.testing.assert_array_equal(a, b)
     reason = found.choice_.reason
-    assert reason.startswith(
-        "NearestNeighbours(): rows left out are predicted from their 40 nearest"
-    )
+    assert reason.startswith("NearestNeighbours(): rows left out are predicted from their 40")
     assert reason.endswith('method="auto" takes features.')
     own = np.argsort(found.sample_.priority, kind="stable")[512:]
     errors = [error_without(X, y, i, found.noise_variance_ / found.amplitude_) for i in own]

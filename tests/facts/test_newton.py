@@ -15,7 +15,6 @@ from bochner.sums.passes import summed
 
 # ==== Newton's method on features: derivatives of every loss, and minima against other routes.
 
-
 K, C = 4, 0.5
 
 

@@ -15,7 +15,7 @@ import bochner as bo
 from bochner import features as f
 from bochner import kernels as k
 from bochner._core import checks
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.features import Auto, Fourier, Nystrom
 from bochner.features.auto import Targets, judge
 from bochner.kernels import Gaussian, Linear
@@ -104,32 +104,8 @@ def test_the_estimator_is_that_of_a_fit(found):
 
 def test_usual_widths_end_at_all_rows():
     short = dict(kernel=Gaussian(0.03), widths=None)
-    widths = {fit.n_features for fit in planned(methods=["nystrom"], **short).fits}
-    assert widths == {256, 300}
+    assert {fit.n_features for fit in planned(methods=["nystrom"], **short).fits} == {256, 300}
     assert [fit.n_features for fit in planned(**short).fits if fit.solver == "exact"] == [300]
-
-
-# ---- refusals
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (dict(budget=-1), "budget must be a positive finite number; got -1"),
-        (dict(budget="1h"), "budget must be a positive finite number; got '1h'"),
-        (dict(budget={"hours": 1}), 'must have "seconds", "bytes" or both; got hours'),
-        (dict(budget={"bytes": 1000}), "no fit is predicted to take at most any time"),
-        (dict(budget=1e-9), "the fastest takes .* Allow more, or pass smaller"),
-        (dict(n_rows=200), "n_rows must be at least the 300 rows passed; got 200"),
-        (dict(widths=[]), "widths must be at least one number"),
-        (dict(widths=[16, 10_001]), "up to 10,000; got .* passes over the rows"),
-        (dict(methods=[]), "methods must name at least one"),
-        (dict(methods=["structured"], kernel=bo.kernels.Polynomial(2)), "Fourier"),
-    ],
-)
-def test_plan_refuses_what_it_cannot_plan(options, sentence):
-    with pytest.raises((InvalidInput, InvalidType), match=sentence):
-        planned(**options)
 
 
 # ---- what takes more memory than there is, is refused in one sentence, and nothing else is
@@ -223,13 +199,10 @@ def test_a_quarter_of_the_rows_and_less_extrapolate_to_the_error_of_all(seed):
     coef = np.linalg.lstsq(X[:n], y[:n], rcond=None)[0]
     true = float(((y[n:] - X[n:] @ coef) ** 2).mean())
     assert judge(phi, X[:m], Targets(y[:m], np.ones(m), n))[0] == pytest.approx(true, rel=0.2)
-    plain = judge(phi, X[:m], Targets(y[:m], np.ones(m), m))[0]
-    assert plain > 1.2 * true
+    assert judge(phi, X[:m], Targets(y[:m], np.ones(m), m))[0] > 1.2 * true
 
 
-@pytest.mark.parametrize(
-    ("n", "words"), [(N, "extrapolated from leave-one-out"), (600, "relative")]
-)
+@pytest.mark.parametrize(("n", "words"), [(N, "extrapolated from leave"), (600, "relative")])
 def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
     X, y = table(n)
     model = bo.KernelRidge(Gaussian(0.3), n_features=64, random_state=0).fit(X, y)

@@ -73,7 +73,6 @@ def test_cross_validated_scores_are_those_of_fits_without_each_fold():
 
 # ==== Universal kriging: by one fit with more targets, and by the matrices of its definition.
 
-
 NOISE, AMPLITUDE = 0.05, 1.5
 KERNEL = Matern(1.5, 0.3)
 
@@ -140,7 +139,6 @@ def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on():
 
 
 # ==== Averages over cells: against sums over many places of the exact process, and drawn functions.
-
 
 LOW, HIGH = np.array([[0.1, 0.2], [0.5, 0.0]]), np.array([[0.4, 0.6], [0.9, 0.3]])
 GIVEN = {"noise": 0.05, "amplitude": 1.5}
@@ -239,8 +237,7 @@ def test_blocks_samples_directions_and_processes_are_served():
     blocks = bo.Blocks.from_arrays(X, y).with_rows(100)
     found = bo.variogram(X, y)
     np.testing.assert_allclose(bo.variogram(blocks).gamma, found.gamma)
-    few = bo.variogram(X, y, n_sample=50, random_state=3)
-    assert few.pairs.sum() < 50 * 49 / 2
+    assert bo.variogram(X, y, n_sample=50, random_state=3).pairs.sum() < 50 * 49 / 2
     model = found.fit("matern52")
     process = bo.GaussianProcessRegressor(**model.parameters, method=bo.FourierGrid(1e-3)).fit(X, y)
     assert process.noise_variance_ == model.nugget
@@ -282,14 +279,12 @@ def test_a_model_of_the_globe_is_found_again():
     X, y = globe()
     found = bo.variogram(X, y, metric="great-circle")
     truth = VariogramModel(OnSphere("matern32", 25.0), 2.0, 0.3, np.array([0.0, 1.0]))
-    drawn = replace(found, gamma=truth(found.lags), variance=2.3)
-    model = drawn.fit("matern32")
+    model = replace(found, gamma=truth(found.lags), variance=2.3).fit("matern32")
     assert isinstance(model.kernel, OnSphere)
     assert model.kernel.lengthscale == pytest.approx(25.0, rel=5e-3)
     assert (model.nugget, model.sill) == pytest.approx((0.3, 2.3), rel=0.03)
     at = model.range
-    left = model.kernel([[0.0, 0.0]], [[0.0, at]])[0, 0]
-    assert left == pytest.approx(0.05, abs=1e-6)
+    assert model.kernel([[0.0, 0.0]], [[0.0, at]])[0, 0] == pytest.approx(0.05, abs=1e-6)
     assert 0 < at < 180
     assert replace(model, kernel=OnSphere("matern32", 500.0)).range == np.inf
     process = bo.GaussianProcessRegressor(**model.parameters, method=bo.SphericalHarmonics(20))

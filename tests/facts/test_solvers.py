@@ -39,7 +39,6 @@ from bochner.solvers.ridge.solution import Outcome, Path, Solution, pooled, solv
 
 # ==== Ridge regression along a path: every number against a solve, a refit or a density.
 
-
 ALPHAS = np.array([1e-3, 0.1, 2.0, 50.0])
 
 
@@ -113,9 +112,7 @@ SHAPES = [(5, 12), (30, 60), (40, 40), (41, 40), (43, 40), (60, 40), (200, 20)]
 @pytest.mark.parametrize("falling", [0.0, 4.0], ids=["flat", "falling"])
 @pytest.mark.parametrize("kind", ["ones", "counts", "shares", "mixed"])
 @pytest.mark.parametrize(("n", "D"), SHAPES)
-def test_leave_one_out_is_that_of_refits_at_every_penalty_of_the_path(
-    n, D, kind, falling, by, centred
-):
+def test_leave_one_out_is_that_of_refits_along_the_path(n, D, kind, falling, by, centred):
     Z, y = noise(n, D, 2, falling, copies=n // 10)
     w = weights_of(kind, n)
     eigen, rows, _ = problem(Z, y, w, centred)
@@ -306,7 +303,6 @@ def test_errors_that_are_level_at_the_lower_edge_need_no_smaller_penalty(fall, e
 
 # ==== No penalty: the solution of least norm, on either side of as many features as rows, and at it.
 
-
 D = 40
 ROWS = [10, 38, 39, 40, 41, 42, 60, 300]
 
@@ -363,8 +359,7 @@ def test_no_penalty_is_least_squares_of_least_norm(n, intercept):
 
 def test_rows_beyond_the_sample_are_read_again_and_added_up_as_a_triangle():
     """10,000 rows whose last feature is 1e-9 of the first: moments cannot see it."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(10_000, 3)) * [1.0, 1.0, 1e-9]
+    X = np.random.default_rng(0).normal(size=(10_000, 3)) * [1.0, 1.0, 1e-9]
     y = X @ [1.0, 1.0, 1e9]
     linear = bo.KernelRidge(Linear(), alpha=0.0, method="iid", n_features=4, random_state=0)
     assert np.abs(linear.fit(X, y).predict(X) - y).max() < 1e-5
@@ -372,7 +367,6 @@ def test_rows_beyond_the_sample_are_read_again_and_added_up_as_a_triangle():
 
 
 # ==== Large matrices are decomposed in steps, so that Ctrl-C is heard: the same numbers all the same.
-
 
 EPS = np.finfo(np.float64).eps
 RNG = np.random.default_rng(0)

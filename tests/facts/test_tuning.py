@@ -28,8 +28,7 @@ def test_errors_of_a_choice_are_those_of_rows_it_was_not_made_by():
     What is chosen by three folds is judged by the fourth, so the mean over 400 tables is one but
     for √(2/40/400): five of those deviations, alarm rate 6e-7. The least of twenty means is .6.
     """
-    rng = np.random.default_rng(0)
-    tables = rng.standard_normal((400, 20, 40)) ** 2
+    tables = np.random.default_rng(0).standard_normal((400, 20, 40)) ** 2
     told = np.mean([nested_errors(list(table)).mean() for table in tables])
     assert abs(told - 1) < 5 * np.sqrt(2 / 40 / 400)
     assert np.mean([table.mean(axis=1).min() for table in tables]) < 0.7
@@ -73,8 +72,7 @@ def test_lengthscales_of_a_function_drawn_from_a_process_are_found(criterion):
 def two_columns():
     rng = np.random.default_rng(10)
     X = rng.standard_normal((500, 6)) * [1, 10, 0.1, 1, 1, 1]
-    y = np.sin(2 * X[:, 1] / 10) + np.cos(X[:, 3] * 1.5) + 0.1 * rng.standard_normal(500)
-    return X, y
+    return X, np.sin(2 * X[:, 1] / 10) + np.cos(X[:, 3] * 1.5) + 0.1 * rng.standard_normal(500)
 
 
 @pytest.fixture(scope="module")

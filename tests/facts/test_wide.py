@@ -138,8 +138,7 @@ def test_leave_one_out_errors_and_traces_are_those_of_the_dense_fit():
     X, y, w = table()
     w = np.ones(N)
     wide, means, Zc = problem(X, y, w, m=1000, signs=32)
-    found = solve_wide(wide, "loo", False, means)
-    path = found.path
+    path = solve_wide(wide, "loo", False, means).path
     U, s, _ = np.linalg.svd(Zc, full_matrices=False)
     r = y - means[1]
     for k, alpha in enumerate(path.alphas):
@@ -195,8 +194,7 @@ def test_each_target_has_the_penalty_of_its_least_error():
 def test_a_sample_alone_guesses_the_order_of_the_penalty():
     X, y, w = table(noise=1.0)
     wide, means, _ = problem(X, y, w)
-    found = solve_wide(wide, "gcv", False, means)
-    assert 0.01 < guessed(wide).alpha / found.alpha < 100
+    assert 0.01 < guessed(wide).alpha / solve_wide(wide, "gcv", False, means).alpha < 100
 
 
 @pytest.mark.parametrize("start", [0.0, -10.0])
@@ -271,15 +269,13 @@ def test_rows_are_predicted_without_each(alpha, monkeypatch):
     X, y, _ = table(2000)
     y = y[:, 0]
     options = {"n_features": 128, "alpha": alpha}
-    moments = learner(**options).fit(X, y)
+    moments = learner(**options).fit(X, y).fit_
     monkeypatch.setattr("bochner.models.representations.features.WIDE", 8)
     monkeypatch.setattr("bochner.models.representations.features.kept_rows", lambda _: 100)
     model = learner(**options).fit(X, y)
     found = model.fit_.left_out()
     sample = model.fit_.representation.sample.lowest(len(found.w))
-    right = (
-        replace(moments.fit_.representation, sample=sample).left_out(moments.fit_.solution).errors
-    )
+    right = replace(moments.representation, sample=sample).left_out(moments.solution).errors
     assert (found.errors - right).std() < 0.25 * right.std()  # leverages are of a few hundred rows
     new, target, _ = table(1000, seed=1)
     _, low, high = model.predict_interval(new, 0.9)

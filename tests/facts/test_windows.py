@@ -20,9 +20,7 @@ OF_TRACKS = Windows(Matern(2.5, 2.0), width=2, channels=2, lengths=True)
 def matrix(kernel, X):
     """Σ_i Σ_j of all pairs of windows, each pair of sequences by itself."""
     parts = [np.array(windows(kernel, row)).reshape(-1, kernel.columns) for row in X]
-    sizes = [
-        max(len(part), 1) ** {"mean": 1, "root": 0.5, "sum": 0}[kernel.average] for part in parts
-    ]
+    sizes = [max(len(p), 1) ** {"mean": 1, "root": 0.5, "sum": 0}[kernel.average] for p in parts]
     sums = [[kernel.kernel(a, b).sum() for b in parts] for a in parts]
     return np.array(sums) / np.outer(sizes, sizes)
 
@@ -133,9 +131,7 @@ def test_learners_take_lists_of_arrays(tmp_path):
     objects[:] = TRACKS
     assert np.array_equal(model.predict(objects), model.predict(TRACKS))
     series = Windows(Gaussian(), width=2, lengths=True)
-    model = bo.KernelRidge(kernel=series, random_state=0).fit(
-        [track[:, 0] for track in TRACKS], ENERGY
-    )
+    model = bo.KernelRidge(kernel=series, random_state=0).fit([t[:, 0] for t in TRACKS], ENERGY)
     assert model.predict([TRACKS[5][:, 0]]).shape == (1,)
 
 

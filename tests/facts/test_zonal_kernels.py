@@ -14,34 +14,16 @@ from naive import gegenbauer as explicit
 from scipy.special import gammaln, roots_gegenbauer
 from tolerance import assert_close, of
 
+import bochner as bo
 from bochner._core import native
 from bochner.features.mercer.radial import Polar
 from bochner.features.mercer.sphere import harmonic_blocks, programme
-from bochner.kernels import (
-    NNGP,
-    Angular,
-    ArcCosine,
-    Constant,
-    DotExponential,
-    DotProduct,
-    Exponential,
-    Gaussian,
-    GeneralizedZonal,
-    Linear,
-    Matern,
-    NeuralTangent,
-    Polynomial,
-    PowerSeries,
-    RationalQuadratic,
-    Zonal,
-    dotproduct,
-    zonal,
-)
+from bochner.kernels import Angular, ArcCosine, NeuralTangent, PowerSeries, Zonal, dotproduct
 from bochner.kernels.radial import radial_kernels
 from bochner.kernels.zonal import Angle, alpha, directions, gegenbauers, orthonormals
 from bochner.kernels.zonal import recurrence as coefficients
 
-ANGULAR = [Angular(), ArcCosine(0), ArcCosine(1), ArcCosine(2), NNGP(3), NeuralTangent(1)]
+ANGULAR = [Angular(), ArcCosine(0), ArcCosine(), ArcCosine(2), bo.kernels.NNGP(3), NeuralTangent(1)]
 ANGULAR += [NeuralTangent(3), NeuralTangent(10)]
 EDGES = [0.0, 1e-300, 1e-16, 1e-9, 1e-4, 0.1, 0.74, 0.76, 1.4, 1.6, 2.9]
 """Angles from zero on, and down from π: about the ends, and where series give way to sines."""
@@ -66,7 +48,7 @@ def exact(kernel, theta):
         for _ in range(kernel.depth):
             following = layer[1](c)
             tangent, c = tangent * layer[0](c) + following, following
-        return c if isinstance(kernel, NNGP) else tangent
+        return c if isinstance(kernel, bo.kernels.NNGP) else tangent
 
 
 # ---- values
@@ -141,10 +123,10 @@ def test_generalised_zonal_kernels_of_functions():
         weights = np.sqrt((1.0 if l == 0 else 2.0) * np.exp(-logs))
         return lambda t: weights * t[:, None] ** (l + 2 * i) * np.exp(-t * t / 2)[:, None]
 
-    kernel = GeneralizedZonal(tuple(map(function, range(20))))
-    assert_close(kernel(X), Gaussian()(X))
+    kernel = bo.kernels.GeneralizedZonal(tuple(map(function, range(20))))
+    assert_close(kernel(X), bo.kernels.Gaussian()(X))
     assert_close(kernel.diag(X), np.ones(8))
-    assert (GeneralizedZonal(np.ones_like)(X) == 1).all()
+    assert (bo.kernels.GeneralizedZonal(np.ones_like)(X) == 1).all()
 
 
 def mean_over_angles(kappa, l, d):
@@ -155,7 +137,7 @@ def mean_over_angles(kappa, l, d):
         return mpmath.quad(lambda a: f(a) * mpmath.sin(a) ** (d - 2), points)
 
     mean = over(lambda a: kappa(a) * explicit(l, d, mpmath.cos(a))) / over(lambda a: 1)
-    return float(zonal.alpha(l, d) * mean)
+    return float(bo.kernels.zonal.alpha(l, d) * mean)
 
 
 @pytest.mark.parametrize("t", [-0.9, 0.05, 0.3, 0.7, 0.99])
@@ -182,8 +164,8 @@ def test_coefficients_are_the_integrals(kernel, d):
 
 
 NAMED = {
-    "binomial": (Polynomial(5, 0.5, 2.0).power_series, lambda t: (2 * t + 0.5) ** 5),
-    "pure power": (Polynomial(3, 0.0, 2.0).power_series, lambda t: (2 * t) ** 3),
+    "binomial": (bo.kernels.Polynomial(5, 0.5, 2.0).power_series, lambda t: (2 * t + 0.5) ** 5),
+    "pure power": (bo.kernels.Polynomial(3, 0.0, 2.0).power_series, lambda t: (2 * t) ** 3),
     "coefficients": (PowerSeries((1.0, 0.0, 0.5)), lambda t: 1 + t * t / 2),
     "geometric": (PowerSeries(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
     "finite": (PowerSeries(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
@@ -228,18 +210,18 @@ def chord(r, s, a):
 
 
 INTEGRALS = {
-    Exponential(2.0): lambda r, s, a: mpmath.exp(-chord(r, s, a) / 2),
-    Matern(1.5): lambda r, s, a: (
+    bo.kernels.Exponential(2.0): lambda r, s, a: mpmath.exp(-chord(r, s, a) / 2),
+    bo.kernels.Matern(1.5): lambda r, s, a: (
         (1 + mpmath.sqrt(3) * chord(r, s, a)) * mpmath.exp(-mpmath.sqrt(3) * chord(r, s, a))
     ),
-    RationalQuadratic(0.8): lambda r, s, a: (1 + chord(r, s, a) ** 2 / 1.6) ** -0.8,
-    DotExponential(0.5): lambda r, s, a: mpmath.exp(0.5 * r * s * mpmath.cos(a)),
-    Polynomial(4, 0.5): lambda r, s, a: (r * s * mpmath.cos(a) + 0.5) ** 4,
-    DotProduct(lambda n: n * math.log(0.3)): lambda r, s, a: mpmath.exp(
+    bo.kernels.RationalQuadratic(0.8): lambda r, s, a: (1 + chord(r, s, a) ** 2 / 1.6) ** -0.8,
+    bo.kernels.DotExponential(0.5): lambda r, s, a: mpmath.exp(0.5 * r * s * mpmath.cos(a)),
+    bo.kernels.Polynomial(4, 0.5): lambda r, s, a: (r * s * mpmath.cos(a) + 0.5) ** 4,
+    bo.kernels.DotProduct(lambda n: n * math.log(0.3)): lambda r, s, a: mpmath.exp(
         0.3 * r * s * mpmath.cos(a)
     ),
-    Linear(): lambda r, s, a: r * s * mpmath.cos(a),
-    Constant(2.0): lambda r, s, a: mpmath.mpf(2),
+    bo.kernels.Linear(): lambda r, s, a: r * s * mpmath.cos(a),
+    bo.kernels.Constant(2.0): lambda r, s, a: mpmath.mpf(2),
 }
 
 
@@ -263,14 +245,14 @@ LARGE += [(3000, 1, 54.0), (3000, 900, 63.0)]
 def test_radial_kernels_of_the_gaussian(d, l, r, s):
     """Also where Bessel functions overflow or underflow: both branches against fifty digits."""
     radii = np.array([r]), np.array([s])
-    value = radial_kernels(Gaussian(3.0), d).matrices(l, *(3 * t for t in radii))[l][0, 0]
+    value = radial_kernels(bo.kernels.Gaussian(3), d).matrices(l, *(3 * t for t in radii))[l][0, 0]
     with mpmath.workdps(50):
         nu, r, s = mpmath.mpf(d) / 2 - 1, mpmath.mpf(r), mpmath.mpf(s)
         bessel = mpmath.besseli(l + nu, r * s) * mpmath.gamma(nu + 1) * (2 / (r * s)) ** nu
         expected = float(alpha(l, d) * bessel * mpmath.exp(-(r * r + s * s) / 2))
     assert value == pytest.approx(expected, rel=1e-10)
     if r < 5:  # the integral over the angle, which other isotropic kernels take
-        like = radial_kernels(Matern(1e12), d).matrices(l, *radii)[l]
+        like = radial_kernels(bo.kernels.Matern(1e12), d).matrices(l, *radii)[l]
         assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
 

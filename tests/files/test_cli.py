@@ -533,20 +533,11 @@ def process(code, line=""):
 
 
 def test_help_imports_nothing_heavy():
-    heavy = {
-        "numpy",
-        "scipy",
-        "sklearn",
-        "pyarrow",
-        "pandas",
-        "rich.console",
-        "matplotlib",
-        "torch",
-    }
+    slow = {"numpy", "scipy", "sklearn", "pyarrow", "pandas", "rich.console", "matplotlib", "torch"}
     code = (
         "import sys\nfrom bochner.cli import main\n"
         "try: main(['fit', '--help'])\nexcept SystemExit: pass\n"
-        f"print('IMPORTED', {heavy} & {{*sys.modules}})"
+        f"print('IMPORTED', {slow} & {{*sys.modules}})"
     )
     with process(code) as running:
         out, _ = running.communicate(timeout=120)
@@ -555,9 +546,7 @@ def test_help_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
-def test_without_its_packages_the_command_line_says_how_to_install_them(
-    missing, monkeypatch, capsys
-):
+def test_without_its_packages_the_command_line_says_how_to_get_them(missing, monkeypatch, capsys):
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit, match="2"):
@@ -568,7 +557,7 @@ def test_without_its_packages_the_command_line_says_how_to_install_them(
 
 
 PAUSE = "import os, time\ndef pause(*_):\n    print('here', flush=True)\n    time.sleep(60)\n"
-IN_SWEEP = f"{PAUSE}from bochner.sums.moments import Accumulator\nAccumulator.add = pause\n"
+IN_SUM = f"{PAUSE}from bochner.sums.moments import Accumulator\nAccumulator.add = pause\n"
 IN_WRITE = f"{PAUSE}os.fsync = pause\n"
 
 
@@ -576,11 +565,7 @@ IN_WRITE = f"{PAUSE}os.fsync = pause\n"
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("pause", "number", "code"),
-    [
-        (IN_SWEEP, signal.SIGINT, 130),
-        (IN_WRITE, signal.SIGINT, 130),
-        (IN_WRITE, signal.SIGTERM, 143),
-    ],
+    [(IN_SUM, signal.SIGINT, 130), (IN_WRITE, signal.SIGINT, 130), (IN_WRITE, signal.SIGTERM, 143)],
 )
 def test_stopping_a_fit_leaves_nothing_half_written(pause, number, code):
     Path("m").write_bytes(b"as before")
@@ -783,9 +768,7 @@ def test_probabilities_are_columns_of_their_own(learner, rows):
     assert table[names].to_numpy() == pytest.approx(model.predict_proba(rows[["a", "c"]]))
 
 
-def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_gives(
-    learner, rows
-):
+def test_a_process_gives_bounds_of_new_observations_and_says_which_deviation_it_is(learner, rows):
     found, model, file = learner("gp")
     assert found["intervals"] == model.calibration_.guarantee
     told, table = predicted(file)

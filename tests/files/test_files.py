@@ -118,9 +118,7 @@ def test_files_with_other_columns_or_kinds_of_values_are_named(tmp_path):
     with pytest.raises(InvalidInput, match=lacks):
         Blocks.from_files(tmp_path)
     assert Blocks.from_files(tmp_path, columns=["a"]).n_rows == 2
-    with pytest.raises(
-        InvalidInput, match=r"'.*2.parquet' must have a column 'b'; its columns are"
-    ):
+    with pytest.raises(InvalidInput, match=r"'.*2.parquet' must have a column 'b'; its columns"):
         Blocks.from_files(tmp_path, columns=["a", "b"])
     write(tmp_path / "2.parquet", a=[1], b=["x"])
     kinds = r"column 'b' holds text in '.*2.parquet' and numbers in '.*1.parquet'"
@@ -495,10 +493,7 @@ BAD = {
     "nan": ("a,b\n1,2\nnan,3\n", r"column 'a' .* missing value .* in line 3 of"),
     "infinity": ("a,b\n1,2\n3,-inf\n", r"column 'b' .* got -inf in line 3 of"),
     "missing text": ("a,b\nx,2\n,3\n", r"'a' must have no missing .* in line 3 of"),
-    "column of nothing": (
-        "a,b\n,2\n,3\n",
-        r"columns must hold numbers, .*; got 'a' \(all values missing\)",
-    ),
+    "nothing": ("a,b\n,2\n,3\n", r"columns must hold numbers, .*; got 'a' \(all values missing\)"),
     "no header": (
         "1,2.5,-3,4\n3,4,5,6\n",
         r"first line of '.*x.csv' must hold the names .*; got numbers only \(1, 2.5, -3, ...\)",
@@ -565,10 +560,7 @@ SCHEMA = Blocks.from_table(pa.table({"a": [1.0], "b": [2.0]})).schema
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (
-            {"dtypes": {"a": "float"}},
-            r"dtypes\['a'\] must be one of 'number', 'category'; got 'float'",
-        ),
+        ({"dtypes": {"a": "float"}}, r"dtypes\['a'\] must be one of 'number', 'cat.*; got 'float'"),
         ({"dtypes": {"c": "number"}}, "must name columns of '.*x.csv'; got 'c', which it does not"),
         ({"dtypes": ["a"]}, "must be a mapping from names of columns to .*; got list"),
         ({"dtypes": {"a": "number"}, "schema": SCHEMA}, "dtypes must be left out where schema is"),
@@ -822,9 +814,7 @@ def test_errors_about_other_files_pass_unchanged(tmp_path):
 def test_tables_are_not_written_without_their_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for name in ("x.csv", "x.parquet"):
-        with pytest.raises(
-            MissingDependency, match=f"Writing '.*{name}' needs the package pyarrow"
-        ):
+        with pytest.raises(MissingDependency, match=f"Writing '.*{name}' needs .* pyarrow"):
             write_table(tmp_path / name, {"a": [1]})
 
 

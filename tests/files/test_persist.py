@@ -28,19 +28,7 @@ from sklearn.preprocessing import StandardScaler
 import bochner as bo
 from bochner import KernelFeatures, KernelRidge, Moments, Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError
-from bochner.kernels import (
-    Cauchy,
-    Columns,
-    Constant,
-    Exponential,
-    Gaussian,
-    Kernel,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    RationalQuadratic,
-)
+from bochner.kernels import Cauchy, Columns, Constant, Exponential, Gaussian, Kernel, Laplace
 from bochner.persist.files import FORMAT, require_arrays, sealed
 from bochner.persist.values import RENAMED, NamedArrays, decode, encode, stored_classes
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
@@ -56,10 +44,11 @@ SCALED = "kernels.kernel:Scaled"
 LINEAR_MAP = "features.composed:LinearMap"
 
 KERNELS = [
-    2.0 * Matern(smoothness=1.5, lengthscale=[0.3, 1.0, 2.0]) + Gaussian(lengthscale=0.1 + 0.2),
-    Columns(RationalQuadratic(shape=0.7, lengthscale=1e-7), (0, 2)) * Exponential(3.0),
-    Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 1 / 3])),
-    Linear() + Constant(0.25),
+    2.0 * bo.kernels.Matern(smoothness=1.5, lengthscale=[0.3, 1.0, 2.0])
+    + Gaussian(lengthscale=0.1 + 0.2),
+    Columns(bo.kernels.RationalQuadratic(shape=0.7, lengthscale=1e-7), (0, 2)) * Exponential(3.0),
+    bo.kernels.Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 1 / 3])),
+    bo.kernels.Linear() + Constant(0.25),
     Laplace(0.5) * Cauchy(2.0),
 ]
 METHODS = [bo.Fourier(bo.QMC(), form="phase"), bo.Auto(budget=2.0)]
@@ -410,9 +399,7 @@ INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])
         ([2**40, 2**40], INDICES, INDPTR, "no shape of a sparse matrix"),
     ],
 )  # fmt: skip
-def test_sparse_matrices_that_point_out_of_bounds_are_refused(
-    kind, shape, indices, indptr, match, path
-):
+def test_sparse_matrices_that_point_out_of_bounds_are_refused(kind, shape, indices, indptr, match):
     parts = {"0": np.ones(3), "1": np.asarray(indices), "2": np.asarray(indptr)}
     parts = {name: np.ascontiguousarray(part) for name, part in parts.items()}
     sparse = {"sparse": [kind, shape, *({"array": [name, "C"]} for name in parts)]}
@@ -523,9 +510,7 @@ def test_forged_files_never_crash_hang_or_take_memory():
 def test_a_file_cut_short_anywhere_is_refused(model, path):
     bo.save(model, path)
     whole = path.read_bytes()
-    for cut in sorted(
-        {len(whole) * i // 50 for i in range(50)} | set(range(40)) | {len(whole) - 1}
-    ):
+    for cut in sorted({len(whole) * i // 50 for i in range(50)} | {*range(40), len(whole) - 1}):
         path.write_bytes(whole[:cut])
         refused(path, "must be a model file as bochner.save writes it")
     path.write_bytes(whole + b"\0")
@@ -570,8 +555,7 @@ def by_another(monkeypatch):
 )
 def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_another):
     model = getattr(bo, name)()
-    again = pickle.loads(pickle.dumps(model))
-    assert vars(again).keys() == vars(model).keys()
+    assert vars(pickle.loads(pickle.dumps(model))).keys() == vars(model).keys()
     message = (
         f"{name}: a pickle opens in the version of bochner that wrote it; this is "
         f"{bo.__version__}, and the pickle is by 0.0.9. Fit again, and keep models with bochner.save"

@@ -70,8 +70,7 @@ def fitted(name):
 @cache
 def reported(name):
     """Return the report of a learner on the rows of its fit."""
-    y = TARGETS[LEARNERS[name][2]]
-    return report_model(fitted(name), X, y, n_sample=SHOWN)
+    return report_model(fitted(name), X, TARGETS[LEARNERS[name][2]], n_sample=SHOWN)
 
 
 @cache

@@ -20,28 +20,7 @@ from bochner.features.composed import Concatenate
 from bochner.features.fourier.fourier import draw_stationary
 from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
-from bochner.kernels import (
-    Cauchy,
-    Columns,
-    Constant,
-    DotExponential,
-    Exp,
-    ExponentialPower,
-    Free,
-    Gaussian,
-    Laplace,
-    Linear,
-    Mahalanobis,
-    Matern,
-    Modulated,
-    Normalised,
-    Periodic,
-    Polynomial,
-    Radial,
-    RationalQuadratic,
-    Scaled,
-    Warped,
-)
+from bochner.kernels import Columns, Exp, Free, Gaussian, Laplace, Linear, Matern, Periodic
 from bochner.kernels.kernel import TunedPositive
 from bochner.kernels.numbers import places_of, traced, with_numbers
 
@@ -77,11 +56,11 @@ BUILT = [
     MIXED * MIXED,
     MIXED**3,
     Columns(Gaussian((1.0, 2.0)), (2, 0)),
-    Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 0.5])),
-    Modulated(weight, Gaussian()),
-    Normalised(MIXED),
-    Warped(absolute, Gaussian()),
-    Columns(Modulated(weight, 2.0 * Gaussian()) + 1.0, (1, 2)),
+    bo.kernels.Mahalanobis(Gaussian(), np.diag([1.0, 2.0, 0.5])),
+    bo.kernels.Modulated(weight, Gaussian()),
+    bo.kernels.Normalised(MIXED),
+    bo.kernels.Warped(absolute, Gaussian()),
+    Columns(bo.kernels.Modulated(weight, 2.0 * Gaussian()) + 1.0, (1, 2)),
 ]
 SEEDS = 100
 
@@ -109,7 +88,7 @@ def test_maps_by_rule_are_unbiased(kernel, method, D):
 
 
 def test_exact_parts_need_no_method():
-    kernel = Normalised((Linear() + 2.0) ** 2) * Constant(3.0)
+    kernel = bo.kernels.Normalised((Linear() + 2.0) ** 2) * bo.kernels.Constant(3.0)
     phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)
     assert phi.n_features == 16
     assert phi.below_kernel
@@ -118,7 +97,7 @@ def test_exact_parts_need_no_method():
 
 
 def test_the_width_is_the_one_asked_for_however_wide_the_product():
-    kernel = (Normalised(MIXED) * Modulated(weight, Gaussian())) ** 3
+    kernel = (bo.kernels.Normalised(MIXED) * bo.kernels.Modulated(weight, Gaussian())) ** 3
     for width in (20, 64, 301):
         phi = draw(kernel, PAIRS, n_features=width, n_inputs=3, random_state=0)
         assert phi.n_features == width
@@ -136,10 +115,7 @@ def test_powers_of_sums_are_their_binomial_terms(power):
 
 
 def test_products_and_powers_of_maps_below_their_kernels_stay_below(rule):
-    rule(
-        Signed,
-        lambda k, ask: draw(k, "nystrom", n_features=ask.n_features, X=ask.X, random_state=0),
-    )
+    rule(Signed, lambda k, a: draw(k, "nystrom", n_features=a.n_features, X=a.X, random_state=0))
     X = rows(60)
     for kernel in (
         (Gaussian(2.0) + Linear()) * (Gaussian(3.0) + 1.0),
@@ -178,14 +154,16 @@ def test_exponentials_of_stationary_kernels_have_sums_of_poisson_many_frequencie
 def test_a_normalised_kernel_of_rows_without_length_is_zero_there():
     X = rows(6)
     X[2] = 0
-    kernel = Normalised(Linear())
+    kernel = bo.kernels.Normalised(Linear())
     Z = draw(kernel, Signed(), n_features=9, n_inputs=3)(X)
     assert (Z[2] == 0).all()
     assert kernel.diag(X).tolist() == [1, 1, 0, 1, 1, 1]
     assert_close(Z @ Z.T, kernel(X))
 
 
-@pytest.mark.parametrize("kernel", [Modulated(weight, Gaussian()), Warped(absolute, Gaussian())])
+@pytest.mark.parametrize(
+    "kernel", [bo.kernels.Modulated(weight, Gaussian()), bo.kernels.Warped(absolute, Gaussian())]
+)
 def test_a_model_file_refuses_a_function_in_a_sentence(kernel, tmp_path):
     phi = draw(kernel, "iid", n_features=16, n_inputs=3, random_state=0)
     with pytest.raises(InvalidType, match=r"file cannot hold a function.*(weight|absolute)"):
@@ -224,7 +202,7 @@ def series(n=120, seed=0, period=1.0):
 
 
 @dataclass(frozen=True)
-class Bent(Radial):
+class Bent(bo.kernels.Radial):
     """(1 + r²)^(−bend), a kernel of one's own with a number of its own."""
 
     bend: TunedPositive = 1.0
@@ -242,15 +220,16 @@ class Bent(Radial):
 
 TRACED = [
     2.0 * Bent(0.7, 2.0),
-    Laplace((0.5, 1.0)) + Cauchy((0.7, 2.0)),
-    Cauchy(0.8) * Laplace(1.5),
+    Laplace((0.5, 1.0)) + bo.kernels.Cauchy((0.7, 2.0)),
+    bo.kernels.Cauchy(0.8) * Laplace(1.5),
     2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),
     Periodic((1.3, 2.0), (0.7, 1.1)) + 0.5,
-    Exp(0.1 * RationalQuadratic(0.7, 1.2)),
+    Exp(0.1 * bo.kernels.RationalQuadratic(0.7, 1.2)),
     (Matern(1.2, 0.8) + 0.4) ** 2,
     Columns(Periodic(2.0, 1.0) * Laplace(1.0), (1,)) + Matern(2.5),
-    Polynomial(2, 1.0, 0.5) * DotExponential(0.3) + ExponentialPower(1.3, 0.9),
-    Mahalanobis(Gaussian(1.5), ((1.0, 0.2), (0.2, 0.5))) * Constant(0.3),
+    bo.kernels.Polynomial(2, 1.0, 0.5) * bo.kernels.DotExponential(0.3)
+    + bo.kernels.ExponentialPower(1.3, 0.9),
+    bo.kernels.Mahalanobis(Gaussian(1.5), ((1.0, 0.2), (0.2, 0.5))) * bo.kernels.Constant(0.3),
 ]
 
 
@@ -367,7 +346,7 @@ def test_every_learner_of_targets_finds_them(name):
 def test_few_rows_and_constant_targets_take_the_starts():
     X, y = series(5)
     kernel = Gaussian(Free(2.0)) + Periodic(1.0, "auto")
-    plain = Scaled(1.0, Gaussian(2.0)) + Scaled(1.0, Periodic(1.0, 1.0))
+    plain = bo.kernels.Scaled(1.0, Gaussian(2.0)) + bo.kernels.Scaled(1.0, Periodic(1.0, 1.0))
     assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
     X, _ = series(40)
     assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain

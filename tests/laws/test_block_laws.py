@@ -400,11 +400,7 @@ def test_bad_targets_and_weights_are_refused_with_their_row(y, w, message):
         (partial(next, iter([iter([EYE])] * 9)), InvalidInput, r"must make a new iterator each"),
         (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
         (lambda: None, InvalidType, r"or a function .* that returns one; got NoneType"),
-        (
-            [(EYE, 1, 2, 3, 4)],
-            InvalidInput,
-            r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5 parts",
-        ),
+        ([(EYE, 1, 2, 3, 4)], InvalidInput, r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5"),
     ],
 )
 def test_sources_that_cannot_be_read_again_are_refused(source, error, message):

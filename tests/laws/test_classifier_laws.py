@@ -26,7 +26,6 @@ from bochner.solvers.convex.problem import Convergence
 
 # ---- classifier: SVC and LogisticRegression: scikit-learn's answers with exact features, and laws of classes
 
-
 KERNEL = Gaussian(lengthscale=0.7)
 BOTH = pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression])
 
@@ -51,8 +50,7 @@ def test_hinge_with_exact_features_is_the_exact_svc(C):
     theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, y)
     expected = theirs.decision_function(new)
     np.testing.assert_allclose(ours.decision_function(new), expected, atol=1e-3)
-    clear = np.abs(expected) > 1e-3
-    assert (ours.predict(new) == theirs.predict(new))[clear].all()
+    assert (ours.predict(new) == theirs.predict(new))[np.abs(expected) > 1e-3].all()
     assert ours.solution_.outcome is Convergence.CONVERGED
 
 
@@ -74,10 +72,8 @@ def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, we
 
 def test_two_different_rows_of_each_class_are_enough_for_probabilities():
     """Dealt to folds by chance, neither class would have rows in two of them in one of 25 fits."""
-    X, y = (
-        np.repeat([[1.0, 3.0], [3.0, 3.0], [2.0, 1.0], [4.0, 1.0]], 4, axis=0),
-        np.arange(16) // 8,
-    )
+    X = np.repeat([[1.0, 3.0], [3.0, 3.0], [2.0, 1.0], [4.0, 1.0]], 4, axis=0)
+    y = np.arange(16) // 8
     for seed in range(60):
         model = bo.SVC(KERNEL, **options(probability=True, n_features=8, random_state=seed))
         assert model.fit(X, y).predict_proba(X).shape == (16, 2)
@@ -122,8 +118,7 @@ def test_path_is_that_of_refits_without_each_fold(K):
 @BOTH
 def test_rows_of_a_rare_class_are_found(cls):
     """One row in a hundred, in a disc: with C=1 none is found."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2, 2, (4000, 2))
+    X = np.random.default_rng(0).uniform(-2, 2, (4000, 2))
     y = ((X - 1) ** 2).sum(axis=1) < 0.05
     new, rare = X[2000:], y[2000:]
     chosen, one = (
@@ -171,8 +166,7 @@ def test_equal_rows_and_classes_that_are_apart_have_finite_coefficients(cls):
     """The matrix of equal rows is of rank one, and a tiny penalty cannot be seen beside it."""
     X, y = np.repeat(codes_of_rows(20)[0], 10, axis=0), np.tile([0, 1, 2, 1], 50)
     model = cls(Gaussian(3.0), C=1e14, max_iter=40)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
+    with warnings.catch_warnings(action="ignore", category=SolutionWarning):
         assert np.isfinite(model.fit(X, y).decision_function(X)).all()
     X = np.array([[-1.0], [-0.8], [0.8], [1.0]])
     with pytest.warns(SolutionWarning, match=r"separable.*Set a penalty: a finite C"):
@@ -228,8 +222,7 @@ def test_the_penalty_is_the_best_of_rows_left_out(cls):
 
 def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
     X, codes = codes_of_rows(600)
-    y = codes > 0
-    model = bo.SVC(probability=True, random_state=0).fit(X, y)
+    model = bo.SVC(probability=True, random_state=0).fit(X, codes > 0)
     p = model.predict_proba(X)
     np.testing.assert_allclose(p.sum(axis=1), 1)
     np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
@@ -295,7 +288,6 @@ def test_a_machine_is_scikit_learns_one_against_the_rest(C):
 
 
 # ---- pair: Every class against every other: LIBSVM's pairs, the values of classes, and what users see
-
 
 K = 4
 PAIRS = list(combinations(range(K), 2))
@@ -378,7 +370,6 @@ def test_pairs_are_the_way_of_many_rows_a_class_with_the_kernel_itself():
 
 # ---- label: Labels of any type become codes and names again, from arrays, tables and files alike
 
-
 NAMES = {
     "texts": np.array(["b", "a", "long name"]),
     "integers": np.array([7, -1, 100]),
@@ -449,13 +440,11 @@ def test_as_many_numbers_as_rows_are_refused_as_classes(cls, kind):
         y = (y / 7).astype("U8")
     if kind == "text with a hole":
         y[3] = "?"
-    message = r"got 150 different numbers in 150 rows.* quantity take (Kernel|SVR)"
+    words = r"got 150 different numbers in 150 rows.* quantity take (Kernel|SVR)"
     if kind == "text with a hole":  # of a table, the cell is named
-        message = (
-            r"150 rows, but for '\?'.* quantity take|149 of its cells are numbers .*first '\?'"
-        )
+        words = r"150 rows, but for '\?'.* quantity take|149 of its cells are numbers .*first '\?'"
     for fit in ways(cls, y):
-        with pytest.raises(InvalidInput, match=message):
+        with pytest.raises(InvalidInput, match=words):
             fit()
 
 

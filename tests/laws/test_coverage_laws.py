@@ -11,11 +11,7 @@ from tolerance import ALARM
 
 import bochner as bo
 from bochner import certify
-from bochner.certificates import (
-    fourier_bound,
-    leverage_bound,
-    zonal_bound,
-)
+from bochner.certificates import fourier_bound, leverage_bound, zonal_bound
 from bochner.kernels import Exponential, Gaussian, Matern
 from bochner.landmarks import Uniform
 

@@ -97,8 +97,7 @@ def test_reliability_is_scikit_learns_calibration_curve():
 
 def outside(stated, true, seed=0):
     """How many of 40 bins are off by more than chance makes of it in 95 of 100 cases."""
-    rng = np.random.default_rng(seed)
-    happened = rng.uniform(size=len(true)) < true
+    happened = np.random.default_rng(seed).uniform(size=len(true)) < true
     shown = CalibrationDisplay.of_probabilities(happened, stated, 40)
     return int(np.sum(np.abs(shown.observed - shown.expected) > shown.spread))
 

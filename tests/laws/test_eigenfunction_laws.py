@@ -13,28 +13,9 @@ from scipy.special import eval_hermite
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.features import (
-    Compressed,
-    Explicit,
-    Fourier,
-    HermiteMercer,
-    LaplacianEigenfunctions,
-    Nystrom,
-    Projected,
-    draw,
-)
+from bochner.features import Explicit, Fourier, HermiteMercer, LaplacianEigenfunctions, draw
 from bochner.features.mercer.hermite import HermiteMap
-from bochner.kernels import (
-    Brownian,
-    Columns,
-    FourierSeries,
-    Gaussian,
-    GreenFunction,
-    Linear,
-    Matern,
-    Polynomial,
-    Polynomials,
-)
+from bochner.kernels import Brownian, Columns, FourierSeries, Gaussian, GreenFunction, Polynomial
 from bochner.kernels.basis import half_turns, modes
 
 D = 24
@@ -155,19 +136,19 @@ def relative_error(phi, X):
     return np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
 
 
-@pytest.mark.parametrize("method", [HermiteMercer(), Nystrom()], ids=repr)
+@pytest.mark.parametrize("method", [HermiteMercer(), bo.features.Nystrom()], ids=repr)
 def test_compression_reaches_the_least_error_of_its_rank(method):
     X = np.random.default_rng(0).normal(size=(800, 3))
     best = np.linalg.eigvalsh(Gaussian()(X))[::-1]
     least = np.linalg.norm(best[128:]) / np.linalg.norm(best)
-    phi = draw(Gaussian(), Compressed(method), n_features=128, X=X, random_state=0)
+    phi = draw(Gaussian(), bo.features.Compressed(method), n_features=128, X=X, random_state=0)
     plain = draw(Gaussian(), method, n_features=128, X=X, random_state=0)
     assert phi.n_features == 128
     assert least <= relative_error(phi, X) < 1.03 * least < relative_error(plain, X) / 3
 
 
 @pytest.mark.parametrize("conditions", ["dirichlet", "neumann", "periodic"])
-@pytest.mark.parametrize("kernel", [Gaussian(0.7), Matern(2.5, 0.5)], ids=repr)
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), bo.kernels.Matern(2.5, 0.5)], ids=repr)
 @pytest.mark.parametrize("d", [1, 2])
 def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, d):
     """Method of images, face by face of [−1, 2]^d: signs −1, 1, or shifts by whole periods."""
@@ -195,13 +176,10 @@ def test_features_without_end_are_the_kernel_and_its_images(conditions, kernel, 
         assert np.abs(phi(faces) - phi(inside)).max() < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("kernel", "shift"), [(Brownian(2.0), 0.5), (Brownian(2.0, bridge=True), 0.0)]
-)
+@pytest.mark.parametrize(("kernel", "shift"), [(Brownian(2.0), 0.5), (Brownian(2.0, True), 0.0)])
 def test_brownian_motion_has_its_karhunen_loeve_series(kernel, shift):
     phi = draw(kernel, LaplacianEigenfunctions(), n_features=2000, n_inputs=1)
-    k = np.arange(1, 2001) - shift
-    assert_close(phi.amplitudes, 2 / (math.pi * k))
+    assert_close(phi.amplitudes, 2 / (math.pi * (np.arange(1, 2001) - shift)))
     X = np.linspace(0, 2, 21)[:, None]
     assert np.abs(phi(X) @ phi(X).T - kernel(X)).max() < 1e-3
     expected = np.minimum(X, X.T) - (X * X.T / 2 if shift == 0 else 0)
@@ -209,7 +187,9 @@ def test_brownian_motion_has_its_karhunen_loeve_series(kernel, shift):
 
 
 @pytest.mark.parametrize(
-    "kernel", [FourierSeries((1.0, 0.0, 0.5), period=4.0), Polynomials((1.0, 0.5), -3, 3)], ids=repr
+    "kernel",
+    [FourierSeries((1.0, 0.0, 0.5), period=4.0), bo.kernels.Polynomials((1.0, 0.5), -3, 3)],
+    ids=repr,
 )
 @pytest.mark.parametrize("method", [Explicit(), Fourier(), HermiteMercer()], ids=repr)
 def test_any_method_gives_exact_features_where_they_fit(kernel, method):
@@ -222,7 +202,11 @@ def test_any_method_gives_exact_features_where_they_fit(kernel, method):
 
 @pytest.mark.parametrize(
     ("kernel", "width"),
-    [(Polynomial(3), 10), (Polynomial(2) * Linear(), 12), (Columns(Polynomial(2), (1,)) + 1.0, 4)],
+    [
+        (Polynomial(3), 10),
+        (Polynomial(2) * bo.kernels.Linear(), 12),
+        (Columns(Polynomial(2), (1,)) + 1.0, 4),
+    ],
     ids=repr,
 )
 def test_polynomials_have_their_monomials_as_features(kernel, width):
@@ -236,7 +220,7 @@ def test_polynomials_have_their_monomials_as_features(kernel, width):
 @pytest.mark.statistical
 def test_random_projections_keep_square_distances_on_average():
     """|Px|² / |x|² is χ²/d′ of d′ degrees of freedom: variance 2/d′, 400 of them, 5 deviations."""
-    x, method = np.arange(1.0, 31.0), Projected(Fourier(), 8, "jl")
+    x, method = np.arange(1.0, 31.0), bo.features.Projected(Fourier(), 8, "jl")
     maps = (draw(Gaussian(), method, n_inputs=30, random_state=s) for s in range(400))
     ratios = np.array([((x @ phi.projection) ** 2).sum() for phi in maps]) / (x * x).sum()
     assert abs(ratios.mean() - 1) < 5 * math.sqrt(2 / 8 / 400)

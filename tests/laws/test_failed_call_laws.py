@@ -41,8 +41,7 @@ OWN = ("solve_again", "calibrate", "partial_fit")  # these go on from the fit be
 
 def rows(name, n, columns=2, seed=0):
     """Rows and targets that the learner of this name takes."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, columns))
+    X = np.random.default_rng(seed).standard_normal((n, columns))
     if "class" in KINDS[name]:
         return X, np.where(np.arange(n) % 2, "right", "left")
     return X, None if KINDS[name] == "none" else np.sin(X[:, 0]) + X[:, 1] ** 2
@@ -59,9 +58,7 @@ def has(name, call):
 
 
 PAIRS = [(name, call) for name in LEARNERS for call in CALLS if has(name, call)]
-takes_blocks = pytest.mark.parametrize(
-    "name", [name for name, call in PAIRS if call == "fit_blocks"]
-)
+takes_blocks = pytest.mark.parametrize("name", [n for n, call in PAIRS if call == "fit_blocks"])
 
 
 def fitted(name):
@@ -271,10 +268,9 @@ FREE = ("alpha_per_target", "fit_intercept", "fit_inverse_transform", "shuffle",
 )
 def test_a_warning_that_is_made_an_error_is_a_failure(name, params):
     model, (X, y) = fitted(name).set_params(**params), rows(name, 150, 3, seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SolutionWarning)
-        with unchanged(model), pytest.raises(SolutionWarning):
-            model.fit(X, y)
+    errors = warnings.catch_warnings(action="error", category=SolutionWarning)
+    with errors, unchanged(model), pytest.raises(SolutionWarning):
+        model.fit(X, y)
 
 
 @pytest.mark.parametrize("name", ["svc of two", "svr", "components", "correlations"])
@@ -302,9 +298,7 @@ def test_a_fit_keeps_nothing_of_another_kind_of_fit(name, before, after):
     X, y = rows(name, 40)
     model = clone(LEARNERS[name]).set_params(**before)
     model.fit(X, y).set_params(**after).fit(*arguments(name, "fit"))
-    same(
-        model, clone(LEARNERS[name]).set_params(**{**before, **after}).fit(*arguments(name, "fit"))
-    )
+    same(model, clone(LEARNERS[name]).set_params(**before | after).fit(*arguments(name, "fit")))
 
 
 @pytest.mark.parametrize("name", [name for name, call in PAIRS if call == "partial_fit"])

@@ -17,7 +17,6 @@ from bochner.report.quality import judge_held_out
 
 # ---- interval: Intervals of regressors: scores by brute force, coverage, and what they are learned from
 
-
 #: Chance that a test of a right library fails: 4.9 standard errors.
 ALARM = 4.9
 
@@ -42,8 +41,7 @@ def law_of(scores, w=None, shape=None):
     """A law without a scale, from its scores."""
     w = np.ones(len(scores)) if w is None else w
     order = np.argsort(scores, kind="stable")
-    shares = np.cumsum(w[order]) * len(w) / w.sum()
-    return TargetLaw(scores[order], shares, shape=shape)
+    return TargetLaw(scores[order], np.cumsum(w[order]) * len(w) / w.sum(), shape=shape)
 
 
 @pytest.mark.parametrize("make", [exact, features], ids=["exact", "features"])
@@ -72,16 +70,14 @@ def test_ends_are_order_statistics_of_the_scores(coverage):
     tail = round(200 * (1 - coverage) / 2)
     assert (low, high) == (np.sort(scores)[tail - 1], np.sort(scores)[200 - tail - 1])
     assert law_of(scores, np.full(199, 3.0)).ends(coverage) == (low, high)
-    heavy = np.where(scores > 1, 3.0, 1.0)
-    assert law_of(scores, heavy).ends(coverage)[0] > low
+    assert law_of(scores, np.where(scores > 1, 3.0, 1.0)).ends(coverage)[0] > low
     few = np.random.default_rng(3).standard_normal(19)
     half = np.sort(np.abs(few))[17]
     assert law_of(few).ends(0.9) == (-half, half)
 
 
 def rows_of(errors, X, source="leave one out"):
-    one = np.ones(len(X))
-    return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], one, source)
+    return LeftOutRows(X, np.zeros((len(X), 1)), errors[:, None], np.ones(len(X)), source)
 
 
 def test_errors_that_are_alike_have_one_law():
@@ -208,8 +204,7 @@ def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
     assert abs(np.mean((low <= yt) & (yt <= high)) - 0.9) < ALARM * np.sqrt(0.09 / 100)
     bo.save(model, tmp_path / "m")
     np.testing.assert_array_equal(bo.load(tmp_path / "m").predict_interval(Xt, 0.9)[1], low)
-    again = model.calibrate(X, y, np.arange(300.0), folds=2)
-    assert len(again.calibration_) == 299
+    assert len(model.calibrate(X, y, np.arange(300.0), folds=2).calibration_) == 299
 
 
 def regressor(loss):
@@ -229,7 +224,6 @@ CONVEX = {
     "quantiles": regressor("quantile"),
 }
 
-
 #: Root mean square distance from refits, as a share of what leaving out a row changes: rounding
 #: where the loss is quadratic on the rows that matter, the rest of a Newton step where it is
 #: smooth. Where slopes jump, rows change sides, and only the distribution of errors is near.
@@ -241,8 +235,7 @@ def test_an_intercept_that_no_row_holds_stays_where_it_is(features):
     """With a small C all rows are beyond the tube, as many above as below: none is at its edge."""
     X, y = np.random.default_rng(0).standard_normal((60, 2)), np.repeat([-1.0, 1.0], 30)
     model = bo.SVR(Gaussian(1.0), C=1e-6, epsilon=0.1, random_state=0, **features).fit(X, y)
-    bounds = np.asarray(model.predict_interval(X))
-    assert 1 < np.abs(bounds).max() < 4
+    assert 1 < np.abs(np.asarray(model.predict_interval(X))).max() < 4
 
 
 @pytest.mark.main_cases(2)
@@ -286,7 +279,6 @@ def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
 
 # ---- held out: Errors on rows held out: of a fit that has not seen them, in the measures of scikit-learn
 
-
 N = 240
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 
@@ -321,18 +313,14 @@ def given(monkeypatch):
     return kept
 
 
-NUMBERS = {
-    "ridge": bo.KernelRidge(alpha=0.5, **COMMON),
-    "process": bo.GaussianProcessRegressor(**COMMON),
-    "svr": bo.SVR(C=2.0, **COMMON),
-}
+NUMBERS = {"ridge": bo.KernelRidge(alpha=0.5, **COMMON), "svr": bo.SVR(C=2.0, **COMMON)}
+NUMBERS["process"] = bo.GaussianProcessRegressor(**COMMON)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(rows, given, name):
     X, y = rows
-    model = clone(NUMBERS[name]).fit(X, y)
-    found, why = judge_held_out(model, Blocks.from_arrays(X, y))
+    found, why = judge_held_out(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
     assert "held out: 48 rows, of a fit to 192 others" in why
     train = parts(found, X, given[-1][0])
     asked = {"alpha": 0.5 * 0.8} if name == "ridge" else {"C": 2.5} if name == "svr" else {}

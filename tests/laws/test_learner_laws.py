@@ -116,15 +116,13 @@ def sparse_rows_are_dense_rows(case):
 def the_order_of_rows_is_no_matter(case):
     X, y = case.rows()
     order = np.random.default_rng(3).permutation(N)
-    model = case.fit(X[order], *taken(y, order))
-    assert alike(case, model)
+    assert alike(case, case.fit(X[order], *taken(y, order)))
 
 
 @law("dtype")
 def rows_of_float32_give_nearly_the_same(case):
     X, y = case.rows()
-    model = case.fit(X.astype("f4"), y)
-    found = answers(model, case.new.astype("f4"), OF_FIT)
+    found = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
     assert 0 < off(found, answers(case.fitted, case.new, OF_FIT)) < 1e-4
 
 
@@ -143,18 +141,14 @@ def arrays_of_other_libraries_stay_in_them(case):
 @law("tables")
 def columns_have_names_and_texts_are_categories(case):
     X, y = case.rows()
-    plain = pd.DataFrame(X, columns=["east", "north"])
-    named = case.fit(plain, y)
+    named = case.fit(pd.DataFrame(X, columns=["east", "north"]), y)
     assert list(named.feature_names_in_) == ["east", "north"]
     new = pd.DataFrame(case.new, columns=["east", "north"])
     assert off(answers(named, new), answers(case.fitted, case.new)) <= case.close
+    ask = next(iter(ANSWERS[n] for n in ANSWERS if hasattr(named, n)))
     with pytest.raises(ValueError, match="feature names"):
-        next(iter(ANSWERS[n] for n in ANSWERS if hasattr(named, n)))(
-            named, new.set_axis(["east", "west"], axis=1)
-        )
-    if hasattr(case.model, "method") and isinstance(
-        case.model.method, bo.FourierGrid | bo.NearestNeighbours
-    ):
+        ask(named, new.set_axis(["east", "west"], axis=1))
+    if isinstance(getattr(case.model, "method", None), bo.FourierGrid | bo.NearestNeighbours):
         return  # methods of few columns
     kinds = np.array(["ash", "elm", "oak"])
     columns = {"a": X[:, 0], "kind": kinds[np.arange(N) % 3].tolist(), "b": X[:, 1]}
@@ -162,9 +156,7 @@ def columns_have_names_and_texts_are_categories(case):
     expected = case.fit(onehot, y)
     for make in (pd.DataFrame, pl.DataFrame, pa.table):
         model = case.fit(make(columns), y)
-        found = answers(
-            model, make({"b": columns["b"], "kind": columns["kind"], "a": columns["a"]})
-        )
+        found = answers(model, make({name: columns[name] for name in ("b", "kind", "a")}))
         assert off(found, answers(expected, onehot)) <= case.close
     with pytest.warns(DataWarning, match="fir"):
         found = answers(model, make({"a": [0.5], "kind": ["fir"], "b": [0.0]}), OF_FIT)
@@ -309,9 +301,8 @@ def merged_fits_are_one_fit_in_any_order(case):
         assert alike(case, merged, whole)
         assert merged.rows_seen_ == N
     assert off(answers(a, case.new), before) == 0
-    further = bo.merge(a, b).partial_fit(
-        X[parts[2]], *taken(y, parts[2]), sample_weight=w[parts[2]]
-    )
+    last = parts[2]
+    further = bo.merge(a, b).partial_fit(X[last], *taken(y, last), sample_weight=w[last])
     assert alike(case, further, whole)
 
 
@@ -401,9 +392,8 @@ def intervals_are_nested_about_the_prediction(case):
     _, low, high = model.predict_interval(X_new, 0.6)
     y_new = y_new.reshape(low.shape) if np.ndim(low) == 1 else y_new[:, None]
     # 400 shares and 90 scores: 5 standard errors, and what a choice on the same rows takes
-    assert (
-        abs(np.mean((low <= y_new) & (y_new <= high)) - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
-    )
+    held = np.mean((low <= y_new) & (y_new <= high))
+    assert abs(held - 0.6) < 5 * (0.24 * (1 / 400 + 1 / N)) ** 0.5
     again = copy.deepcopy(model).calibrate(X_new, y_new.reshape(-1))
     assert again.calibration_.source == "held out"
 

@@ -11,7 +11,6 @@ from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern, Monotone
 
 # ---- local: Ridge regression with the kernel itself within leaves, and landmarks across them
 
-
 KERNEL = Matern(1.5, lengthscale=0.8)
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
 TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))
@@ -98,9 +97,7 @@ def test_landmarks_carry_what_leaves_have_to_tell_one_another():
     there = np.linspace(0.2, 9.8, 300)[:, None]
     errors = [
         np.mean((m.fit(X, y).predict(there) - np.sin(there[:, 0])) ** 2)
-        for m in (
-            model(Gaussian(1.0), method=bo.LocalKernel(20, landmarks=count)) for count in (1, 40)
-        )
+        for m in (model(Gaussian(1.0), method=bo.LocalKernel(20, landmarks=n)) for n in (1, 40))
     ]
     assert errors[1] < 0.7 * errors[0]
 
@@ -191,8 +188,7 @@ def test_leaves_become_smaller_where_rows_are_many():
 @pytest.mark.filterwarnings("ignore::bochner.errors.SolutionWarning")
 def test_predictions_keep_where_landmarks_make_up_the_intercept_too():
     """With hardly any penalty landmarks explain a constant, and rounding all that is left of it."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 2))
+    X = np.random.default_rng(0).normal(size=(300, 2))
     y = np.sin(X[:, 0]) + 1e3
     for alpha in (1e-12, 1e-9):
         found = model(Gaussian(6.0), alpha=alpha).fit(X, y)

@@ -83,7 +83,6 @@ OF_THE_WIDTH = (
     *("NeuralTangentFeatures", " * ", "scale=None)-Gaussian", "method=Hermite"),
 )
 
-
 HELD = [case for case in CASES if not any(word in str(case) for word in OF_THE_WIDTH)]
 
 
@@ -105,8 +104,7 @@ def test_a_map_from_a_file_has_the_same_bits(case, dtype):
     phi, X, arrays = drawn(case), rows_of(case, 30, seed=2).astype(dtype), NamedArrays()
     if any(word in repr(case.kernel) for word in ("function", "weight")):
         return  # functions have no place in a file
-    text = encode(phi, arrays)
-    assert decode(text, arrays.by_name)(X).tobytes() == phi(X).tobytes()
+    assert decode(encode(phi, arrays), arrays.by_name)(X).tobytes() == phi(X).tobytes()
     assert decode(encode(case.method, arrays), arrays.by_name) == case.method
 
 

@@ -42,7 +42,6 @@ def shown(value):
 
 # ---- results
 
-
 #: Values that notebooks show, and words that must be among what they show.
 RESULTS = {
     "certificate": (lambda: ridge().certificate_, lambda c: f"{c.epsilon:.3g}"),
@@ -68,10 +67,7 @@ RESULTS = {
     "check": (lambda: bo.check_kernel(KERNEL, X, **SEED), ""),
     "errors": (lambda: ridge().calibration_, "calibrate()"),
     "importance": (lambda: bo.column_importance(ridge(), X), "share"),
-    "contributions": (
-        lambda: bo.contributions(ridge(), X[:2], X, n_orders=4),
-        "mean of the background",
-    ),
+    "contributions": (lambda: bo.contributions(ridge(), X[:2], X, n_orders=4), "of the background"),
     "fit": (lambda: ridge().fit_, "leave-one-out RMSE"),
 }
 

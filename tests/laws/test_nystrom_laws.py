@@ -17,17 +17,7 @@ import bochner as bo
 from bochner import draw
 from bochner.features import Nystrom
 from bochner.features.nystrom import NystromMap, estimate
-from bochner.kernels import (
-    Angular,
-    ArcCosine,
-    Columns,
-    Gaussian,
-    Laplace,
-    Linear,
-    Matern,
-    NeuralTangent,
-    Polynomial,
-)
+from bochner.kernels import Angular, ArcCosine, Columns, Gaussian, Laplace, Linear, Matern
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 from bochner.solvers import factorisations
 from bochner.solvers.factorisations import accept, randomly_pivoted_cholesky
@@ -42,10 +32,10 @@ KERNELS = [
     Gaussian(lengthscale=(0.5, 1.0, 3.0)),
     Matern(0.5) + 0.5 * Linear(),
     Laplace(lengthscale=2.0),
-    Polynomial(degree=3, offset=0.5, scale=0.2),
+    bo.kernels.Polynomial(degree=3, offset=0.5, scale=0.2),
     Angular(),
     ArcCosine(),
-    NeuralTangent(depth=2),
+    bo.kernels.NeuralTangent(depth=2),
 ]
 
 every_method = pytest.mark.parametrize("method", LANDMARKS, ids=repr)

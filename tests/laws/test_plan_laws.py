@@ -24,13 +24,10 @@ def rows(n, seed=0):
     return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * rng.normal(size=n)
 
 
-@given(
-    a=st.floats(0, 1e-6),
-    b=st.floats(1e-12, 1e-9),
-    few=st.integers(16, 512),
-    more=st.integers(16, 512),
-    n=st.integers(16, 8192),
-)
+SIZES = st.integers(16, 512)
+
+
+@given(st.floats(0, 1e-6), st.floats(1e-12, 1e-9), SIZES, SIZES, st.integers(16, 8192))
 @settings(max_examples=200)
 def test_seconds_of_two_sizes_are_those_of_squares_and_cubes(a, b, few, more, n):
     found = powers({m: a * m**2 + b * m**3 for m in (few, few + more)})
@@ -70,8 +67,7 @@ def test_the_error_of_all_rows_is_predicted_from_a_sample():
         model = bo.KernelRidge(
             Gaussian(1.0), method=fit.method, n_features=fit.n_features, random_state=0
         ).fit(X, y)
-        found = np.nanmin(model.solution_.path.loo) ** 0.5
-        assert 0.9 < fit.error / found < 1.1
+        assert 0.9 < fit.error / np.nanmin(model.solution_.path.loo) ** 0.5 < 1.1
 
 
 def test_more_rows_take_longer_by_their_sweep(monkeypatch):
@@ -112,8 +108,7 @@ def test_a_raw_table_is_planned_for_as_it_is_fitted():
     raw.loc[3, "x0"] = np.nan
     options = dict(widths=[16], methods=["nystrom"], random_state=0)
     plan = bo.plan(raw, y, **options)
-    named = bo.plan(raw.assign(price=y), "price", **options)
-    assert named.choice.error == plan.choice.error
+    assert bo.plan(raw.assign(price=y), "price", **options).choice.error == plan.choice.error
     model = plan.estimator().fit(raw, y)
     assert plan.n_columns == model.choice_.map.n_inputs > raw.shape[1]
     assert model.kernel_ == plan.kernel
@@ -145,8 +140,7 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
     assert local.seconds == pytest.approx(sum(local.steps.values()))
     model = plan.estimator()
     left_out = model.fit(X, y).fit_.left_out()
-    default = bo.KernelRidge(random_state=0).fit(X, y)
-    assert model.kernel_ == plan.kernel == default.kernel_
+    assert model.kernel_ == plan.kernel == bo.KernelRidge(random_state=0).fit(X, y).kernel_
     assert type(model.fit_.representation).__name__ == "LeafRows"
     assert local.error == pytest.approx(np.sqrt(np.mean(left_out.errors**2)), rel=0.15)
 

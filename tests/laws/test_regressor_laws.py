@@ -21,7 +21,6 @@ from bochner.solvers.convex.losses import Quantile
 
 # ---- regressor: SVR, OneClassSVM and KernelRegressor: scikit-learn's answers with exact features, and laws
 
-
 KERNEL = Gaussian(lengthscale=0.8)
 GAMMA = 1 / (2 * 0.8**2)
 N = 120
@@ -183,8 +182,7 @@ def test_the_chosen_penalty_is_near_the_best():
 def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
     X = np.random.default_rng(0).uniform(-1, 1, (1500, d))
     y = np.sin(3 * X[:, 0]) + (X[:, 1] ** 2 if d > 1 else 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", SolutionWarning)
+    with warnings.catch_warnings(action="error", category=SolutionWarning):
         model = bo.SVR(Matern(1.5, 0.3), n_features=256, random_state=0).fit(X, y)
     assert model.n_iter_ < model.max_iter / 2
     assert model.solution_.gap <= model.tol * model.solution_.objective
@@ -196,12 +194,10 @@ def test_huber_of_a_target_that_is_half_one_number():
     X, y = table()
     y[::2] = y[1::2] = np.where(np.arange(60) < 40, 1.0, y[:60])
     for options in ({}, {"alpha": "holdout"}):
-        fitted = regressor(loss="huber", **options).fit(X, y)
-        assert np.isfinite(fitted.predict(X)).all()
+        assert np.isfinite(regressor(loss="huber", **options).fit(X, y).predict(X)).all()
 
 
 # ---- exact svr: Support vector regression with the kernel itself: scikit-learn's answer, and what bounds it
-
 
 ROWS = np.random.default_rng(0).uniform(-2, 2, (120, 2))
 TARGET = np.sin(2 * ROWS[:, 0]) + 0.2 * np.random.default_rng(1).standard_normal(120)
@@ -261,7 +257,6 @@ def test_the_kernel_is_chosen_among_candidates(given):
 
 # ---- exact one class: One-class machines with the kernel itself: scikit-learn's answer, and what bounds it
 
-
 NORMAL = np.random.default_rng(0).standard_normal((150, 2))
 
 
@@ -271,8 +266,7 @@ def test_a_line_of_rows_and_a_single_row():
     ours = bo.OneClassSVM(Linear(), nu=0.3).fit(line)
     theirs = ExactOneClass(kernel="linear", nu=0.3, tol=1e-9).fit(line)
     assert np.allclose(ours.score_samples(line), theirs.score_samples(line), rtol=1e-4)
-    single = bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1])
-    assert single.predict(NORMAL[:1])[0] == 1
+    assert bo.OneClassSVM(KERNEL, nu=0.5).fit(NORMAL[:1]).predict(NORMAL[:1])[0] == 1
 
 
 # ---- few active: Regressions by losses whose slopes jump, where features are more than the rows that count
@@ -293,7 +287,6 @@ def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
 
 # ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
 
-
 ALPHA = 0.3
 A = np.array([[2.0, 0.6], [0.6, 1.0]])
 
@@ -302,8 +295,7 @@ def data(n=60, t=3):
     g = np.random.default_rng(0)
     X = g.uniform(-2, 2, (n, 2))
     f = np.stack([X[:, 0], np.sin(2 * X[:, 1]), np.zeros(n)], axis=1)[:, :t]
-    y = softmax(f + 0.1 * g.standard_normal(f.shape), axis=1)
-    return X, y, g.uniform(0.5, 2.0, n)
+    return X, softmax(f + 0.1 * g.standard_normal(f.shape), axis=1), g.uniform(0.5, 2.0, n)
 
 
 def general(**options):
@@ -320,12 +312,8 @@ def brute(Z, y, w, loss, penalty):
         return w @ loss(y, Z @ B[:-1] + B[-1]) + penalty(np.linalg.norm(B[:-1]))
 
     start = 0.01 * np.random.default_rng(1).standard_normal((D + 1) * t)
-    return minimize(
-        objective,
-        start,
-        method="L-BFGS-B",
-        options={"maxfun": 20_000, "maxiter": 400, "ftol": 1e-13},
-    )
+    options = {"maxfun": 20_000, "maxiter": 400, "ftol": 1e-13}
+    return minimize(objective, start, method="L-BFGS-B", options=options)
 
 
 def multinomial(y, f):
@@ -406,8 +394,7 @@ def test_any_rising_penalty_of_the_norm_has_its_least_value(R, loss, elementwise
     Z = model.map_(X)
     coef = model.coef_.reshape(-1, Z.shape[1]).T
     found = w @ elementwise(y, Z @ coef + model.intercept_) + R(np.linalg.norm(coef))
-    least = brute(Z, y, w, elementwise, R).fun
-    assert found <= least * (1 + 1e-6)
+    assert found <= brute(Z, y, w, elementwise, R).fun * (1 + 1e-6)
     # at the minimum the slope of R is that of squares at alpha_
     r = np.linalg.norm(model.coef_)
     slope = (R(r * (1 + 1e-5)) - R(r * (1 - 1e-5))) / (2e-5 * r)

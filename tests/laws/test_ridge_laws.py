@@ -25,7 +25,6 @@ from bochner.solvers.ridge.solution import Outcome
 
 # ---- ridge: KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap
 
-
 KERNEL = Gaussian(lengthscale=0.8)
 
 
@@ -130,13 +129,8 @@ def earth():
 
 def trapped(earth, method, precision):
     X, y, new, truth = earth
-    fitted = bo.KernelRidge(
-        Gaussian(0.5 if method == "orthogonal" else 0.3),
-        method=method,
-        n_features=512,
-        precision=precision,
-        random_state=0,
-    ).fit(X, y)
+    options = {"method": method, "n_features": 512, "precision": precision, "random_state": 0}
+    fitted = bo.KernelRidge(Gaussian(0.5 if method == "orthogonal" else 0.3), **options).fit(X, y)
     return fitted, float(np.sqrt(np.mean((fitted.predict(new) - truth) ** 2)))
 
 
@@ -244,8 +238,7 @@ def test_columns_that_float32_cannot_hold_are_solved_in_float64():
 def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
     X, y = table(300, noise=0.3)
     iterated = bo.ExactKernel("nystrom")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
+    with warnings.catch_warnings(action="ignore", category=SolutionWarning):
         exact = model(Matern(1.5, 2.0), method=iterated, alpha="loo").fit(X, y)
         features = model(Matern(1.5, 2.0), method="nystrom", alpha="loo").fit(X, y)
     assert_close(exact.alpha_ / features.alpha_, 1.0, factor=1e6)
@@ -253,7 +246,6 @@ def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
 
 
 # ---- ridge classifier: KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files
-
 
 WIDER = Gaussian(lengthscale=1.0)
 NAMES = np.array(["ash", "elm", "oak", "yew"])
@@ -343,13 +335,11 @@ def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
 
 # ---- whitened sums: Sums of kernel values that are whitened in the place of rows: the same moments, the same fits
 
-
 N, D = 17_000, 512
 
 
 def rows_of_sums(n, seed=0, repeated=False):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
+    X = np.random.default_rng(seed).normal(size=(n, 3))
     X[: n // 8] = X[0] if repeated else X[: n // 8]
     return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
 
@@ -374,10 +364,7 @@ def error(model, data):
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("method", ["nystrom", Nystrom(Uniform())], ids=repr)
 def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
-    quick, right = (
-        fit_of_sums(noisy_rows, method),
-        fit_of_sums(noisy_rows, method, precision="float64"),
-    )
+    quick, right = (fit_of_sums(noisy_rows, method, precision=p) for p in ("auto", "float64"))
     assert (quick.map_.jitter, right.map_.jitter) == (COARSE, None)
     assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
     assert quick.choice_.map is quick.map_

@@ -22,7 +22,6 @@ from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
 
-
 QUICK = Effort(rows=96, finalists=2, rounds=1, families=(Gaussian(),))
 
 
@@ -51,8 +50,7 @@ def chosen(X, y, w=None, **changes):
 
 
 def error(kernel, X, y, T, u):
-    model = bo.KernelRidge(kernel, method="exact").fit(X, y)
-    return np.mean((model.predict(T) - u) ** 2)
+    return np.mean((bo.KernelRidge(kernel, method="exact").fit(X, y).predict(T) - u) ** 2)
 
 
 @pytest.mark.parametrize("name", ["one column", "all alike", "a turn", "noise"])
@@ -69,8 +67,7 @@ def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
 def test_what_was_compared_is_said():
     found = chosen(*table("one column"))
     assert sum(c.taken for c in found.compared) == 1
-    taken = next(c for c in found.compared if c.taken)
-    assert taken.kernel == found.kernel
+    assert next(c for c in found.compared if c.taken).kernel == found.kernel
     assert len({c.name for c in found.compared}) == len(found.compared) > 6
     assert found.error >= 0.9 * min(c.error for c in found.compared)
     assert {c.rows for c in found.compared} == {96, 192}
@@ -209,7 +206,6 @@ def test_the_metric_finds_the_direction_that_matters(learned, turned):
 
 # ---- learned metric: metric="learned": every learner that takes it fits in the metric, saves it, and gains by it
 
-
 TURNED_RNG = np.random.default_rng(0)
 TURNED_X = TURNED_RNG.standard_normal((700, 5))
 CLEAN = np.sin(2 * (TURNED_X[:, 0] + TURNED_X[:, 1]))
@@ -243,7 +239,6 @@ def test_every_learner_finds_the_direction_that_matters(name):
 
 # ---- curve: Skewed columns: transformed where that predicts better, as a part of the kernel
 
-
 CURVE_RNG = np.random.default_rng(0)
 SKEWED = np.column_stack([CURVE_RNG.lognormal(0, 2, 600), CURVE_RNG.normal(size=600)])
 FAST = {"n_features": 128, "random_state": 0}
@@ -256,8 +251,7 @@ def test_a_function_of_the_logarithm_is_found():
     assert curves.gain > 0.3
     bent = curves.inputs(SKEWED)
     np.testing.assert_array_equal(bent[:, 1], SKEWED[:, 1])
-    order = np.argsort(SKEWED[:, 0])
-    assert (np.diff(bent[order, 0]) >= 0).all()
+    assert (np.diff(bent[np.argsort(SKEWED[:, 0]), 0]) >= 0).all()
     before, after = (np.clip(x[:, 0], *np.quantile(x[:, 0], [0.01, 0.99])) for x in (SKEWED, bent))
     assert np.std(after) == pytest.approx(np.std(before), rel=1e-3)
 
@@ -322,7 +316,6 @@ def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too
 
 
 # ---- wide: Tables of more columns than rows: no (d, d) matrix, the same answers, rows told apart
-
 
 D = 5000
 

@@ -24,8 +24,7 @@ FIXED = {"tol": None, "max_iter": 4, "random_state": 0}
 @pytest.fixture(scope="module")
 def rows():
     """Unit rows, two and three classes, a number."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 4))
+    X = np.random.default_rng(0).standard_normal((120, 4))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     two = (X[:, 0] * X[:, 1] + 0.2 * X[:, 2] > 0).astype(int)
     return X, two, two + (X[:, 3] > 0.5), 3 * X[:, 0] + X[:, 1] ** 2

@@ -24,7 +24,6 @@ from bochner.sums.passes import BRANCHES, InProcess, Together, sample_of
 
 # ---- sum: Every pass over rows is a sum: any cut into blocks and parts gives the sum of all rows
 
-
 rng = np.random.default_rng(0)
 N, D = 300, 16
 X = rng.standard_normal((N, 3))
@@ -148,7 +147,6 @@ def test_moments_are_added_up_in_the_library_of_the_rows(library, precision):
 
 
 # ---- moment: Moments add up: in any order, in any pieces, with any weights
-
 
 FIELDS = ("feature_mean", "target_mean", "gram", "cross", "power")
 

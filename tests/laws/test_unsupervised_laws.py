@@ -20,7 +20,6 @@ from bochner.solvers.lloyd import assign, run_lloyd
 
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
-
 KERNEL = Gaussian(1.5)
 
 
@@ -42,9 +41,7 @@ def up_to_sign(a, b):
     return a * np.sign((a * b).sum(axis=0))
 
 
-@pytest.mark.parametrize(
-    "kernel", [KERNEL, Laplace(3.0), Polynomial(2, 0.3, 1.0), Linear()], ids=repr
-)
+@pytest.mark.parametrize("kernel", [KERNEL, Laplace(3), Polynomial(2, 0.3, 1), Linear()], ids=repr)
 def test_with_exact_features_it_is_scikit_learns(kernel):
     X, new = points(), points(40, seed=1)
     q = 3
@@ -137,7 +134,6 @@ def test_more_components_than_there_are_is_said_and_those_there_are_kept():
 
 
 # ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
-
 
 UNIT = Gaussian(1.0)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
@@ -315,13 +311,11 @@ def test_the_penalty_is_chosen_by_rows_left_out():
     """Without a penalty, unrelated tables correlate nearly perfectly, and fail on new rows."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((2, 200, 2))
-    fooled = correlations(n_features=128, alpha=1e-8).fit(X, Y)
-    assert fooled.correlations_[0] > 0.95
+    assert correlations(n_features=128, alpha=1e-8).fit(X, Y).correlations_[0] > 0.95
     chosen = correlations(n_features=128, alpha="cv").fit(X, Y)
     assert chosen.alpha_ in dict(chosen.path_)
     assert abs(chosen.score(*rng.standard_normal((2, 200, 2)))) < 0.3
     X, Y = pairs(600)
     found = correlations(n_features=128, alpha="cv").fit(X, Y)
     assert found.score(*pairs(600, seed=1)) > 0.6
-    best = max(value for _, value in found.path_)
-    assert dict(found.path_)[found.alpha_] >= best - 1e-6
+    assert dict(found.path_)[found.alpha_] >= max(value for _, value in found.path_) - 1e-6

@@ -24,7 +24,6 @@ from bochner.errors import ModelFileError
 
 # ==== The documentation is whole: every page has its place, every name its page, every example runs.
 
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
@@ -76,10 +75,8 @@ def listed():
     for path in sorted((DOCS / "api").glob("*.rst")):
         text = path.read_text(encoding="utf-8")
         module = re.search(r"^\.\. currentmodule:: ([\w.]+)$", text, re.MULTILINE)
-        for block in re.findall(
-            r"^ {3}:toctree: generated\n\n((?: {3}\S+\n)+)", text, re.MULTILINE
-        ):
-            found += [f"{module[1]}.{name}" for name in block.split()]
+        for part in re.findall(r"^ {3}:toctree: generated\n\n((?: {3}\S+\n)+)", text, re.MULTILINE):
+            found += [f"{module[1]}.{name}" for name in part.split()]
     return found
 
 
@@ -146,7 +143,6 @@ def test_every_example_is_shown_on_a_page():
 
 # ==== The walk-through of a first change works: its steps are taken on a copy of the source.
 
-
 PAGE = (ROOT / "docs" / "first_change.md").read_text(encoding="utf-8")
 #: An editable installation finds its own source before any path.
 AS_COPIED = """
@@ -198,10 +194,8 @@ def copy(tmp_path_factory):
 
 def run(copy, words):
     paths = os.pathsep.join(str(copy / name) for name in ("site", "src", "tests"))
-    settings = os.environ | {"PYTHONPATH": paths, "BOCHNER_PURE_PYTHON": "1"}
-    return subprocess.run(
-        words, cwd=copy, capture_output=True, text=True, env=settings, check=False
-    )
+    env = os.environ | {"PYTHONPATH": paths, "BOCHNER_PURE_PYTHON": "1"}
+    return subprocess.run(words, cwd=copy, capture_output=True, text=True, env=env, check=False)
 
 
 @pytest.mark.main_cases(1)

@@ -18,7 +18,6 @@ from bochner.solvers.ridge.solution import Outcome
 
 # ==== The pages keep their word: their code runs, their links lead somewhere, their lists are whole.
 
-
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bochner"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -63,7 +62,6 @@ def folder(tmp_path, monkeypatch):
 
 
 # ---- code
-
 
 WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p.read_text()]
 
@@ -116,10 +114,7 @@ def test_commands_of_benchmarks_that_pages_name_exist():
     known = set(import_module("benchmarks.bench").EXPERIMENTS)
     readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
     assert known <= set(re.findall(r"`(\w+)`", readme))
-    files = {path.name for path in (ROOT / "benchmarks").glob("*.py")} - {
-        "__init__.py",
-        "__main__.py",
-    }
+    files = {p.name for p in (ROOT / "benchmarks").glob("*.py")} - {"__init__.py", "__main__.py"}
     assert files == set(re.findall(r"`(\w+\.py)`", readme))
     sources = [*ALL_PAGES, *SOURCE.rglob("*.py"), ROOT / "benchmarks" / "README.md"]
     text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
@@ -227,7 +222,6 @@ def test_every_entry_of_the_bibliography_is_cited():
 
 # ==== docs/choose.md says what its command prints, and the command runs.
 
-
 PAGE = (ROOT / "docs" / "choose.md").read_text()
 METHOD, NUMBER = re.compile(r"`([^`]*)`"), re.compile(r"\d*\.?\d+(?:e-?\d+)?")
 
@@ -286,8 +280,6 @@ def test_the_command_that_the_page_names_runs_every_case_at_a_small_size():
 def test_every_error_of_the_page_is_one_that_was_kept(kept):
     """To the digits that are printed."""
     said = list(stated())
-    assert {case for case, *_ in said} == {
-        case for case, _ in kept if not case.startswith("relief")
-    }
+    assert {c for c, *_ in said} == {case for case, _ in kept if not case.startswith("relief")}
     wrong = [s for s in said if not rounded(kept[s[0], shown(s[1])]["error"], s[2])]
     assert not wrong

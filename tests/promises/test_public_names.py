@@ -96,9 +96,7 @@ def test_importing_the_package_loads_nothing_optional_nor_numpy():
 
 def test_a_learner_is_loaded_with_half_of_the_package():
     code = "import sys, bochner; bochner.KernelRidge"
-    assert (
-        len(run(f"{code}\nprint(*(name for name in sys.modules if name[:7] == 'bochner'))")) < 140
-    )
+    assert len(run(f"{code}\nprint(*(n for n in sys.modules if n[:7] == 'bochner'))")) < 140
 
 
 # scikit-learn loads what it finds of pandas and the like on its own. So they are hidden from it,

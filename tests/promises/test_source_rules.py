@@ -15,7 +15,6 @@ import bochner
 
 # ==== Rules that are read off the source: layers of imports, values, and how fits are stored.
 
-
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(bochner.__file__).parent
 TREES = {
@@ -24,7 +23,6 @@ TREES = {
 }
 ESTIMATOR = {"model", "estimator"}
 FUNCTIONS = (ast.FunctionDef, ast.Lambda)
-
 
 # ---- imports
 

@@ -133,7 +133,6 @@ def set_level(draw):
 FUNCTIONS = (waves, radial, radial_product, hadamard, chains, polynomials, harmonics)
 FUNCTIONS += (set_level,)
 
-
 # ---- arguments spoilt
 
 
