@@ -19,7 +19,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -157,30 +157,12 @@ def sites(path: Path) -> Iterator[Site]:
         yield Site(name, number, line, changes(node) or "", lines[line - 1].strip())
 
 
-def sites_of(parts: Iterable[str]) -> list[Site]:
-    """Return all that can be changed in some parts of the package."""
-    files = chain.from_iterable(sorted((PACKAGE / part).rglob("*.py")) for part in parts)
-    return list(chain.from_iterable(map(sites, files)))
-
-
-def sites_at(places: Iterable[str]) -> list[Site]:
-    """Return all that can be changed in lines named as FILE:LINE."""
-    named = [place.rsplit(":", 1) for place in places]
-    return [s for file, line in named for s in sites(PACKAGE / file) if s.line == int(line)]
-
-
-def mutated(path: Path, number: int) -> CodeType:
-    """Return the code of a module with one change."""
-    tree = ast.parse(path.read_text())
-    change(list(places(tree))[number])
-    return compile(ast.fix_missing_locations(tree), str(path), "exec")
-
-
 def listed() -> list[tuple[Site, list[str]]]:
     """Return the fixed mutants whose lines still stand as they were listed, and their tests."""
     lines = [line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines()]
     tests = {tuple(key): list(filter(exists, named.split())) for *key, named in lines}
-    found = ((site, (site.path, site.change, site.text)) for site in sites_of(PARTS))
+    files = chain.from_iterable(sorted((PACKAGE / part).rglob("*.py")) for part in PARTS)
+    found = [(s, (s.path, s.change, s.text)) for s in chain.from_iterable(map(sites, files))]
     return [(site, tests[key]) for site, key in found if key in tests]
 
 
@@ -194,9 +176,12 @@ def exists(test: str) -> bool:
 # --- tests of a changed module -------------------------------------------------------------------
 
 
-def plant(path: Path, code: CodeType) -> None:
-    """Let a module be imported with other code."""
-    usual = importlib.machinery.SourceFileLoader.get_code
+def plant(site: Site) -> None:
+    """Let a module be imported with one change."""
+    path, usual = PACKAGE / site.path, importlib.machinery.SourceFileLoader.get_code
+    tree = ast.parse(path.read_text())
+    change(list(places(tree))[site.number])
+    code = compile(ast.fix_missing_locations(tree), str(path), "exec")
 
     def get_code(self: Any, fullname: str) -> CodeType | None:
         return code if Path(self.path) == path else usual(self, fullname)
@@ -218,7 +203,7 @@ def pytest_code(tests: list[str], seconds: float, site: Site | None) -> int:
         spent = math.ceil(time.process_time() + seconds)
         resource.setrlimit(resource.RLIMIT_CPU, (spent, spent))
         if site is not None:
-            plant(PACKAGE / site.path, mutated(PACKAGE / site.path, site.number))
+            plant(site)
         options = ["-x", "-q", "-n0", "-m", "not slow", "-p", "no:cacheprovider"]
         os._exit(pytest.main([*options, *(str(ROOT / "tests" / test) for test in tests)]))
     while True:
@@ -238,12 +223,6 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def files_of(site: Site) -> list[str]:
-    """Return the files of tests of a module."""
-    part = next(part for part in FILES if site.path.startswith(part))
-    return [f"{file}.py" for file in f"{FILES[part]} {ALWAYS}".split()]
-
-
 def fails(tests: list[str], seconds: float, site: Site | None) -> bool:
     """Whether one of some tests fails within the limit, with a fault or without."""
     status = pytest_code(tests, seconds, site)
@@ -256,7 +235,9 @@ def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
     """Return whether tests see a change, and the seconds that took."""
     site, tests = job
     began = time.monotonic()
-    killed = (tests and fails(tests, SECONDS, site)) or fails(files_of(site), SECONDS, site)
+    files = next(files for part, files in FILES.items() if site.path.startswith(part))
+    reach = [f"{file}.py" for file in f"{files} {ALWAYS}".split()]
+    killed = (tests and fails(tests, SECONDS, site)) or fails(reach, SECONDS, site)
     return "killed" if killed else "survived", time.monotonic() - began
 
 
@@ -268,7 +249,9 @@ def main() -> int:
     asked = parser.parse_args()
     jobs = [job for job in listed() if job[0].path.startswith(asked.part)]
     if asked.at:
-        jobs = [(site, []) for site in sites_at(asked.at)]
+        lines = [place.rsplit(":", 1) for place in asked.at]
+        found = (s for file, line in lines for s in sites(PACKAGE / file) if s.line == int(line))
+        jobs = [(site, []) for site in found]
     os.environ.setdefault("SCIPY_ARRAY_API", "1")  # As tests/conftest.py, before SciPy is loaded
     list(map(import_module, LOADED))
     named = sorted({test for _, tests in jobs for test in tests})

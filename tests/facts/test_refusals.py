@@ -239,10 +239,6 @@ def compare(**options):
     return bo.compare(Gaussian(), X, n_features=8, **options)
 
 
-def logs_of(function):
-    return PowerSeries(function).log_derivative(np.arange(2))
-
-
 TERMS = reduce(operator.add, (Columns(Laplace(4.0), (j,)) for j in range(80)))
 NET, GAUSS, SINES = bo.NeuralTangentFeatures(), bo.Fourier(bo.Grid()), bo.LaplacianEigenfunctions
 PLATE, ALL_DEGREES = ((0.0, 1.0),) * 2, bo.Maclaurin("geometric")
@@ -341,7 +337,11 @@ CASES = [
     (lambda: DotProduct((1.0, -0.5)), NotPositive, "DotProduct: series must be zero or above"),
     (lambda: PowerSeries(2.0), InvalidInput, "PowerSeries: terms must be a sequence"),
     (lambda: PowerSeries(np.abs, -1), InvalidInput, "degree must be an"),
-    (lambda: logs_of(lambda n: np.nan * n), NotPositive, "must return, for each integer n"),
+    (
+        lambda: PowerSeries(lambda n: np.nan * n).log_derivative(ONES),
+        NotPositive,
+        "return, for each",
+    ),
     (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
     (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
     (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),

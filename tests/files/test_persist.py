@@ -166,11 +166,6 @@ def test_a_model_that_is_not_fitted_keeps_its_parameters(path):
 # --- The file ------------------------------------------------------------------------------------
 
 
-def header_of(path):
-    with safe_open(path, framework="np") as file:
-        return json.loads(file.metadata()["bochner"])
-
-
 def test_a_failed_save_leaves_what_was_there(model, path, monkeypatch):
     bo.save(model, path)
     before = path.read_bytes()
@@ -322,11 +317,11 @@ def test_a_file_without_a_field_that_has_a_default_loads(field, path):
     model.fit(rows, rows[:, 0] + np.exp(rows[:, 1] / 2) * rng.standard_normal(300))
     expected = model.predict_interval(rows[:9])
     bo.save(model, path)
-    header = header_of(path)
+    with safe_open(path, "np") as file:
+        header = json.loads(file.metadata()["bochner"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     value = without(header["value"], field)
     assert value != header["value"]
-    with safe_open(path, "np") as file:
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     forged(path, value, arrays, **{"class": RIDGE})
     for found, wanted in zip(bo.load(path).predict_interval(rows[:9]), expected, strict=True):
         assert np.array_equal(found, wanted)

@@ -62,11 +62,6 @@ def taken(y, rows):
     return () if y is None else (y[rows],)
 
 
-def classes_of(case):
-    """Return what a first call with some of the rows must say of the classes."""
-    return {"classes": np.unique(case.rows()[1])} if "class" in case.kind else {}
-
-
 # ---- the same rows by another way in
 
 
@@ -281,8 +276,9 @@ def pieces_are_one_fit(case):
     X, y = case.rows()
     w = np.random.default_rng(5).uniform(0.5, 2.0, N)
     model = clone(case.model)
+    first = {"classes": np.unique(y)} if "class" in case.kind else {}
     for rows in PIECES:
-        model.partial_fit(X[rows], *taken(y, rows), sample_weight=w[rows], **classes_of(case))
+        model.partial_fit(X[rows], *taken(y, rows), sample_weight=w[rows], **first)
     whole = case.fit(X, y, w)
     assert alike(case, model, whole)
     assert model.rows_seen_ == whole.rows_seen_ == N

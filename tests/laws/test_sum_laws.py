@@ -39,10 +39,6 @@ def numbers(moments):
     return np.concatenate([[moments.rows, moments.weight], *(np.ravel(p) for p in parts)])
 
 
-def of_folds(folds):
-    return np.concatenate([numbers(fold) for fold in folds])
-
-
 def of_clusters(found):
     return np.concatenate([found.sums.ravel(), found.sizes, [found.power, found.inertia]])
 
@@ -54,7 +50,7 @@ MOMENTS = MomentsOf(PHI, "float64")
 SUMMANDS = {
     "diagonal": (diagonal_of(Gaussian(1.0)), np.array),
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
-    "halves": (SIDES, lambda total: of_folds(SIDES.halves(total))),
+    "halves": (SIDES, lambda total: np.concatenate([*map(numbers, SIDES.halves(total))])),
     "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),
     "sample": (sample_of(7), lambda total: total.X.ravel()),
 }
