@@ -337,11 +337,7 @@ CASES = [
     (lambda: DotProduct((1.0, -0.5)), NotPositive, "DotProduct: series must be zero or above"),
     (lambda: PowerSeries(2.0), InvalidInput, "PowerSeries: terms must be a sequence"),
     (lambda: PowerSeries(np.abs, -1), InvalidInput, "degree must be an"),
-    (
-        lambda: PowerSeries(lambda n: np.nan * n).log_derivative(ONES),
-        NotPositive,
-        "return, for each",
-    ),
+    (lambda: PowerSeries(lambda n: np.nan * n).log_derivative(ONES), NotPositive, "for each int"),
     (lambda: DotExponential()(30 * X), InvalidInput, "must be a number of dtype float64"),
     (lambda: DotExponential().diag(30 * X), InvalidInput, "got an overflow"),
     (lambda: ArcCosine(2)(1e100 * X), InvalidInput, r"rows are too long\. Rescale X"),
