@@ -255,12 +255,7 @@ CASES = [
     Case("svr, C chosen", SVR(tol=1e-9, **FEATURES), close=1e-6, can="order unit", but="dtype"),
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
-    Case(
-        "huber, alpha chosen",
-        LOSS(loss="huber", **TIGHT),
-        can="order unit",
-        but="offset dtype",
-    ),
+    Case("huber, alpha chosen", LOSS(loss="huber", **TIGHT), can="order unit", but="offset dtype"),
     Case(
         "quantiles", LOSS(loss="quantile", alpha=0.3, **TIGHT), close=1e-7, can=SCALED, but="offset"
     ),

@@ -97,10 +97,8 @@ def test_definition_8_term_by_term(which):
         double = draw(2.0 * OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)
         assert_close(double(X), 2.0**0.5 * phi(X), factor=4)
     assert phi.directions.shape == (3, 10)
-    P, slow = (
-        list(gegenbauers(len(h) - 1, 3, X @ phi.directions / r[:, None])),
-        np.zeros((12, 2, 10)),
-    )
+    P = list(gegenbauers(len(h) - 1, 3, X @ phi.directions / r[:, None]))
+    slow = np.zeros((12, 2, 10))
     for l, values in enumerate(h):
         for i in range(values.shape[1]):
             slow[:, i] += n_harmonics(l, 3) ** 0.5 * values[:, [i]] * P[l]
