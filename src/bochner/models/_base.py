@@ -47,18 +47,19 @@ from bochner.data.partitions import is_stored
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, refuse_repeated
 from bochner.data.sources import Piece, join
+from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
 from bochner.kernels.windows import as_rows
 from bochner.models._html import HtmlEstimator
 from bochner.models._parameters import SharedParameters, by_jobs
 from bochner.models._tables import (
-    as_fitted,
     encoded,
     given_rows,
     held_blocks,
     in_one_sentence,
     is_held,
+    is_learned,
     is_pandas,
     is_table,
     needs_schema,
@@ -401,8 +402,13 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         return encoded(type(self).__name__, blocks, n_classes, with_targets, where)
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
-        """Return blocks of a table as the fit reads them; others as they are."""
-        return as_fitted(blocks, self._inputs.schema).read_by(type(self).__name__)
+        """Return blocks as the fit reads them; as they are if they lack columns of its table."""
+        tables, schema = blocks.source, self._inputs.schema
+        if schema is not None and isinstance(tables, Tables) and not is_learned(tables):
+            read = set(schema.features_only().read_names)
+            if schema.encoders and read <= set(tables.schema.columns):
+                blocks = replace(blocks, source=tables.read_as(schema))
+        return blocks.read_by(type(self).__name__)
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""

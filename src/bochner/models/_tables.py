@@ -24,7 +24,7 @@ from bochner.data.frames import (
     package_of,
 )
 from bochner.data.partitions import library_of, partitions_of
-from bochner.data.schema import Schema, did_you_mean, listed, reasons
+from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables, warn_without_target, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
@@ -198,7 +198,7 @@ def encoded(
     ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
     """
     tables = blocks.source
-    if not isinstance(tables, Tables) or _is_learned(tables):
+    if not isinstance(tables, Tables) or is_learned(tables):
         return blocks
     drafts = tables.drafts or ()
     seen: Any = None
@@ -228,20 +228,7 @@ def encoded(
     return replace(blocks, source=source, block_rows=size)
 
 
-def as_fitted(blocks: Blocks, schema: Schema | None) -> Blocks:
-    """Return blocks of a table as the fit with this schema reads them.
-
-    Rows of arrays stay as they are, and those of tables without a column that the schema reads.
-    """
-    tables = blocks.source
-    if schema is None or not isinstance(tables, Tables) or _is_learned(tables):
-        return blocks
-    read, here = set(schema.features_only().read_names), set(tables.schema.columns)
-    is_read = bool(schema.encoders) and read <= here
-    return replace(blocks, source=tables.read_as(schema)) if is_read else blocks
-
-
-def _is_learned(tables: Tables) -> bool:
+def is_learned(tables: Tables) -> bool:
     """Whether the encoders of the columns are given or learned."""
     return bool(tables.schema.encoders) or tables.drafts is None
 

@@ -282,13 +282,11 @@ def interval_score(
     return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
 
 
-# --- Intervals of processes: widths by errors on held-out rows or folds, conformal prediction -----
+# --- Intervals of processes ----------------------------------------------------------------------
 #
-# Scores s_i = |y_i − f̂(x_i)|/sd(x_i) of m rows; the interval f̂(x) ± s_(j) sd(x) takes the j-th
-# smallest, j = ⌈(m + 1) coverage⌉. If the rows were not fitted on and are exchangeable with the new
-# one, the interval contains y with probability at least ``coverage``, and at most 1/(m + 1) more if
-# no two scores are equal, for any model (Vovk, Gammerman and Shafer 2005; Lei et al. 2018, theorem
-# 2.2).
+# Scores are |y − f̂(x)|/sd(x), and the interval f̂(x) ± s sd(x) takes the ⌈(m + 1) coverage⌉-th
+# smallest of m. Of exchangeable rows that were not fitted on it contains a new y with probability
+# ``coverage`` at least, and 1/(m + 1) more at most (Lei et al. 2018, theorem 2.2).
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:

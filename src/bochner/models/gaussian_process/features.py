@@ -181,7 +181,7 @@ class Predictive:
 
     def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
         """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
-        posterior, amplitude = self.posterior, self._amplitude
+        posterior, amplitude = self.posterior, self.posterior.evidence.amplitude
         total = posterior.floor * leverage + amplitude * self._damped(e, k)
         if self.left_out.landmarks is None:
             return total
@@ -192,7 +192,7 @@ class Predictive:
         e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
         leverage, damped = self.posterior.leverage(Z), self._damped(e, k)
         share = np.divide(damped, e[:, None], out=np.ones_like(damped), where=e[:, None] > 0)
-        total = self.posterior.floor * leverage + self._amplitude * damped
+        total = self.posterior.floor * leverage + self.posterior.evidence.amplitude * damped
         most = self.combined(leverage, e, k)
         ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
         return np.sqrt(share), np.sqrt(ratio)
@@ -201,13 +201,9 @@ class Predictive:
         """Return Cov f(x), f(x') of each target."""
         left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
         one = np.ones(len(Z))
-        outer = self._amplitude * roots[:, None] * left[:, :, None] * roots
+        outer = self.posterior.evidence.amplitude * roots[:, None] * left[:, :, None] * roots
         total = self.posterior.between((Z, Z), (one, one)) + outer
         return roots_all[:, None] * total * roots_all
-
-    @property
-    def _amplitude(self) -> Float[Array, " t"]:
-        return self.posterior.evidence.amplitude
 
     def _damped(self, e: Array, k: Array) -> Array:
         if np.all(self.exponents == 1):  # (b, 1)
@@ -418,8 +414,7 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     means, chosen = sums.means, sums.chosen
     eigen, _ = sums.decomposed()
     evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
-    columns = enumerate(evidence.alpha)
-    coef = np.column_stack([eigen.coefficients(alpha)[:, i] for i, alpha in columns])
+    coef = eigen.coefficients(evidence.alpha)
     posterior = Posterior(
         eigen.values,
         np.ascontiguousarray(eigen.vectors),
