@@ -136,7 +136,8 @@ class Custom(Kernel):
         blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
         parts = [self.evaluate(rows, rows) for rows in blocks]
         xp = array_namespace(*parts)
-        return xp.concat([xp.linalg.diagonal(K) for K in parts])
+        one = lambda K: xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
+        return xp.concat([xp.sum(K * one(K), axis=1) for K in parts])
 
 
 class Transformed(Kernel):
