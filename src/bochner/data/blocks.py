@@ -22,6 +22,7 @@ from bochner.data.sources import (
     Partition,
     Piece,
     Source,
+    checked,
     cut,
     open_arrays,
     open_iterable,
@@ -356,9 +357,10 @@ class Blocks:
 
     def beside(self, y: Any, w: Any) -> "Blocks":
         """Return the same blocks of a table with targets and weights that are not in it."""
-        rows = np.broadcast_to(0, (count_rows(self.cells() or self), 1))
+        n = count_rows(self.cells() or self)
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        return replace(self, others=shaped(rows, y, w))
+        others = checked(shaped(np.broadcast_to(0, (n, 1)), y, w), range(n))
+        return replace(self, others=others)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
