@@ -263,8 +263,7 @@ def certify(
         )
     s = sample(phi, rows, kernel)
     below = bool(getattr(phi, "below_kernel", False))
-    # k(x, x) − E|φ(x)|² of each row, or None. A map of the user counts as unbiased, unless it
-    # states that it is below its kernel.
+    # k(x, x) − E|φ(x)|² of rows, or None. A user's map is unbiased unless it says it is below.
     rest = np.maximum(-np.diagonal(s.E), 0.0) if below else np.zeros(len(s.K))
     if not below and isinstance(phi, FeatureMap):
         rest = phi.left_out(in_float64(rows))

@@ -1,8 +1,7 @@
 """The risk that features add to ridge regression, clusters and principal components.
 
 The risk of a ridge regression on its rows is split in three. With fixed rows, y = f + noise of
-variance σ², and the smoother S = K(K + λI)⁻¹, the mean squared distance of the fit to f is in
-expectation
+variance σ², and S = K(K + λI)⁻¹, the expected mean squared distance of the fit to f is
 
     R(K) = ‖(I − S) f‖²/m + σ² Tr S²/m:    regularisation + noise.
 

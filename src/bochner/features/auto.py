@@ -140,8 +140,7 @@ class Auto(Method):
     candidates : tuple of Method, optional
         Default: all that :func:`bochner.features.rules.contenders` names and that serve the kernel.
     budget : float, default 4
-        Largest cost of a candidate, in multiplications of a pass of the fit (features and moments),
-        as a multiple of the cheapest candidate's.
+        Largest cost of a candidate, of features and moments, over that of the cheapest.
     sample : int, default 1000
         Rows on which the error of the kernel matrix is measured; none of them is a landmark.
 

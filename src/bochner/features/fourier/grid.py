@@ -335,8 +335,7 @@ def _tapered_by(
 ) -> Frequencies | None:
     """Return frequencies of the first width along each axis whose weights are positive enough."""
     d, moved = len(lengths), 0.0
-    # In three columns half of it takes few more waves, and functions that are no draws of the
-    # process are predicted within the tolerance too.
+    # In three columns half of it takes few more waves, and serves functions that are no draws too.
     share = 0.5 if d > 2 else 1.0
     # Of axes whose width is not chosen yet: the largest, with the largest weights.
     spacing, extent = 2 * math.pi / ((3 + 2 * widths[0]) * lengths), []

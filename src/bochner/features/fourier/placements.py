@@ -356,8 +356,7 @@ class Structured(Chained):
     Hadamard matrix, D random signs, and independent lengths χ_p (times the kernel's factor);
     the paper's √p is biased. The remaining bias is at most 2e-3 k(0). Below 32 columns random
     rotations are used. Where transforms are slower than a product, the frequencies are formed as a
-    matrix. The error is the same as with :class:`Orthogonal`. Choose this placement for d in the
-    hundreds and more. Cost of φ(X): O(n D log d).
+    matrix. The error is that of :class:`Orthogonal`. For d in the hundreds and more: O(n D log d).
 
     See Also
     --------

@@ -2,8 +2,7 @@
 
 A feature is Π_j f_{j,k_j}(x_j). Eigenvalues of a product of kernels multiply, so that the D best
 products are those of the largest sums of logarithms. Their values are found by halves: all
-products that occur over the first columns, all over the others, and one multiplication for each
-pair of them that is asked for.
+products that occur over the first columns, all over the others, and one product of each pair.
 """
 
 import math
