@@ -382,8 +382,7 @@ NAMES = {
 def test_labels_come_back_from_columns_tables_and_files(names, tmp_path):
     X, labels = np.random.default_rng(0).standard_normal((30, 2)), names[np.arange(30) % 3]
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(label=labels)
-    shuffled = frame.iloc[::-1]
-    shuffled.to_csv(tmp_path / "rows.csv", index=False)
+    frame.iloc[::-1].to_csv(tmp_path / "rows.csv", index=False)
     blocks = Blocks.from_files(tmp_path / "rows.csv", target="label", block_rows=7)
     model = KernelRidgeClassifier(Gaussian(0.5), method="exact", alpha=1e-3)
     fits = [model.fit(X, column(labels.tolist())) for column in (pa.array, pl.Series, pd.Series)]

@@ -238,8 +238,7 @@ def test_modes_of_a_box_are_those_of_least_eigenvalue(conditions):
     sides = [(np.pi * turned / (b - a)) ** 2 for a, b in box]
     every = sorted(sum(product) for product in itertools.product(*sides))[:200]
     assert_close(eigenvalues, every)
-    of_numbers = sum(side[k] for side, k in zip(sides, numbers.T, strict=True))
-    assert_close(of_numbers, eigenvalues)
+    assert_close(sum(side[k] for side, k in zip(sides, numbers.T, strict=True)), eigenvalues)
 
 
 @pytest.mark.parametrize("kappa", [0.0, 0.5, 4.0, 900.0])

@@ -197,8 +197,7 @@ TYPED_KIND = np.where(TYPED_Y > 1, "a", np.where(TYPED_Y > 0, "b", "c"))
 def cells(column):
     """A column as the page says that a graph takes it."""
     if column.dtype.kind == "M":
-        seconds = (column - pd.Timestamp(0)).dt.total_seconds()
-        return seconds.to_numpy(np.float64)
+        return (column - pd.Timestamp(0)).dt.total_seconds().to_numpy(np.float64)
     if column.dtype.kind == "f":
         return column.to_numpy(np.float32)
     return np.where(column.isna(), "", column.astype(object)).astype(object)

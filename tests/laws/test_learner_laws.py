@@ -174,8 +174,7 @@ def whole_weights_are_repeated_rows(case):
     whole = {"batch_size": 1000} if hasattr(case.model, "batch_size") else {}
     if case.kind in ("number", "pair"):
         y = np.where((counts == 0).reshape(N, *[1] * (y.ndim - 1)), 1e6, y)
-    weighted = case.fit(X, y, counts.astype(float), **whole)
-    assert alike(case, weighted, case.fit(*few, **whole))
+    assert alike(case, case.fit(X, y, counts.astype(float), **whole), case.fit(*few, **whole))
 
 
 @law("zeros")

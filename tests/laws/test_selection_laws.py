@@ -160,8 +160,7 @@ def test_classes_of_columns_that_add_up_are_told_apart_by_a_sum_over_columns():
     f = X[:, :6] @ rng.standard_normal(6) + np.sin(3 * X[:, 6:]).sum(axis=1)
     y = np.where(f + 0.3 * rng.logistic(size=800) > np.median(f), 1.0, -1.0)
     found = chosen(X, y, of_classes=True)
-    taken = next(c for c in found.compared if c.taken)
-    assert "sum over columns" in taken.name
+    assert "sum over columns" in next(c for c in found.compared if c.taken).name
     assert 0 < found.error < 0.8 * min(c.error for c in found.compared if c.tuned <= 1)
     assert "Linear, a metric with lengthscales along" in str(found)
     assert len(str(found).splitlines()[-1]) < 2000
