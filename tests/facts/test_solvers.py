@@ -16,14 +16,8 @@ from tolerance import assert_close
 import bochner as bo
 from bochner import Moments
 from bochner.kernels import Gaussian, Linear
-from bochner.solvers.factorisations import (
-    eigenvalues,
-    interruptible,
-    lower_factor,
-    raised,
-    solve_lower,
-    symmetric,
-)
+from bochner.solvers import factorisations
+from bochner.solvers.factorisations import eigenvalues, interruptible, lower_factor, raised
 from bochner.solvers.ridge.eigen import (
     LOWEST,
     Triangle,
@@ -378,7 +372,7 @@ def kernel_matrix(lengthscale):
 
 
 MATRICES = {
-    "random": symmetric(RNG.standard_normal((M, M))),
+    "random": factorisations.symmetric(RNG.standard_normal((M, M))),
     "kernel": kernel_matrix(1.0),
     "of low rank": kernel_matrix(100.0),
     "diagonal": np.diag(RNG.standard_normal(M)),
@@ -413,7 +407,7 @@ def test_a_matrix_is_factored_and_solved_in_steps(in_steps):
     assert np.array_equal(L, np.tril(L))
     assert pytest.approx(A, abs=M * EPS * M) == L @ L.T
     B = RNG.standard_normal((M, 30))
-    assert pytest.approx(B, abs=1e-11) == L @ solve_lower(L, B)
+    assert pytest.approx(B, abs=1e-11) == L @ factorisations.solve_lower(L, B)
     with pytest.raises(np.linalg.LinAlgError, match="not positive"):
         lower_factor(MATRICES["random"].copy(order="F"))
 

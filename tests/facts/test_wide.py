@@ -10,14 +10,8 @@ import bochner as bo
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.kernels import Gaussian
-from bochner.solvers.ridge.iterative import (
-    JudgingRows,
-    WideProblem,
-    guessed,
-    least_of_parabola,
-    left_out,
-    solve_wide,
-)
+from bochner.solvers.ridge import iterative
+from bochner.solvers.ridge.iterative import JudgingRows, WideProblem, least_of_parabola, solve_wide
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems
 from bochner.solvers.ridge.solution import Outcome
 from bochner.sums.passes import LOCAL, gram_products, row_signs
@@ -164,7 +158,7 @@ def test_standard_errors_of_left_out_errors_are_those_of_a_jackknife():
 
     def found(kept):
         fewer = JudgingRows(judges.Z[kept], judges.y[kept], judges.w[kept], judges.weight)
-        return left_out(replace(wide, judges=fewer), alpha, coef, left, H.trace(), 0.0)
+        return iterative.left_out(replace(wide, judges=fewer), alpha, coef, left, H.trace(), 0.0)
 
     without = np.array([found(np.arange(m) != i)[0] for i in range(m)])
     jackknife = (m - 1) / m * ((without - without.mean(axis=0)) ** 2).sum(axis=0)
@@ -194,7 +188,7 @@ def test_each_target_has_the_penalty_of_its_least_error():
 def test_a_sample_alone_guesses_the_order_of_the_penalty():
     X, y, w = table(noise=1.0)
     wide, means, _ = problem(X, y, w)
-    assert 0.01 < guessed(wide).alpha / solve_wide(wide, "gcv", False, means).alpha < 100
+    assert 0.01 < iterative.guessed(wide).alpha / solve_wide(wide, "gcv", False, means).alpha < 100
 
 
 @pytest.mark.parametrize("start", [0.0, -10.0])

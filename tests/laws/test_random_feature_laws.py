@@ -35,13 +35,8 @@ from bochner.features import (
 )
 from bochner.features.fourier.fourier import FourierMap
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
-from bochner.features.random.networks import (
-    NeuralMap,
-    PositiveMap,
-    ReLUMap,
-    SignMap,
-    polynomial_width,
-)
+from bochner.features.random import networks
+from bochner.features.random.networks import NeuralMap, PositiveMap, ReLUMap, SignMap
 from bochner.kernels import (
     NNGP,
     ArcCosine,
@@ -455,7 +450,7 @@ def test_polynomial_features_are_exact(d):
     exact = (np.full_like(G, 0.5), 0.5 * G, 0.5 * np.outer(norms, norms) + G * G)
     for order in range(3):
         phi = draw(ArcCosine(order), ReLU(order, IID(), True), n_features=20, X=X, random_state=0)
-        P = phi(X)[:, : polynomial_width(order, d)]
+        P = phi(X)[:, : networks.polynomial_width(order, d)]
         assert_close(P @ P.T, exact[order])
 
 
