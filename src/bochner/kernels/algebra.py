@@ -398,11 +398,6 @@ class Normalised(Kernel):
     ----------
     kernel : Kernel
 
-    Raises
-    ------
-    InvalidInput
-        If kernel(x, x) is not a finite float64 number.
-
     Notes
     -----
     ``kernel`` is evaluated in float64. Kernels that grow like a power of the norms, such as

@@ -48,11 +48,6 @@ class Windows(Kernel):
         Whether sequences differ in length: the first column of a row is then the number of steps,
         and columns after these steps are ignored. :meth:`rows` creates rows of this form.
 
-    Raises
-    ------
-    InvalidInput
-        When it is evaluated, if rows have not whole steps, or fewer than a window has.
-
     Notes
     -----
     A sequence shorter than the window has none, and k = 0 with every other. One value takes as
