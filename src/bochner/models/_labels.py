@@ -205,9 +205,10 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         """Return the probabilities of the classes from decision values."""
         raise NotImplementedError
 
-    @abstractmethod
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""
+        values = self._fitted.predictions(self._rows_to_predict(X))
+        return np.concatenate([f for _, f in values])
 
     def _read(
         self,

@@ -121,11 +121,9 @@ class SVR(KernelParameters, ConvexRegressor):
     max_iter: int = 200
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        kinds = {
-            "epsilon_insensitive": EpsilonInsensitive(),
-            "squared_epsilon_insensitive": SquaredEpsilonInsensitive(),
-        }
-        loss = kinds[one_of(self.loss, "SVR", "loss", tuple(kinds))]
+        kinds = "epsilon_insensitive", "squared_epsilon_insensitive"
+        squared = one_of(self.loss, "SVR", "loss", kinds) == kinds[1]
+        loss: Loss = SquaredEpsilonInsensitive() if squared else EpsilonInsensitive()
         C = number_or_word(self.C, "SVR", "C", positive)
         alpha = C if isinstance(C, str) else 1 / C
         epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)

@@ -21,7 +21,7 @@ from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
-    KERNEL_ONLY,
+    FEATURES_LACK,
     Representation,
     RidgeSpec,
     require_alike,
@@ -71,7 +71,7 @@ class FeatureSums(Representation):
     rows: int
     target_shape: tuple[int, ...] = ()
 
-    lacks: ClassVar[Mapping[str, str]] = {"dual_coef_": KERNEL_ONLY, "X_fit_": KERNEL_ONLY}
+    lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
     @property
     def count(self) -> int:
@@ -142,12 +142,8 @@ class FeatureSums(Representation):
         return predictions.take(no_landmarks(self.chosen.map, sample.X))
 
     def merge(self, other: "FeatureSums") -> "FeatureSums":
-        return replace(
-            self,
-            moments=self.moments + other.moments,
-            sample=self.sample + other.sample,
-            rows=self.rows + other.rows,
-        )
+        sample, rows = self.sample + other.sample, self.rows + other.rows
+        return replace(self, moments=self.moments + other.moments, sample=sample, rows=rows)
 
     def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
         require_alike(self.who, blocks, self.target_shape)
@@ -279,9 +275,8 @@ class WideSums(Representation):
     certified_rows = 2048  # Of 32,768 features they take 500 MB
 
     lacks: ClassVar[Mapping[str, str]] = {
+        **FEATURES_LACK,
         "moments_": f"{NO_MOMENTS}; its sums are fit_.representation.",
-        "dual_coef_": KERNEL_ONLY,
-        "X_fit_": KERNEL_ONLY,
         "merge": f"{NO_MOMENTS} that add.",
         **dict.fromkeys(
             ("partial_fit", "solve_again"),

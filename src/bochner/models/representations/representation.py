@@ -28,8 +28,10 @@ from bochner.selection.record import Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
 from bochner.sums.passes import Executor, require_order, sampled
 
-#: Why fits through features have no coefficients of rows.
-KERNEL_ONLY = 'only a fit with method="exact" or "local" has them; see coef_.'
+#: What fits through features lack, and why: coefficients of rows.
+FEATURES_LACK: dict[str, str] = dict.fromkeys(
+    ("dual_coef_", "X_fit_"), 'only a fit with method="exact" or "local" has them; see coef_.'
+)
 
 
 @dataclass(frozen=True)

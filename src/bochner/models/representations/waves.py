@@ -24,7 +24,7 @@ from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
-    KERNEL_ONLY,
+    FEATURES_LACK,
     Representation,
     RidgeSpec,
     require_alike,
@@ -68,11 +68,9 @@ class GridSums(Representation):
     rows: int
     target_shape: tuple[int, ...]
 
-    lacks: ClassVar[Mapping[str, str]] = {
+    lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK | {
         "moments_": "a fit that sums waves makes no features; its sums are "
-        "fit_.representation.sums.",
-        "dual_coef_": KERNEL_ONLY,
-        "X_fit_": KERNEL_ONLY,
+        "fit_.representation.sums."
     }
 
     def __post_init__(self) -> None:
@@ -201,12 +199,8 @@ class GridSums(Representation):
         return self.merge(replace(self, sums=sums, sample=nonempty(kept), rows=count_rows(blocks)))
 
     def merge(self, other: "GridSums") -> "GridSums":
-        return replace(
-            self,
-            sums=self.sums + other.sums,
-            sample=self.sample + other.sample,
-            rows=self.rows + other.rows,
-        )
+        sample, rows = self.sample + other.sample, self.rows + other.rows
+        return replace(self, sums=self.sums + other.sums, sample=sample, rows=rows)
 
     @property
     def certified_map(self) -> Any:

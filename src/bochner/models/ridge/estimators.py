@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from bochner import models
-from bochner._core.arrays import joined, to_numpy
+from bochner._core.arrays import to_numpy
 from bochner._core.checks import require_switch
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
@@ -356,9 +356,6 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
         return blocks.changed(signs), inputs
 
-    def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
-        return joined(list(self._values(self._rows_to_predict(X))))
-
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return self.calibration_.log_probabilities(f)
 
@@ -375,11 +372,8 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the labels of each block of rows."""
-        for values in self._values(self._as_fitted(blocks)):
+        for _, values in self._fitted.predictions(self._as_fitted(blocks)):
             yield self.classes_[decided(values)]
-
-    def _values(self, blocks: Blocks) -> Iterator[Float[Array, "b K"]]:
-        return (fitted for _, fitted in self._fitted.predictions(blocks))
 
     @property
     def coef_(self) -> Float[Array, "K D"]:

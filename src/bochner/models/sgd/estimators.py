@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy
+from bochner._core.arrays import from_numpy, joined
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
@@ -95,11 +95,6 @@ class SgdEstimator(Differentiable):
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
         return plan_sgd(spec, blocks, inputs)
-
-    def _values(self, X: Any) -> tuple[Float[Array, "n t"], Any]:
-        """Return f of rows to predict, (n, t), and an array of the library that it goes back to."""
-        values = list(self._fitted.predictions(self._rows_to_predict(X)))
-        return np.concatenate([f for _, f in values]), values[-1][0]
 
     def _stepped_on(self, *, rows: bool) -> SgdFit:
         """Return the fit, whose coefficients must belong to rows, or to features."""
@@ -295,11 +290,9 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     @by_partition
     def decision_function(self, X: Tabular) -> Array:
         """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
-        f, like = self._values(X)
-        return from_numpy(f[:, 0] if f.shape[1] == 1 else f, like=like)
-
-    def _decisions(self, X: Any) -> Float[Array, "n t"]:
-        return self._values(X)[0]
+        values = self._fitted.predictions(self._rows_to_predict(X))
+        f = joined([from_numpy(f, like=rows) for rows, f in values])
+        return f[:, 0] if f.shape[1] == 1 else f
 
     predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
