@@ -244,11 +244,11 @@ def test_a_length_is_found_before_a_jump_of_many_powers_of_ten(at):
 
 def test_thresholds_and_levels_are_those_of_their_columns():
     y, f = np.random.default_rng(0).normal(size=(2, 50, 2))
-    both, c = losses.hubers([0.3, 1.0]), (Huber(0.3), Huber(1.0))
+    both, c = Huber().of([0.3, 1.0]), (Huber(0.3), Huber(1.0))
     for part in ("value", "slope", "curvature"):
         columns = [getattr(c[j], part)(y[:, j], f[:, j]) for j in (0, 1)]
         assert_close(getattr(both, part)(y, f), np.stack(columns, axis=1))
-    assert losses.hubers([0.3]) == Huber(0.3)
+    assert Huber().of([0.3]) == Huber(0.3)
     twice = np.array([0, 1, 0, 1])
     assert Quantile((0.1, 0.9)).at(twice) == Quantile((0.1, 0.9, 0.1, 0.9))
     assert Huber((1.0, 2.0)).at(twice) == Huber((1.0, 2.0, 1.0, 2.0))

@@ -42,13 +42,13 @@ from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
     GammaDeviance,
+    Huber,
     Loss,
     MultinomialShares,
     PoissonDeviance,
     Quantile,
     SquaredEpsilonInsensitive,
     huber_scale,
-    hubers,
 )
 from bochner.solvers.convex.newton import at_rows, minimise
 from bochner.solvers.convex.penalty_path import (
@@ -223,8 +223,7 @@ def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
 def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
     """Return an epsilon-insensitive loss of this kind in the rows' units."""
     tube = 0.05 * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
-    given = tuple(tube.tolist()) if len(tube) > 1 else float(tube[0])
-    return replace(loss, epsilon=given)  # type: ignore[type-var]
+    return loss.of(tube)
 
 
 def curvature_of(rows: ScaledRows) -> float:
@@ -367,7 +366,7 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
         scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
         if np.all(np.abs(scale / old - 1) <= 1e-6):
             break
-        problem, old = replace(problem, loss=hubers(HUBER_SCALES * scale)), scale
+        problem, old = replace(problem, loss=Huber().of(HUBER_SCALES * scale)), scale
         at = minimise(problem, at, tol=spec.tol, max_iter=spec.max_iter)
         steps += at.steps
     return problem, replace(at, steps=steps)
@@ -438,7 +437,7 @@ def _first_huber(problem: Problem) -> Loss:
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
     # Where half of y is one number its scale is next to nothing
     spread = np.where(scale > 1e-3 * deviation, scale, deviation)
-    return hubers(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
+    return Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
 # --- penalties of the norm, and coefficients of rows ----------------------------------------------

@@ -78,9 +78,7 @@ class Loss(ABC):
         """Return the loss with its parameter, if in units of y, in these, one for each column."""
         if not (self.parameter and self.in_units_of_y):
             return self
-        values = np.atleast_1d(np.asarray(getattr(self, self.parameter)) / units).tolist()
-        one = len(set(values)) == 1
-        return self._with(values[0] if one else tuple(values))
+        return self.of(np.asarray(getattr(self, self.parameter)) / units)
 
     def centred(self, fitted: Float[Array, "*n t"]) -> Float[Array, "*n t"]:
         """Return numbers of all columns; where only their differences matter, about their mean."""
@@ -91,9 +89,12 @@ class Loss(ABC):
         values = getattr(self, self.parameter) if self.parameter else ()
         if not isinstance(values, tuple) or len(values) < 2:
             return self
-        return self._with(tuple(values[i] for i in columns.tolist()))
+        return self.of(np.array(values)[columns])
 
-    def _with(self, value: Any) -> "Loss":
+    def of(self, numbers: Any) -> "Loss":
+        """Return the loss with this parameter: one for each column, or one number if all are."""
+        each = tuple(np.atleast_1d(numbers).tolist())
+        value = each[0] if len(set(each)) == 1 else each
         return replace(self, **{self.parameter: value})  # type: ignore[type-var]
 
     def constant(self, y: Float[Array, "n t"], w: Float[Array, " n #t"]) -> Array | None:
@@ -467,12 +468,6 @@ def huber_scale(
         many = (w * np.maximum(inside, -scales) ** 2).sum(axis=0) > w.sum()
         low, high = np.where(many, middle, low), np.where(many, high, middle)
     return np.sqrt(low * high)
-
-
-def hubers(thresholds: Float[Array, " t"]) -> Huber:
-    """Return Huber's loss of these thresholds, one number for a single target."""
-    values = tuple(float(c) for c in thresholds)
-    return Huber(values[0] if len(values) == 1 else values)
 
 
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
