@@ -50,7 +50,7 @@ MOMENTS = MomentsOf(PHI, "float64")
 SUMMANDS = {
     "diagonal": (diagonal_of(Gaussian(1.0)), np.array),
     "clusters": (SumOnFeatures(PHI, CENTRES), lambda total: of_clusters(CENTRES.clusters(total))),
-    "halves": (SIDES, lambda total: np.concatenate([*map(numbers, SIDES.halves(total))])),
+    "halves": (SIDES, lambda total: np.hstack([numbers(MOMENTS.moments(half)) for half in total])),
     "moments": (MOMENTS, lambda total: numbers(MOMENTS.moments(total))),
     "sample": (sample_of(7), lambda total: total.X.ravel()),
 }
