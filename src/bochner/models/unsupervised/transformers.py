@@ -329,6 +329,7 @@ def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
     if 40 * count <= D and D >= 256:  # a third of the time of a decomposition, or less
         start = np.random.default_rng(D).standard_normal(D)
         with suppress(ArpackError):  # the subspace of a restart takes some twenty products
+            # Restarted Lanczos iterations (ARPACK: Lehoucq, Sorensen and Yang 1998)
             return eigsh(gram, count, v0=start, maxiter=D // 32)
     return eigh(gram, driver="evr", check_finite=False, subset_by_index=[D - count, D - 1])
 
