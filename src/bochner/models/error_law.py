@@ -248,6 +248,14 @@ class ErrorLaw(HtmlResult):
         """Return one line."""
         return f"ErrorLaw({len(self):,} scores, {self.source})"
 
+    @property
+    def varies(self) -> tuple[str, ...]:
+        """Part of the law that depends on the row: "nothing", "scale" or "distribution"."""
+        return tuple(
+            "nothing" if law.scale is None else "scale" if law.shape is None else "distribution"
+            for law in self.targets
+        )
+
     def bounds(
         self,
         X: Any,
@@ -286,7 +294,8 @@ def interval_score(
 #
 # Scores are |y − f̂(x)|/sd(x), and the interval f̂(x) ± s sd(x) takes the ⌈(m + 1) coverage⌉-th
 # smallest of m. Of exchangeable rows that were not fitted on it contains a new y with probability
-# ``coverage`` at least, and 1/(m + 1) more at most (Lei et al. 2018, theorem 2.2).
+# ``coverage`` at least and, if no scores are equal, 1/(m + 1) more at most (Lei et al. 2018,
+# theorem 2.2).
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:

@@ -67,7 +67,8 @@ def as_budget(budget: object) -> Budget:
         raise InvalidInput(
             f'plan: budget must have "seconds", "bytes" or both; got {", ".join(map(str, budget))}.'
         )
-    return Budget(**{k: positive(limit, "plan", f"budget {k}") for k, limit in budget.items()})
+    given = {key: limit for key, limit in budget.items() if limit is not None}
+    return Budget(**{key: positive(n, "plan", f"budget {key}") for key, n in given.items()})
 
 
 def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:

@@ -293,13 +293,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return self._add_rows(X, y, sample_weight)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
-        law: Any = self._law.of_values
+        law, spec = self._law.of_values, self._again()
         if isinstance(law, ExactProcess):  # features of its rows have sums, which these add to
             features = replace(law.spec.features, kernel=law.chosen.kernel, learns_metric=False)
             asked = replace(law.spec, features=features, lengthscale="loo")
             before = law.as_blocks(law.representation)
             law = FeatureProcess.fit(asked, before, precision="float64")
-        return fitted(inputs, law.with_rows_of(self._again(), blocks))
+        return fitted(inputs, law.with_rows_of(spec, blocks))
 
     def _spec(self) -> GaussianProcessSpec:
         who = type(self).__name__
