@@ -369,6 +369,9 @@ def test_a_file_that_holds_another_class_than_it_says_is_refused(path):
     assert bo.load(path) == Gaussian(2.0)
     forged(path, {"class": [GAUSSIAN, {"lengthscale": 2.0}]}, **{"class": RIDGE})
     refused(path, "says that it holds another class")
+    old = "kernels.old:Gaussian"
+    forged(path, {"class": [old, {"lengthscale": 2.0}]}, **{"class": old})
+    assert bo.load(path) == Gaussian(2.0)
 
 
 INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])

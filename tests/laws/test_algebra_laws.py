@@ -350,3 +350,19 @@ def test_few_rows_and_constant_targets_take_the_starts():
     assert bo.KernelRidge(kernel, random_state=0).fit(X, y).kernel_ == plain
     X, _ = series(40)
     assert bo.KernelRidge(kernel, random_state=0).fit(X, np.ones(40)).kernel_ == plain
+
+
+def test_a_kernel_without_fields_is_a_part_as_any_other():
+    class Brown(bo.kernels.Kernel):  # no dataclass
+        def evaluate(self, X, Y):
+            return np.minimum(X, Y.T)
+
+        def diagonal(self, X):
+            return X[:, 0]
+
+    X, y = series(20)
+    K, own = np.minimum(X, X.T), Brown()
+    for kernel, values in [(own + Linear(), K + X @ X.T), (2.0 * own, 2 * K), (own * own, K * K)]:
+        assert_close(kernel(X), values)
+    assert (2.0 * own).get_params() == {"scale": 2.0, "kernel": own}
+    assert bo.KernelRidge(own + Linear(), alpha=1e-3, random_state=0).fit(X, y).score(X, y) > 0.5

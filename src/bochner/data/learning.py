@@ -384,7 +384,10 @@ def _adapted(
         for column in () if reader.of_text else reader.columns:
             is_time = isinstance(encoders.get(column.name), Times)
             may = "text", "dates or times" if is_time else "numbers", "nothing"
-            said = _wrong_kind(f"{column.name!r} of {reader.label}", column, may)
-            if said and column.name in schema.read_names:
+            if column.name in schema.read_names and column.kind not in may:
+                encoder = encoders.get(column.name)
+                is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
+                words = may[:2] if is_time else may[:1] if is_text else may[1:2]
+                said = _wrong_kind(f"{column.name!r} of {reader.label}", column, words)
                 raise InvalidInput(f"Blocks: {said}")
     return schema

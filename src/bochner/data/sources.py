@@ -277,7 +277,8 @@ def _fresh(source: Any) -> Iterator[Any]:
     if not isinstance(made, Iterable):
         raise InvalidType(
             "Blocks.from_iterable: the source must be an iterable of (X,), (X, y) or (X, y, w), or "
-            f"a function without arguments that returns one; got {type(made).__name__}."
+            "a function without arguments that returns one; got "
+            f"{'a function that returns ' * callable(source)}{type(made).__name__}."
         )
     return iter(made)
 
@@ -417,7 +418,7 @@ def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
     )
     with explained(said, ValueError):
         others = {*X.dims, *array.dims}.difference(rows)
-        sys.modules["xarray"].align(X, array, join="exact", exclude=others)
+        sys.modules["xarray"].align(X, array, join="exact", copy=False, exclude=others)
         array = array.transpose(*rows, ...)
     return array.data.reshape(-1, *array.shape[len(rows) :]) if len(rows) > 1 else array.data
 

@@ -204,6 +204,8 @@ class Ray(NamedArguments):
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Ray("auto")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     address: str | None = None
@@ -300,6 +302,8 @@ class Spark(NamedArguments):
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
+    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
+    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     session: Any = None

@@ -190,7 +190,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         hermite.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-        view(lambda k, d: not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d)),
+        view(
+            lambda k, d: (
+                isinstance(k, Gaussian)
+                or (not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d))
+            )
+        ),
         hermite.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
@@ -461,7 +466,8 @@ def draw(
         D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
         have fewer. :func:`bochner.required_features` finds the D of a tolerance.
     X : (n, d), optional
-        Rows of data, for Nyström's landmarks, "auto" and others; random features need none.
+        Rows of data, for Nyström's landmarks, "auto" and others; random features use their number
+        of columns only.
     n_inputs : int, optional
         d, where there is no X.
     random_state : int, Generator, RandomState or None

@@ -133,11 +133,15 @@ class Custom(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
+
+        def of_block(rows: Rows) -> Array:
+            K = self.evaluate(rows, rows)
+            xp = array_namespace(K)
+            return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=device(K)), axis=1)
+
         blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
-        parts = [self.evaluate(rows, rows) for rows in blocks]
-        xp = array_namespace(*parts)
-        one = lambda K: xp.eye(K.shape[0], dtype=K.dtype, device=device(K))
-        return xp.concat([xp.sum(K * one(K), axis=1) for K in parts])
+        parts = [of_block(rows) for rows in blocks]
+        return array_namespace(*parts).concat(parts)
 
 
 class Transformed(Kernel):
@@ -398,10 +402,16 @@ class Normalised(Kernel):
     ----------
     kernel : Kernel
 
+    Raises
+    ------
+    InvalidInput
+        If kernel(x, x) is not a finite float64 number.
+
     Notes
     -----
-    ``kernel`` is evaluated in float64. Kernels that grow like a power of the norms, such as
-    ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows, so rows may have any norm.
+    ``kernel`` is evaluated in float64, and the cosine has X's dtype. Kernels that grow like a power
+    of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows, so rows
+    may have any norm.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Value(NamedArguments):
         """Return the fields by name; with ``deep`` also those of its parts, by path."""
         params = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
         for name, part in tuple(params.items()) if deep else ():
-            if isinstance(part, Value):
+            if isinstance(part, Value) and is_dataclass(part):  # a kernel of one's own may be none
                 params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
         return params
 

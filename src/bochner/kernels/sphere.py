@@ -70,6 +70,11 @@ class OnSphere(Transformed):
         In degrees of a great circle (111 km each), above 0: the lengthscale of a family by name,
         and the unit of the lengthscale of the kernel within.
 
+    Raises
+    ------
+    InvalidInput
+        When it is evaluated, if rows have not two columns, or a latitude is beyond ±90.
+
     Notes
     -----
     The chord in place of the angle keeps every family positive definite; of the angle itself a

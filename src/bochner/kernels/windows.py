@@ -48,6 +48,11 @@ class Windows(Kernel):
         Whether sequences differ in length: the first column of a row is then the number of steps,
         and columns after these steps are ignored. :meth:`rows` creates rows of this form.
 
+    Raises
+    ------
+    InvalidInput
+        When it is evaluated, if rows have not whole steps, or fewer than a window has.
+
     Notes
     -----
     A sequence shorter than the window has none, and k = 0 with every other. One value takes as
@@ -201,6 +206,12 @@ class Windows(Kernel):
         -------
         rows : (n, d)
             d = L · channels; with ``lengths`` 1 + steps · channels, zero behind the last step.
+
+        Raises
+        ------
+        InvalidInput
+            If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
+            longer than ``steps``.
         """
         if getattr(sequences, "ndim", 0) == 3 and not self.lengths:
             n, steps, channels = sequences.shape
@@ -296,6 +307,11 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
     Returns
     -------
     sequences : list of arrays (length, len(letters))
+
+    Raises
+    ------
+    InvalidInput
+        If the texts are one text, or a letter is there twice.
 
     Examples
     --------

@@ -33,7 +33,7 @@ from bochner.data.writers import atomic
 from bochner.errors import BochnerError, InvalidType, ModelFileError
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
-from bochner.persist.values import NamedArrays, decode, encode, name_of
+from bochner.persist.values import NamedArrays, class_of, decode, encode, name_of
 
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
@@ -161,7 +161,8 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
         require_nesting(header, size)
         user_kernels = {f"{cls.__module__}:{cls.__qualname__}": cls for cls in kernels}
         model = decode(header["value"], arrays, user_kernels)
-        if name_of(type(model)) != header["class"]:
+        held = header["class"]
+        if type(model) is not (user_kernels.get(held) or class_of(held)):
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     except Exception as error:

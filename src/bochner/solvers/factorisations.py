@@ -83,7 +83,10 @@ def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[A
 
 
 def interruptible(act: Callable[[], T]) -> T:
-    """Return what ``act`` returns, computed in a thread, without Python's lock."""
+    """Return what ``act`` returns, computed in a thread: Ctrl-C ends the wait for it.
+
+    ``act`` must run without Python's lock.
+    """
     ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
 
     def run() -> None:

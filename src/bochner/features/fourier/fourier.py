@@ -37,7 +37,7 @@ from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of,
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.spectral import GaussianMixture
+from bochner.kernels.spectral import GaussianMixture, unknown
 from bochner.kernels.stationary import Stationary, refuse_sparse
 
 
@@ -359,7 +359,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
     known = isinstance(kernel, Stationary) and kernel.has_density
     measure = kernel.spectral_measure(d) if known else None  # type: ignore[attr-defined]
-    if isinstance(measure, GaussianMixture):
+    if isinstance(measure, GaussianMixture) and measure.mixing.log_density is not unknown:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))

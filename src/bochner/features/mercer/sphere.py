@@ -174,7 +174,8 @@ class SphericalHarmonics(Method):
     :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
     rows once, as waves of colatitude and longitude, by non-uniform FFT (finufft, ``pip
     install "bochner[grid]"``). A step of conjugate gradients takes two FFTs and O(L³) operations,
-    memory 250 L² + 2 L³ bytes. All other learners use the degrees that ``n_features`` holds whole.
+    memory 250 L² + 2 L³ bytes; ``n_features`` is not used. All other learners use the degrees that
+    ``n_features`` holds whole.
 
     Sources: Schoenberg (1942), the expansion; Merilees (1973) and Townsend, Wilber and Wright
     (2016), the sphere doubled to a torus; Reinecke, Belkner and Carron (2023), section 2.

@@ -171,8 +171,8 @@ class SVC(ConvexClassifier):
     -----
     On features Newton's method, with these kept in memory where they fit, takes
     O(n (c(φ) + s D K) + K (a D² + s D³)), with s some ten steps and a the rows that enter or
-    leave the margin in all; above D = 2048, and without memory for features, in
-    O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the features.
+    leave the margin in all; above D = 2048, and without memory for features, conjugate gradients
+    take O(n (c(φ) + s D K) + D³), with s some tens. Memory O(K D² + n K) beside the features.
 
     Without features LIBSVM finds the hinge's least (Fan, Chen and Lin 2005), in O(n²) mostly. The
     squared hinge takes Newton steps over the active rows of each class, a of them (Chapelle 2007),
