@@ -399,7 +399,7 @@ def test_bad_targets_and_weights_are_refused_with_their_row(y, w, message):
         ([EYE[:0]], InvalidInput, r"at least one row; pieces of list has none"),
         (partial(next, iter([iter([EYE])] * 9)), InvalidInput, r"must make a new iterator each"),
         (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
-        (lambda: None, InvalidType, r"or a function .* that returns one; got NoneType"),
+        (lambda: None, InvalidType, r"got a function that returns NoneType"),
         ([(EYE, 1, 2, 3, 4)], InvalidInput, r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5"),
     ],
 )
