@@ -218,6 +218,18 @@ def test_columns_of_columns_are_those_of_the_rows():
     np.testing.assert_allclose(found, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
 
 
+def test_a_kernel_beside_the_globe_may_be_an_exponential():
+    """With all rows as neighbours, the process is the exact one."""
+    X, y = times_and_places(60)
+    kernel = GLOBE + bo.kernels.Exp(TIME)
+    found = near(kernel, 60, X, y).predict(X)
+    exact = bo.GaussianProcessRegressor(kernel, **LAW).fit(X, y).predict(X)
+    np.testing.assert_allclose(found, exact, atol=1e-9)
+    two, beside = GLOBE + bo.kernels.Exp(Columns(OnSphere(), (3, 4))), np.hstack([X, X[:, 1:]])
+    with pytest.raises(bo.errors.UnsupportedKernel, match="NearestNeighbours"):
+        near(two, 12, beside, y)
+
+
 def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
     (X, y), (new, _) = times_and_places(300), times_and_places(8, 1)
     new[0, 2] = 179.9  # longitude wraps

@@ -34,9 +34,11 @@ class Value(NamedArguments):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of its parts, by path."""
-        params = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        params: dict[str, Any] = {}
+        if is_dataclass(self):  # a kernel of one's own may be none
+            params = {f.name: getattr(self, f.name) for f in fields(self)}
         for name, part in tuple(params.items()) if deep else ():
-            if isinstance(part, Value) and is_dataclass(part):  # a kernel of one's own may be none
+            if isinstance(part, Value):
                 params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
         return params
 
@@ -465,7 +467,7 @@ def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
 
 def has_free(kernel: object) -> bool:
     """Whether a kernel has numbers that are free."""
-    if not isinstance(kernel, Kernel) or not is_dataclass(kernel):
+    if not isinstance(kernel, Kernel):
         return False
     several = (v if isinstance(v, tuple) else (v,) for v in kernel.get_params().values())
     return any(isinstance(number, Free) for numbers in several for number in numbers)

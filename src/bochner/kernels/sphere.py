@@ -17,16 +17,7 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed
-from bochner.kernels.kernel import (
-    Constant,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Sum,
-    leaves_of,
-    parts_of,
-)
+from bochner.kernels.kernel import Combined, Constant, Kernel, leaves_of, parts_of
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal, angles, gegenbauers
@@ -182,7 +173,7 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
 def globe_columns(kernel: Kernel, columns: tuple[int, ...] | None = None) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
     places = set()
-    for leaf in leaves_of(kernel):
+    for leaf in leaves_of(kernel, (Combined,)):
         if isinstance(leaf, OnSphere):
             places.add(columns or (0, 1))
         elif isinstance(leaf, Columns):
@@ -207,7 +198,7 @@ def of_points_beside(
             return kernel
         case OnSphere():
             return Columns(on_unit_sphere(kernel), (0, 1, 2))
-        case Sum() | Product() | Scaled() | Power():
+        case Combined():
             parts = parts_of(kernel).items()
             return kernel.replace(**{k: of_points_beside(v, globe, columns) for k, v in parts})
         case Columns():

@@ -7,14 +7,13 @@ variance Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). Cells of the globe are weighed b
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
 from bochner._core.blas import cholesky, eigvalsh
 from bochner._core.checks import integer, one_of, require_switch, share
@@ -293,15 +292,51 @@ WHO = "universal_kriging"
 Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
 
 
-def _called(X: Float[Array, "n d"], trend: Trend) -> Float[Array, "n p"]:
-    """Return the columns that a user's function makes of rows."""
-    B = np.asarray(trend(X), dtype=np.float64)
-    if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
-        raise InvalidInput(
-            f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows and "
-            f"one column at least; got shape {B.shape}."
-        )
-    return B
+@dataclass(frozen=True, eq=False)
+class TrendColumns:
+    """Columns b(x) of a trend, about their means and in units of their deviations."""
+
+    trend: str | Trend
+    # That powers of columns are taken about, and in units of
+    centre: Float[Array, " d"]
+    unit: Float[Array, " d"]
+    # Of the columns of the trend over the rows
+    mean: Float[Array, " p"]
+    deviation: Float[Array, " p"]
+
+    @staticmethod
+    def of(trend: str | Trend, X: Float[Array, "n d"]) -> "TrendColumns":
+        """Return the columns for rows like these; refuse constant and dependent ones."""
+        centre, unit = X.mean(axis=0), np.ptp(X, axis=0) / 2
+        unit = np.where(unit > 0, unit, 1.0)
+        B = _columns(trend, X, centre, unit)
+        mean, deviation = B.mean(axis=0), B.std(axis=0)
+        unit_columns = (B - mean) / np.where(deviation > 0, deviation, 1.0)
+        if eigvalsh(unit_columns.T @ unit_columns / len(B))[0] < 1e-8:
+            raise InvalidInput(
+                f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
+                f"{B.shape[1]} of which some are. The constant is there already: leave it out."
+            )
+        return TrendColumns(trend, centre, unit, mean, deviation)
+
+    def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n p"]:
+        """Return b(x) of rows."""
+        return (_columns(self.trend, X, self.centre, self.unit) - self.mean) / self.deviation
+
+
+def _columns(trend: str | Trend, X: Array, centre: Array, unit: Array) -> Float[Array, "n p"]:
+    if callable(trend):
+        B = np.asarray(trend(X), dtype=np.float64)
+        if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
+            raise InvalidInput(
+                f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows and "
+                f"one column at least; got shape {B.shape}."
+            )
+        return B
+    x = (X - centre) / unit
+    pairs = combinations_with_replacement(range(x.shape[1]), 2)
+    products = [x[:, i] * x[:, j] for i, j in pairs] if trend == "quadratic" else []
+    return np.stack([*x.T, *products], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,8 +348,7 @@ class TrendedProcess:
     process : GaussianProcessRegressor
         Fitted to y and to the columns of the trend, as targets: its kernel, noise and amplitude
         describe the process without the trend.
-    columns : sklearn.pipeline.Pipeline
-        Makes the columns of the trend.
+    columns : TrendColumns
     coef : (p,)
         β̂, of the columns about their means and in units of their deviations.
     coef_covariance : (p, p)
@@ -326,7 +360,7 @@ class TrendedProcess:
     """
 
     process: GaussianProcessRegressor
-    columns: Any
+    columns: TrendColumns
     coef: Float[Array, " p"]
     coef_covariance: Float[Array, "p p"]
 
@@ -356,7 +390,7 @@ class TrendedProcess:
         noise = self.noise_variance * require_switch("predict", include_noise, "include_noise")
         parts = self.process.predict(X, return_std=return_std)
         prediction = parts[0] if return_std else parts
-        left = self.columns.transform(X) - prediction[:, 1:]  # e(x)
+        left = self.columns(X) - prediction[:, 1:]  # e(x)
         mean = prediction[:, 0] + left @ self.coef
         if not return_std:
             return mean
@@ -419,18 +453,10 @@ def universal_kriging(
             f"{WHO}: X and y must be finite numbers of shapes (n, d) and (n,); got shapes "
             f"{X.shape} and {y.shape}."
         )
-    if callable(trend):
-        steps = [FunctionTransformer(_called, kw_args={"trend": trend})]
-    else:
-        degree = 1 + (one_of(trend, WHO, "trend", ("linear", "quadratic")) == "quadratic")
-        steps = [StandardScaler(), PolynomialFeatures(degree, include_bias=False)]
-    columns = make_pipeline(*steps, StandardScaler()).set_output(transform="default")
-    B = columns.fit_transform(X)
-    if eigvalsh(B.T @ B / len(B))[0] < 1e-8:
-        raise InvalidInput(
-            f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
-            f"{B.shape[1]} of which some are. The constant is there already: leave it out."
-        )
+    if not callable(trend):
+        one_of(trend, WHO, "trend", ("linear", "quadratic"))
+    columns = TrendColumns.of(trend, X)
+    B = columns(X)
     rest = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
     first = clone(process).fit(X, rest)
     known = {"noise": first.noise_variance_, "amplitude": first.amplitude_, "lengthscale": "loo"}

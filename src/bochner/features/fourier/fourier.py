@@ -357,8 +357,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # Frequencies to choose from, as rows, and p over the density they were drawn from: of isotropic
     # kernels half are twice as long, because p has few that matter at small penalties.
     W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
-    known = isinstance(kernel, Stationary) and kernel.has_density
-    measure = kernel.spectral_measure(d) if known else None  # type: ignore[attr-defined]
+    measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
     if isinstance(measure, GaussianMixture) and measure.mixing.log_density is not unknown:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
