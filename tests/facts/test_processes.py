@@ -125,16 +125,19 @@ def test_it_is_generalised_least_squares(trend, columns):
     np.testing.assert_allclose(of_new**2, std**2 + NOISE)
 
 
-def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on():
+def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on(tmp_path):
     X, y = rows()
     found = bo.universal_kriging(process(), X, y)
     _, _, beta, S = by_hand(linear, X, y, X[:1])
-    per_column = found.columns[0].scale_ * found.columns[-1].scale_
+    per_column = found.columns.unit * found.columns.deviation
     np.testing.assert_allclose(found.coef / per_column, beta[1:], rtol=1e-6)
     by_columns = found.coef_covariance / np.outer(per_column, per_column)
     np.testing.assert_allclose(by_columns, np.linalg.inv(S)[1:, 1:], rtol=1e-5)
     far = np.array([[3.0, 0.5]])
     assert found.predict(far)[0] > 10
+    bo.save(found, tmp_path / "process.bochner")
+    loaded = bo.load(tmp_path / "process.bochner")
+    np.testing.assert_array_equal(loaded.predict(far), found.predict(far))
     assert process().fit(X, y).predict(far)[0] < 6
 
 
