@@ -259,8 +259,11 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
     before = [row for row in pivot(read(results) if results else []) if row["bench"] == name]
     start, rows, notes = time.perf_counter(), [], []
     for row in each([name], lambda _: run(options)):
-        (notes if set(row) == {"note"} else rows).append(row)
-        if results and row not in notes:
+        if set(row) == {"note"}:
+            notes.append(row)
+            continue
+        rows.append(row)
+        if results:
             with results.open("a", encoding="utf-8") as file:
                 lines = (json.dumps(record, default=float) for record in recorded(name, row, made))
                 file.write("\n".join(lines) + "\n")

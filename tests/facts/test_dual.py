@@ -123,9 +123,8 @@ def test_many_rows_choose_by_some_and_are_solved_in_float32_with_refinements(mon
     for found, expected in zip(problem.solved(0.3, 0)[:2], whole, strict=True):
         assert_close(found, expected, factor=1e6)
     smooth = KernelRows(Gaussian(8.0)(table()[0]), problem.y, problem.w)
-    assert (
-        smooth._by_single(1e-12, problem.y, 1e-12, 0.3) is None
-    )  # below what refinements bring back
+    # below what refinements bring back
+    assert smooth._by_single(1e-12, problem.y, 1e-12, 0.3) is None
     monkeypatch.setattr("bochner.solvers.ridge.kernel_path.PENALTY_ROWS", 30)
     some = solve_kernel(problem, "loo")
     assert some.path.loo_rows == 30

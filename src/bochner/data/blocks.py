@@ -359,7 +359,7 @@ class Blocks:
         """Return the same blocks of a table with targets and weights that are not in it."""
         n = count_rows(self.cells() or self)
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        others = checked(shaped(np.broadcast_to(0, (n, 1)), y, w), range(n))
+        others = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
         return replace(self, others=others)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":

@@ -25,7 +25,7 @@ from bochner.data.encoders import (
     parts_for,
 )
 from bochner.data.sample import RowSample
-from bochner.data.sources import Block
+from bochner.data.sources import Block, weights_of
 
 #: Levels that have a column of 0 and 1 each; of more, the target means.
 MOST_ONE_HOT = 50
@@ -107,7 +107,7 @@ def cells_in(
 
 def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array, "k l p"]:
     """Return sums of a block's weights and targets by fold and level; the last is no level."""
-    w = np.ones(len(y)) if block.w is None else to_numpy(block.w).astype(np.float64)
+    w = weights_of(block)
     places = np.where(np.isnan(cells), levels, cells).astype(np.intp)
     shape = (FOLDS, levels + 1)
     cell = np.ravel_multi_index((folds(block.start, len(y)), places), shape)

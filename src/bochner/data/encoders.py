@@ -358,9 +358,10 @@ def as_texts(column: Any) -> Any:
 
 
 def _occurring(column: Any) -> Any:
-    """Return the same; of a dictionary longer than the column only the words that occur."""
-    texts = as_texts(column)
-    return as_texts(texts.dictionary_decode()) if len(texts.dictionary) > len(texts) else texts
+    """Return a column as texts; of a dictionary longer than it only the words that occur."""
+    if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
+        column = column.dictionary_decode()
+    return as_texts(column)
 
 
 def places_in(texts: Any) -> np.ndarray:

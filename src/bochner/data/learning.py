@@ -382,12 +382,12 @@ def _adapted(
     for reader in readers:
         _require_names(reader, schema)
         for column in () if reader.of_text else reader.columns:
-            is_time = isinstance(encoders.get(column.name), Times)
+            encoder = encoders.get(column.name)
+            is_time = isinstance(encoder, Times)
             may = "text", "dates or times" if is_time else "numbers", "nothing"
             if column.name in schema.read_names and column.kind not in may:
-                encoder = encoders.get(column.name)
                 is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
-                words = may[:2] if is_time else may[:1] if is_text else may[1:2]
+                words = may if is_time else may[:1] if is_text else may[1:]
                 said = _wrong_kind(f"{column.name!r} of {reader.label}", column, words)
                 raise InvalidInput(f"Blocks: {said}")
     return schema

@@ -286,7 +286,7 @@ class Graph:
                 wanted |= {*node.input}
         read = {name for node in nodes for name in node.input}
         constants = [c for c in self._constants.values() if c.name in read]
-        computed = {*outputs, *(n for node in nodes for n in node.output)}
+        computed = {name for node in nodes for name in node.output}
         taken = {*self._inputs} & {*computed, *(c.name for c in self._constants.values())}
         if taken:
             raise InvalidInput(

@@ -20,11 +20,12 @@ def kernel_words(fit: Any, names: Sequence[str] | None) -> str:
     """Return the kernel in words: lengthscales in deviations of columns, where rows are kept."""
     kernel, X, w = fit.chosen.kernel, None, None
     representation = getattr(getattr(fit, "law", fit), "representation", None)
-    for rows in (fit, representation, getattr(representation, "sample", None)):
+    for rows in (getattr(representation, "sample", None), representation, fit):
         kept = getattr(rows, "X", None)
         if kept is not None and not is_sparse(kept) and kept.shape[1] == fit.inputs.n_columns:
             w = getattr(rows, "w", None)
             X, w = kept, np.ones(kept.shape[0]) if w is None else w
+            break
     if not isinstance(kernel, Monotone):
         return in_words(kernel, names, None if X is None else deviations(X, w))
     curves = fit.chosen.curves

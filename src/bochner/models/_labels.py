@@ -231,8 +231,10 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             labels = self._labels_in(X, text, where)
         else:
             labels = self._labels_of(X, y, classes)
-        given = np.unique(labels) if classes is None else classes
-        known = known_classes(who, given) if first else self._inputs.classes
+        if first:
+            known = known_classes(who, np.unique(labels) if classes is None else classes)
+        else:
+            known = self._inputs.classes
         if not isinstance(X, Blocks):
             y = codes_of(who, labels, known)
             if first and classes is None:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
-from bochner._core.checks import integer
+from bochner._core.checks import Counted
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS, MOST_CELLS
@@ -256,12 +256,7 @@ class NearestNeighbours(Method):
     """
 
     has_features: ClassVar[bool] = False
-    neighbours: int = 40
-
-    def __post_init__(self) -> None:
-        """Check the argument."""
-        count = integer(self.neighbours, "NearestNeighbours", "neighbours", 1)
-        object.__setattr__(self, "neighbours", count)
+    neighbours: Counted = 40
 
 
 def _lacking(what: str, instead: str = "Fit") -> str:

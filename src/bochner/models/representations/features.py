@@ -82,11 +82,6 @@ class FeatureSums(Representation):
         return float(np.mean(self.moments.power)) / self.moments.weight
 
     @property
-    def seen(self) -> Moments:
-        """Moments about the means, or about zero where there is no intercept."""
-        return self.moments if self.fit_intercept else self.moments.about_zero()
-
-    @property
     def means(self) -> tuple[Float[Array, " D"], Float[Array, " t"]]:
         """Means of features and targets, or zeros where there is no intercept."""
         centred, moments = float(self.fit_intercept), self.moments
@@ -117,8 +112,8 @@ class FeatureSums(Representation):
         if few and self.keeps_all and self.chosen.precision == "float64":
             rows = self.centred(self.sample)
             return decompose_rows(*rows, centred=self.fit_intercept), [rows]
-        sample = map(self.centred, self.pieces(self.sample))
-        return decompose(self.seen, self.fit_intercept), sample
+        moments = self.moments if self.fit_intercept else self.moments.about_zero()
+        return decompose(moments, self.fit_intercept), map(self.centred, self.pieces(self.sample))
 
     def checked(self) -> "FeatureSums":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from bochner import features
 from bochner._core.arrays import dense, is_sparse, to_numpy
-from bochner._core.checks import integer, positive
+from bochner._core.checks import Counted, MaybeCounted, Positive, integer, optional
 from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
@@ -281,16 +281,14 @@ class ExactKernel(Method):
 
     has_features: ClassVar[bool] = False
     preconditioner: Method | str | None = None
-    tol: float = 1e-6
-    max_iter: int = 1000
+    tol: Positive = 1e-6
+    max_iter: Counted = 1000
 
     def __post_init__(self) -> None:
         """Check the arguments."""
         if self.preconditioner is not None:
             object.__setattr__(self, "preconditioner", features.as_method(self.preconditioner))
-        object.__setattr__(self, "tol", positive(self.tol, "ExactKernel", "tol"))
-        least = integer(self.max_iter, "ExactKernel", "max_iter", least=1)
-        object.__setattr__(self, "max_iter", least)
+        super().__post_init__()
 
 
 def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
@@ -334,15 +332,8 @@ class LocalKernel(Method):
     """
 
     has_features: ClassVar[bool] = False
-    leaf_rows: int | None = None
-    landmarks: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        for name, least in (("leaf_rows", 2), ("landmarks", 1)):
-            if getattr(self, name) is not None:
-                value = integer(getattr(self, name), "LocalKernel", name, least=least)
-                object.__setattr__(self, name, value)
+    leaf_rows: Annotated[int | None, optional(lambda *given: integer(*given, 2))] = None
+    landmarks: MaybeCounted = None
 
     def most_in_leaf(self, n: int) -> int:
         """Return how many of n rows a leaf has, at most."""
