@@ -1,6 +1,6 @@
 """Feature maps: errors of each method, seconds and errors beside rivals, and bounds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,9 +32,9 @@ def relative_error(Z: Array, K: Array) -> float:
     return float(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
 
 
-def map_error(drawn: Callable[[int], Map], seeds: range, X: Array, K: Array) -> float:
-    """Return the root mean square of the relative errors of the maps of some seeds."""
-    return float(np.mean([relative_error(drawn(s)(X), K) ** 2 for s in seeds]) ** 0.5)
+def map_error(maps: Iterable[Map], X: Array, K: Array) -> float:
+    """Return the root mean square of the relative errors of maps."""
+    return float(np.mean([relative_error(phi(X), K) ** 2 for phi in maps]) ** 0.5)
 
 
 def spectral_distance(Z: Array, K: Array, alpha: float) -> float:
@@ -108,9 +108,9 @@ def choose(options: Options) -> Iterator[Row]:
         kernel = case.kernel or Gaussian(median_distance(X[:500]))
         D, K = options.pick(case.n_features, max(90, case.n_features // 16 * 2)), kernel(new)
         for method in case.methods:
-            draw = partial(bo.draw, kernel, method, n_features=D, X=X)
+            maps = (bo.draw(kernel, method, n_features=D, X=X, random_state=s) for s in seeds)
             row = {"case": case.name, "who": str(method), "kernel": repr(kernel), "D": D}
-            yield row | {"error": map_error(lambda seed: draw(random_state=seed), seeds, new, K)}  # noqa: B023
+            yield row | {"error": map_error(maps, new, K)}
     earth, n, D = load_earth(), *options.pick((18_000, 1024), (400, 96))
     chosen = np.random.default_rng(0).permutation(len(earth.X))[: 2 * n]
     X, y = earth.X[chosen].astype(float), earth.y[chosen].astype(float)
@@ -154,7 +154,7 @@ def _compared(case: MapCase, repeats: int) -> Iterator[Row]:
     methods = {"ours": case.ours} | case.rivals
     maps = {who: partial(transform, drawn(method, 0)) for who, method in methods.items()}
     times, seeds = turns(maps, repeats), range(case.seeds)
-    errors = {w: map_error(partial(drawn, m), seeds, rows, K) for w, m in methods.items()}
+    errors = {w: map_error((drawn(m, s) for s in seeds), rows, K) for w, m in methods.items()}
     for row in against(case.name, times, case.least, error=errors):
         if row["who"] != "ours":
             row["error of ours over it"] = errors["ours"] / row["error"]

@@ -236,14 +236,16 @@ def wide(options: Options) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "predicted.npy"
         for rows, widths in ridges:
-            _save("ridge", rows, out)
-            for width in widths:
-                if options.selects(case := f"ridge, {rows:,} rows, D={width}"):
-                    for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
-                        row, _ = _in_process("ridge", who, rows, width, 1.0, 1e-4, out)
-                        row = {"case": case, "who": who} | row
-                        judged = rows == 500_000 and who == "ours" and "peak MB" in row
-                        yield goal(row, "peak MB", most=2000) if judged else row
+            cases = {f"ridge, {rows:,} rows, D={width}": width for width in widths}
+            cases = {case: width for case, width in cases.items() if options.selects(case)}
+            if cases:
+                _save("ridge", rows, out)
+            for case, width in cases.items():
+                for who in ("ours", *(["xGPR"] if find_spec("xGPR") else [])):
+                    row, _ = _in_process("ridge", who, rows, width, 1.0, 1e-4, out)
+                    row = {"case": case, "who": who} | row
+                    judged = rows == 500_000 and who == "ours" and "peak MB" in row
+                    yield goal(row, "peak MB", most=2000) if judged else row
         rows, width = options.pick((100_000, 2048), (9000, 256))
         if options.selects(case := f"exact, {rows:,} rows, D={width}"):
             _save("exact", rows, out)
