@@ -222,41 +222,23 @@ def circumstances() -> Row:
     return dict(zip(MADE, (commit.stdout.strip() or "unknown", machine, load, today), strict=True))
 
 
-def recorded(name: str, row: Row, made: Row) -> list[Row]:
-    """Return the records of a row: one for each metric, without empty fields."""
-    keys = {"bench": name} | {key: row.get(key) for key in KEYS[1:]}
-    units = {"seconds": "s", "MB": "MB"}
-    found = [
-        keys | {"metric": metric, "value": value, "unit": units.get(metric.split(" ")[-1])} | made
-        for metric, value in row.items()
-        if metric not in KEYS and value not in {None, ""}
-    ]
-    return [{key: v for key, v in record.items() if v not in (None, "")} for record in found]
+def recorded(name: str, row: Row, made: Row) -> Row:
+    """Return the record of a row, without empty fields."""
+    return {key: v for key, v in ({"bench": name} | row | made).items() if v not in (None, "")}
 
 
 def read(*paths: Path) -> list[Row]:
-    """Return the records of files; a file that does not exist has none."""
-    files = [path for path in paths if path.exists()]
-    return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
-
-
-def pivot(records: Iterable[Row], made: bool = False) -> list[Row]:
-    """Return a row for each measurement, with its metrics; later records replace earlier ones."""
-    rows: dict[tuple[Any, ...], Row] = {}
-    defaults = {"case": "", "who": ""}
-    for record in records:
-        key = tuple(record.get(name, defaults.get(name)) for name in KEYS)
-        row = rows.setdefault(key, dict(zip(KEYS, key, strict=True)))
-        row[record["metric"]] = record["value"]
-        row |= {name: record.get(name) for name in MADE} if made else {}
-    return list(rows.values())
+    """Return the rows recorded in files; of a measurement the last one, a missing file has none."""
+    lines = (line for p in paths if p.exists() for line in p.read_text("utf-8").splitlines())
+    rows = ({"case": "", "who": "", "seed": None} | json.loads(line) for line in lines)
+    return list({tuple(row[key] for key in KEYS): row for row in rows}.values())
 
 
 def measure(name: str, options: Options, results: Path | None = None) -> list[Row]:
-    """Run an experiment here, print its rows, append their records to a file, and return all."""
+    """Run an experiment here, print its rows, append them to a file, and return all."""
     (run, summary), made = EXPERIMENTS[name], circumstances()
     say(f"\n## {name}: {str(run.__doc__).splitlines()[0]}\n")
-    before = [row for row in pivot(read(results) if results else []) if row["bench"] == name]
+    before = [row for row in (read(results) if results else []) if row["bench"] == name]
     start, rows, notes = time.perf_counter(), [], []
     for row in each([name], lambda _: run(options)):
         if set(row) == {"note"}:
@@ -265,8 +247,7 @@ def measure(name: str, options: Options, results: Path | None = None) -> list[Ro
         rows.append(row)
         if results:
             with results.open("a", encoding="utf-8") as file:
-                lines = (json.dumps(record, default=float) for record in recorded(name, row, made))
-                file.write("\n".join(lines) + "\n")
+                file.write(json.dumps(recorded(name, row, made), default=float) + "\n")
         say(" · ".join(_shown(value) for value in row.values() if value not in {None, ""}))
     shown = (summary(before + rows) if summary and before + rows else rows) + notes
     say("\n" + table(shown) + f"\n({time.perf_counter() - start:.0f} s)")
@@ -318,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = asked.results or (None if asked.quick else Path("results.jsonl"))
     if asked.here:
         (name,) = names
-        rows = pivot(read(results)) if results else []
+        rows = read(results) if results else []
         done = frozenset((r["case"], r["who"], r["seed"]) for r in rows if r["bench"] == name)
         given = {f.name: getattr(asked, f.name) for f in fields(Options) if f.name != "done"}
         warnings.filterwarnings("ignore", module="sklearn")

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.accuracy import LEARNERS_OF_RAW, ranks, raw_summary, standings
-from benchmarks.bench import MADE, ROOT, Row, markdown, pivot, read, recorded
+from benchmarks.bench import MADE, ROOT, Row, markdown, read, recorded
 from benchmarks.data import CLASSES
 from benchmarks.paper import PUBLISHED, PUBLISHED_ERRORS, PUBLISHED_OBJECTIVES
 from benchmarks.rivals import OURS
@@ -40,7 +40,7 @@ CLASS = LEARNERS_OF_RAW["classes"]
 def kept() -> dict[str, list[Row]]:
     """Return the kept rows by part: "accuracy", "classes", "ranks", "raw", "proof", ..."""
     found: dict[str, list[Row]] = {}
-    for row in pivot(read(KEPT), made=True):
+    for row in read(KEPT):
         part = row["bench"]
         if part == "tables":
             part = "classes" if row["case"] in CLASSES else "accuracy"
@@ -91,13 +91,6 @@ def ranked(rows: Sequence[Row], task: str) -> list[Row]:
     for row in found:
         row.pop("core seconds")  # the table of seconds is measured on a quiet machine
     return [about | row | {name: rows[-1].get(name) for name in MADE} for row in found]
-
-
-def records(parts: Mapping[str, Sequence[Row]]) -> Iterator[Row]:
-    """Yield the records of all parts."""
-    for row in (row for rows in parts.values() for row in rows):
-        metrics = {key: value for key, value in row.items() if key not in MADE}
-        yield from recorded(row["bench"], metrics, {name: row.get(name) for name in MADE})
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -287,8 +280,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pages", description=__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="files of results")
     asked = parser.parse_args(arguments)
-    parts = kept() | taken(pivot(read(*asked.files), made=True))
-    KEPT.write_text("".join(json.dumps(r) + "\n" for r in records(parts)), encoding="utf-8")
+    parts = kept() | taken(read(*asked.files))
+    rows = (recorded(row["bench"], row, {}) for rows in parts.values() for row in rows)
+    KEPT.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     for page in PARTS:
         page.write_text(written(page.read_text("utf-8"), parts, page), encoding="utf-8")
     text = replaced(README.read_text("utf-8"), "headline", headline(parts["accuracy"]))
