@@ -381,7 +381,7 @@ CASES = [
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
     # methods that make features
-    (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be 1 or above"),
+    (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be from 1 to inf"),
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box\[0\] must be a sequence of"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
@@ -521,7 +521,7 @@ CASES = [
     (lambda: on_grid(Gaussian(), X[:, :2] * [1, 0]), InvalidInput, "a size along each column; got"),
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),) * 2), InvalidInput, "rows must lie in the box"),
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),)), InvalidInput, "a pair for each column; got 1"),
-    (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be 1e-12 or above"),
+    (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be from 1e-12 to 1"),
     (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
     (lambda: sphere().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
     (lambda: sphere().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),

@@ -139,6 +139,20 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
     )
 
 
+def bounded(
+    check: Callable[[Any, str, str], Any], low: float, high: float
+) -> Callable[[Any, str, str], Any]:
+    """Return the check of a number from ``low`` to ``high``."""
+
+    def checked(value: Any, who: str, name: str) -> Any:
+        number = check(value, who, name)
+        if not low <= number <= high:
+            raise InvalidInput(f"{who}: {name} must be from {low:,} to {high:,}; got {number!r}.")
+        return number
+
+    return checked
+
+
 def counted(value: object, who: str, name: str) -> int:
     """Return ``value`` as an int, one or above."""
     return integer(value, who, name, least=1)
@@ -153,7 +167,9 @@ Positive = Annotated[float, positive]
 Counted = Annotated[int, counted]
 MaybePositive = Annotated[float | None, optional(positive)]
 MaybeCounted = Annotated[int | None, optional(counted)]
-Switch = Annotated[bool, lambda value, who, name: require_switch(who, value, name)]
+_switch = lambda value, who, name: require_switch(who, value, name)
+Switch = Annotated[bool, _switch]
+MaybeSwitch = Annotated[bool | None, optional(_switch)]
 
 
 # --- Warnings that name the user's line, however deep in the package they arise ------------------

@@ -346,9 +346,8 @@ def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[
 
 
 def width_of(method: Method, n_features: int) -> int:
-    """Return the requested width, or one less if features come in pairs."""
-    paired = isinstance(method, Fourier) and method.form == "pair" and n_features > 1
-    return n_features - n_features % 2 if paired else n_features
+    """Return the largest width of the method within this one; this one where there is none."""
+    return n_features - n_features % method.granularity or n_features
 
 
 # --- by targets ----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from bochner.kernels.algebra import (
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import SkewedChi2
-from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
+from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Power, Product, Scaled, leaves_of
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.windows import Windows
 
@@ -294,16 +294,14 @@ def shares(
 
 def _least(kernel: Kernel, d: int, method: Method) -> int:
     """Return the least width of a part: the sum over its terms with exact features."""
-    match kernel:
-        case Sum():
-            return _least(kernel.left, d, method) + _least(kernel.right, d, method)
-        case Scaled() | Mahalanobis() | Modulated() | Normalised():
-            return _least(kernel.kernel, d, method)
-        case Columns():
-            return _least(kernel.kernel, len(kernel.columns), method)
-        case Linear() | Constant():
-            return exact_width(kernel, d) or 1
-    return method.granularity
+
+    def leaf(part: Any, axes: tuple[int, ...]) -> int:
+        if isinstance(part, Mahalanobis | Modulated | Normalised):
+            return _least(part.kernel, len(axes), method)
+        return (exact_width(part, len(axes)) or 1) if isinstance(part, Linear | Constant) else step
+
+    step = method.granularity
+    return folded(kernel, leaf, operator.add, lambda *_: step, columns=(*range(d),)) or step
 
 
 def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:

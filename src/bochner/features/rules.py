@@ -199,8 +199,7 @@ RULES: tuple[Rule, ...] = (
         hermite.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
-    Rule(products.LaplacianEigenfunctions, Brownian, products.draw_brownian, _DENSITY),
-    Rule(products.LaplacianEigenfunctions, GreenFunction, products.draw_green, _DENSITY),
+    Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_own, _DENSITY),
     Rule(
         products.LaplacianEigenfunctions,
         lambda _method, kernel, _d: all(
@@ -271,8 +270,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         "Ask for fewer features.",
     )
     if rule is not None:
-        on_nodes = isinstance(getattr(method, "placement", None), Grid)  # of any number
-        if ask.n_features % method.granularity and not on_nodes:
+        if ask.n_features % method.granularity:
             name = type(method).__name__
             forms = {"Fourier": ', or use form="phase"', "Positive": ', or use form="plain"'}
             raise InvalidInput(

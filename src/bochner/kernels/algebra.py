@@ -3,7 +3,7 @@
 import abc
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
@@ -465,7 +465,7 @@ class Normalised(Kernel):
 SAME_ROWS = (Combined, Modulated, Normalised)
 
 
-def leaves_on(kernel: Kernel, columns: tuple[int, ...]) -> Iterator[tuple[Kernel, tuple[int, ...]]]:
+def leaves_on(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Kernel, Sequence[int]]]:
     """Yield the kernels that a kernel is made of, and the columns of X that each receives."""
     for leaf in leaves_of(kernel, SAME_ROWS):
         if isinstance(leaf, Columns):

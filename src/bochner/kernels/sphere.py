@@ -16,7 +16,7 @@ from bochner._core.checks import Positive
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
-from bochner.kernels.algebra import Columns, Transformed
+from bochner.kernels.algebra import Columns, Transformed, leaves_on
 from bochner.kernels.kernel import Combined, Constant, Kernel, leaves_of, parts_of
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
@@ -170,20 +170,10 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
-def globe_columns(kernel: Kernel, columns: tuple[int, ...] | None = None) -> set[tuple[int, ...]]:
+def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
-    places = set()
-    for leaf in leaves_of(kernel, (Combined,)):
-        if isinstance(leaf, OnSphere):
-            places.add(columns or (0, 1))
-        elif isinstance(leaf, Columns):
-            places |= globe_columns(leaf.kernel, _within(columns, leaf))
-    return places
-
-
-def _within(columns: tuple[int, ...] | None, kernel: Columns) -> tuple[int, ...]:
-    """Return the columns that a kernel sees which looks at some of these, or of all."""
-    return kernel.columns if columns is None else tuple(columns[c] for c in kernel.columns)
+    leaves = leaves_on(kernel, range(1 << 31))
+    return {tuple(columns[:2]) for leaf, columns in leaves if isinstance(leaf, OnSphere)}
 
 
 def of_points_beside(
@@ -202,7 +192,9 @@ def of_points_beside(
             parts = parts_of(kernel).items()
             return kernel.replace(**{k: of_points_beside(v, globe, columns) for k, v in parts})
         case Columns():
-            return of_points_beside(kernel.kernel, globe, _within(columns, kernel))
+            within = kernel.columns
+            within = within if columns is None else tuple(columns[c] for c in within)
+            return of_points_beside(kernel.kernel, globe, within)
     if columns is None or set(columns) & set(globe):
         raise UnsupportedKernel(
             "Kernels of places on the globe beside further columns must see latitude and longitude "

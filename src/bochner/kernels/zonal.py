@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
-from bochner._core.checks import Counted, each, finite, integer, nonnegative
+from bochner._core.checks import Counted, bounded, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType
@@ -206,6 +206,10 @@ class Angular(Homogeneous):
         return (angle.phi - angle.theta) * (1.0 / math.pi)
 
 
+#: The power of rectified projections.
+Order = Annotated[int, bounded(integer, 0, 2)]
+
+
 @dataclass(frozen=True)
 class ArcCosine(Homogeneous):
     r"""k(x, y) = |x|^p |y|^p J_p(θ)/π = 2 E (ω·x)₊^p (ω·y)₊^p, ω ~ N(0, I); p = order.
@@ -230,12 +234,7 @@ class ArcCosine(Homogeneous):
     array([[2.  , 1.07]])
     """
 
-    order: Annotated[int, integer] = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.order > 2:
-            raise InvalidInput(f"ArcCosine: order must be 0, 1 or 2; got {self.order}.")
+    order: Order = 1
 
     @property
     def degree(self) -> int:

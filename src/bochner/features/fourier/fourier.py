@@ -99,7 +99,7 @@ class Fourier(Method):
 
     @property
     def granularity(self) -> int:
-        return 2 if self.form == "pair" else 1
+        return 1 if self.form == "phase" or isinstance(self.placement, placements.Grid) else 2
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 
 from bochner._core.arrays import dense, moved, precision
-from bochner._core.checks import LITTLE, optional, require_room, share
+from bochner._core.checks import LITTLE, bounded, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -74,16 +74,8 @@ class FourierGrid(Method):
     True
     """
 
-    tolerance: Annotated[float, share] = 1e-4
+    tolerance: Annotated[float, bounded(share, 1e-12, 1)] = 1e-4  # what float64 resolves, and above
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.tolerance < 1e-12:
-            raise InvalidInput(
-                "FourierGrid: tolerance must be 1e-12 or above, which is what float64 resolves; "
-                f"got {self.tolerance:g}."
-            )
 
     @property
     def accuracy(self) -> float:

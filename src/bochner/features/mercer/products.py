@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import MaybePositive, optional
+from bochner._core.checks import bounded, finite, optional
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, Method, Request, in_double
@@ -215,17 +215,9 @@ class LaplacianEigenfunctions(Method):
     True
     """
 
-    boundary: MaybePositive = None
+    boundary: Annotated[float | None, optional(bounded(finite, 1, math.inf))] = None
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(basis.checked_box)] = None
     conditions: basis.Conditions = "dirichlet"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.boundary is not None and self.boundary < 1:
-            raise InvalidInput(
-                "LaplacianEigenfunctions: boundary must be 1 or above, or rows lie outside the "
-                f"box; got {self.boundary}."
-            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,15 +311,21 @@ def _measure(kernel: Kernel, d: int) -> Measure:
     return first.spectral_measure(d)  # type: ignore[attr-defined]
 
 
-def draw_green(
-    method: LaplacianEigenfunctions, kernel: basis.GreenFunction, ask: Request
+def draw_own(
+    method: LaplacianEigenfunctions, kernel: basis.Brownian | basis.GreenFunction, ask: Request
 ) -> EigenfunctionMap:
-    """Draw the eigenfunctions of least eigenvalue, which the kernel is the sum of."""
+    """Draw the eigenfunctions of largest weight, which the kernel is the sum of."""
     if method != LaplacianEigenfunctions():
         raise InvalidInput(
-            "LaplacianEigenfunctions: GreenFunction has a box and conditions of its own; got "
-            f"{method!r}. Leave these out."
+            f"LaplacianEigenfunctions: {type(kernel).__name__} has a box and conditions of its "
+            f"own; got {method!r}. Leave these out."
         )
+    if isinstance(kernel, basis.Brownian):  # Karhunen and Loève: (length/(π(k − shift)))² each
+        shift, d = (0.0 if kernel.bridge else 0.5), ask.n_inputs
+        column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
+        indices, logs = basis.best_products([column] * d, ask.n_features)
+        about = (shift, indices + 1, np.exp(0.5 * logs), "dirichlet")
+        return EigenfunctionMap(kernel, np.zeros(d), np.full(d, kernel.length), *about)
     if ask.n_inputs != len(kernel.box):
         raise UnsupportedKernel(
             f"LaplacianEigenfunctions requires the {len(kernel.box)} columns of the box "
@@ -338,20 +336,3 @@ def draw_green(
     roots, (lower, upper) = np.sqrt(kernel.weights(eigenvalues)), np.array(kernel.box).T
     about = (0.0, numbers + 1, roots, kernel.conditions)
     return EigenfunctionMap(kernel, lower.copy(), upper - lower, *about)
-
-
-def draw_brownian(
-    method: LaplacianEigenfunctions, kernel: basis.Brownian, ask: Request
-) -> EigenfunctionMap:
-    """Draw the Karhunen–Loève expansion: eigenvalues (length/(π(k − shift)))² in each column."""
-    if method.conditions != "dirichlet":
-        raise InvalidInput(
-            "LaplacianEigenfunctions: Brownian has conditions of its own; got "
-            f"conditions={method.conditions!r}. Leave it out."
-        )
-    shift, d = (0.0 if kernel.bridge else 0.5), ask.n_inputs
-    column = 2 * np.log(kernel.length / (math.pi * (np.arange(1, ask.n_features + 1) - shift)))
-    indices, logs = basis.best_products([column] * d, ask.n_features)
-    length = np.full(d, kernel.length)
-    roots = np.exp(0.5 * logs)
-    return EigenfunctionMap(kernel, np.zeros(d), length, shift, indices + 1, roots, "dirichlet")

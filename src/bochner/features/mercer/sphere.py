@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from bochner._core.arrays import dense, is_numpy, moved, precision
-from bochner._core.checks import integer, require_room
+from bochner._core.checks import bounded, integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics, harmonics_twin
 from bochner._core.shapes import Array, Float
@@ -191,15 +191,8 @@ class SphericalHarmonics(Method):
     True
     """
 
-    degree: Annotated[int, integer] = 100
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        # Beyond, waves of the highest orders underflow near the poles.
-        if not 1 <= self.degree <= 1000:
-            raise InvalidInput(
-                f"SphericalHarmonics: degree must be from 1 to 1,000; got {self.degree}."
-            )
+    # Beyond, waves of the highest orders underflow near the poles.
+    degree: Annotated[int, bounded(integer, 1, 1000)] = 100
 
     accuracy = 1e-5  # Relative error of transforms and solutions
     numbers_each = 0

@@ -18,10 +18,10 @@ from typing import Annotated
 import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, device, is_numpy, is_sparse, moved, taken
-from bochner._core.checks import integer, word
+from bochner._core.checks import MaybeSwitch, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 from bochner.features.fourier.placements import (
     IID,
     QMC,
@@ -34,7 +34,7 @@ from bochner.features.map import FeatureMap, Method, Request, in_rounds, kind_of
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
-from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, directions
+from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, Order, directions
 
 Directions = Annotated[Placement, kind_of("IID(), Orthogonal() or QMC()", Placement)]
 
@@ -104,16 +104,9 @@ class ReLU(Method):
     ReLUMap(kernel=ArcCosine(order=1), n_inputs=3, n_features=64)
     """
 
-    order: Annotated[int, integer] = 1
+    order: Order = 1
     placement: Directions = field(default_factory=Orthogonal)
-    split: bool | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.order > 2:
-            raise InvalidInput(f"ReLU: order must be 0, 1 or 2; got {self.order}.")
-        if self.split not in (None, True, False):
-            raise InvalidType(f"ReLU: split must be True, False or None; got {self.split!r}.")
+    split: MaybeSwitch = None
 
 
 @dataclass(frozen=True, eq=False)
