@@ -26,10 +26,7 @@ from bochner.errors import InvalidInput, PurePythonWarning
 
 
 def _find_compiled() -> ModuleType | None:
-    """Return the compiled module, with the instruction set that ``BOCHNER_INSTRUCTIONS`` names.
-
-    The default is the widest that the processor and the build both have.
-    """
+    """Return the compiled module, with the instructions of BOCHNER_INSTRUCTIONS or the widest."""
     if os.environ.get("BOCHNER_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -70,10 +67,7 @@ def loops() -> ModuleType | None:
 
 
 class Chains(NamedTuple):
-    """Blocks of p frequencies, in turns, as transforms of rows that zeros fill up to p numbers.
-
-    Block b maps x to Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x, with H the unnormalised p × p Hadamard matrix.
-    """
+    """Blocks of p frequencies, in turns: x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x, H Hadamard matrices."""
 
     diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
     # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity
@@ -143,11 +137,7 @@ def radial(
 
 
 def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> Float[Array, "n p"]:
-    """Compute ``X @ H``, H the p × p matrix of Sylvester, entries ±1, p a power of two.
-
-    Unnormalised: twice gives p X. `out` may be X itself. Costs p log₂ p additions per row. The
-    compiled loop and its NumPy twin return the same bits.
-    """
+    """Compute ``X @ H``, H Sylvester's matrix of ±1, p a power of two; `out` may be X itself."""
     if X.shape[1] & (X.shape[1] - 1) or not X.shape[1]:
         raise InvalidInput(
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
@@ -299,10 +289,7 @@ def _filled(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
 
 
 def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
-    """Return the unnormalised Walsh-Hadamard transform of each row, in any library.
-
-    Stages go from the shortest stride to the longest, as in the compiled loop.
-    """
+    """Return the unnormalised transform of each row, in any library, in the order of the loop."""
     xp = array_namespace(Z)
     n, p = Z.shape
     for h in (1 << k for k in range(p.bit_length() - 1)):
@@ -313,10 +300,7 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
 
 
 def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
-    """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library.
-
-    Signs beyond the d columns meet zeros, and need not be there. X may be complex.
-    """
+    """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library."""
     d = X.shape[1]
     p = power_of_two(d)
     if is_numpy(X) and X.dtype.kind == "f":

@@ -292,10 +292,7 @@ def finite_matrix(A: Array, m: int, name: str, who: str = "certify") -> Float[Ar
 
 
 def frobenius(s: MeasuredRows, n: int, confidence: float) -> tuple[float, tuple[float, float]]:
-    """Return ‖E‖_F/‖K‖_F of n rows, a ratio of U-statistics, and its interval.
-
-    Its logarithm has variance var(a_i/ā − b_i/b̄)/m to first order, a and b the sums of rows.
-    """
+    """Return ‖E‖_F/‖K‖_F of n rows, a ratio of U-statistics, and its interval."""
     errors, sizes = row_sums(s.E, n), row_sums(s.K, n)
     total, size = errors.sum(), sizes.sum()
     if total == 0 or size == 0:

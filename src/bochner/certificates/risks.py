@@ -211,10 +211,7 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)² where the fit follows half of all directions.
-
-    Or at ``penalty``, if that is less. Biased upwards by what the kernel cannot follow.
-    """
+    """Return ‖(I − S)y‖²/Tr (I − S)² of a fit that follows half of all directions, or fewer."""
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))

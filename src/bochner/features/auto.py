@@ -33,10 +33,8 @@ PAIRS = 1000  # Pairs of rows that errors of the kernel matrix are predicted fro
 
 
 def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
-    """Return an estimate of ‖ZZᵀ − K‖_F/‖K‖_F from pairs of neighbouring rows and the diagonal.
-
-    Rows are in random order: a pair has weight n − 1, and a diagonal entry has weight one.
-    """
+    """Return an estimate of ‖ZZᵀ − K‖_F/‖K‖_F from pairs of neighbouring rows and the diagonal."""
+    # Rows are in random order: a pair weighs n − 1, an entry of the diagonal one.
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
     Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
@@ -83,11 +81,7 @@ def left_out(
     dtype: Any = np.float64,
     ratio: float = 1.0,
 ) -> SampleErrors:
-    """Return the errors of all rows along the path of penalties, or at the one of a given share.
-
-    Z is float64; ``dtype`` is the type of the products that leave rows out. ``share`` is a penalty
-    a row of ``ratio`` times as many rows. O(m D² + D³).
-    """
+    """Return the errors of all rows for each penalty, or for a given share of it; O(m D² + D³)."""
     moments = Moments.of(Z, y, w)
     eigen = decompose(moments)
     alphas = (
@@ -101,11 +95,7 @@ def left_out(
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
-    """Return the predicted mean squared error of a fit to all rows, and its penalty over ‖G‖.
-
-    Several targets: the mean of their relative errors, in units of their mean variance. Optimistic
-    on rows that were used as landmarks. O(m D² + D³).
-    """
+    """Return the predicted mean squared error of a fit to all rows, and its penalty over ‖G‖."""
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
@@ -374,10 +364,7 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
-    """Return up to four: those with landmarks, the nearest of the others, and the cheapest.
-
-    The cheapest is left out if it is hardly cheaper than the nearest, and much worse.
-    """
+    """Return up to four: those with landmarks, the nearest of the others, and the cheapest."""
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), _rank_error(c.predicted))
     )

@@ -100,10 +100,7 @@ def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
-    """Return whether the kernel has the method's radial functions; a sum without them is split.
-
-    Functions of a user's own are those of the kernel itself, not of a multiple.
-    """
+    """Return whether the kernel has the method's radial functions; a sum without them is split."""
     if isinstance(next(leaves_of(kernel, (Scaled,))), GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
     if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
@@ -247,10 +244,7 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
 
 
 def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
-    """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts.
-
-    Methods of any kernel come first, then exact features if D is enough, then leaves, then parts.
-    """
+    """Draw the map of ``kernel`` by ``method``: whole, or from the maps of its parts."""
     if isinstance(method, Auto):
         return choose(method, kernel, ask).map  # type: ignore[return-value]
     rule = next((rule for rule in RULES if rule.serves(method, kernel, ask.n_inputs)), None)

@@ -66,10 +66,7 @@ def name_of(function: Callable[..., Any] | None) -> str:
 def answer(
     result: Any, shape: tuple[int | None, ...], like: Array, who: str
 ) -> Float[Array, "..."]:
-    """Return what a user's function gave, in the precision of the rows it was given.
-
-    It must have this shape; None is any number.
-    """
+    """Return what a user's function gave, of this shape (None: any), in the rows' precision."""
     result = dense(result)
     got = tuple(getattr(result, "shape", ()))
     if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
@@ -559,11 +556,7 @@ BAND = 256
 
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
-    """Return ``kernel(X)`` of NumPy or sparse rows, C-contiguous.
-
-    The matrix of a sum is made in bands up to the diagonal, and mirrored: terms need no further
-    memory, and two thirds of the time of bands of all columns.
-    """
+    """Return ``kernel(X)``; of a sum in bands up to the diagonal: a third less time and memory."""
     if X.shape[0] <= BAND or not isinstance(next(leaves_of(kernel, (Transformed,))), Sum):
         return np.ascontiguousarray(kernel(X))
     inner, U = untransformed(kernel, X)

@@ -226,10 +226,7 @@ def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
 def waves(
     m: int, u: Float[Array, " n"], length: float, conditions: str, shift: float = 0.0
 ) -> Float[Array, "m n"]:
-    """Return the first m eigenfunctions of a column at u in [0, 1], for a box of this length.
-
-    With ``shift`` ½ the sines are the functions of Brownian motion, free at the far face.
-    """
+    """Return the first m functions of a column at u in [0, 1]; ``shift`` ½ for Brownian motion."""
     xp, i = array_namespace(u), np.arange(1, m + 1)
     column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
     height = float(2 / length) ** 0.5

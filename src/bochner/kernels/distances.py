@@ -36,11 +36,7 @@ def by_blocks(
     temporaries: int = 1,
     dtype: Any = None,
 ) -> Array:
-    """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, with a:b bounded.
-
-    A block that makes many ``temporaries`` of its size is made smaller, and stays in the cache.
-    Pass its dtype if it differs from X's.
-    """
+    """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, blocks of bounded size."""
     n, m = X.shape[0], Y.shape[0]
     step = max(1, BLOCK_BYTES // (8 * temporaries * max(m, 1)))
     with np.errstate(over="ignore", invalid="ignore"):

@@ -50,10 +50,7 @@ def has_weights(kernel: Kernel) -> bool:
 def equispaced_weights(
     kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...]
 ) -> Array:
-    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h.
-
-    Harmonics of periods are taken at the nearest frequencies. Refuse kernels without density.
-    """
+    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h."""
 
     def leaf(part: Any, axes: tuple[int, ...]) -> Array:
         """Return the weights of a part that is no sum, product or multiple."""

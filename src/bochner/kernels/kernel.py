@@ -27,10 +27,7 @@ Check = Callable[[Any, str, str], Any]
 
 
 class Value(NamedArguments):
-    """A dataclass whose fields, and those of its parts, are found and replaced by path.
-
-    Paths are as in scikit-learn: ``left__lengthscale`` is the field ``lengthscale`` of ``left``.
-    """
+    """A dataclass whose fields are found and replaced by path, such as ``left__lengthscale``."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of its parts, by path."""

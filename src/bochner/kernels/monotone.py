@@ -89,10 +89,7 @@ class Monotone(Transformed):
 def _through(
     x: Float[Array, " n"], points: tuple[float, ...], values: tuple[float, ...]
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """Return what numbers become, by linear interpolation, and the slopes there.
-
-    The slope is zero beyond the ends; at a point it is the slope of the segment below.
-    """
+    """Return what numbers become, by linear interpolation, and the slopes: zero beyond the ends."""
     xp = array_namespace(x)
     p = xp.asarray(points, dtype=x.dtype, device=device(x))
     v = xp.asarray(values, dtype=x.dtype, device=device(x))

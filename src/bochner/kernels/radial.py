@@ -113,10 +113,7 @@ def _log_lambda(mu: float, z: np.ndarray) -> np.ndarray:
 
 
 def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
-    """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z.
-
-    By an expansion where the function underflows (then μ is above 700) or refuses z above 1e9.
-    """
+    """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z: by an expansion where SciPy fails."""
     with np.errstate(divide="ignore"):
         logs = np.log(ive(mu, z))
     fails = ~np.isfinite(logs)
@@ -255,10 +252,7 @@ def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
 
 
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a kernel of the distance with unit lengthscale and ℓ: k(x, y) = unit(x/ℓ, y/ℓ).
-
-    Or a multiple of one; other kernels as they are, with ones.
-    """
+    """Return a kernel of unit lengthscale, k(x, y) = unit(x/ℓ, y/ℓ), and ℓ; others with ones."""
     if isinstance(kernel, Scaled):
         unit, scales = isotropic(kernel.kernel, d)
         return replace(kernel, kernel=unit), scales

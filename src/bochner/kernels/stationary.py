@@ -345,10 +345,7 @@ class Cauchy(CoordinateWise):
 
 
 def by_columns(M: Pairs, rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array) -> Rows:
-    """Return Σ_j M_ij rate_k(x_ik − y_jk) of each row i and column k, for products over columns.
-
-    ``rates`` are the logarithmic derivatives of the one-column kernels.
-    """
+    """Return Σ_j M_ij rate_k(x_ik − y_jk) of each row i and column k, with rates ∂ log k."""
     xp = array_namespace(M)
     gap = lambda k: X[:, k][:, None] - Y[:, k][None, :]
     return xp.stack([xp.sum(M * rate(gap(k)), axis=1) for k, rate in enumerate(rates)], axis=1)

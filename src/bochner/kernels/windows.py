@@ -138,10 +138,7 @@ class Windows(Kernel):
         return [slice(start, start + step) for start in range(0, max(1, X.shape[0]), step)]
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return all windows of the rows in order, 1/s(x) of each, and the first of each row.
-
-        A row without windows gets one of zeros.
-        """
+        """Return all windows of the rows (zeros where there is none), 1/s(x), each first one."""
         shares, n_windows = self._shares(X)
         counts = np.maximum(n_windows + 0 * shares, 1).astype(int)
         starts = np.cumsum(counts) - counts

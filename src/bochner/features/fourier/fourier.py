@@ -104,10 +104,7 @@ class Fourier(Method):
 
 @dataclass(frozen=True, eq=False)
 class FourierMap(FeatureMap):
-    """Cosines and sines of frequencies, or cosines with phases.
-
-    In float32 the error of a feature is below 2e-6 √(2/D) (1 + ‖x‖) for lengthscales near one.
-    """
+    """Cosines and sines of frequencies, or cosines with phases."""
 
     kernel: Kernel
     frequencies: Float[Array, "d m"] | Transforms  # W, or what gives angles without it

@@ -144,10 +144,7 @@ def orthonormal_columns(G: Float[Array, "*b d k"]) -> Float[Array, "*b d k"]:
 
 
 def orthonormal_rows(d: int, count: int, rng: np.random.Generator) -> Float[Array, "k d"]:
-    """Return ``count`` ≤ d orthonormal rows, uniform among all such: O(d count²).
-
-    Row i is normal draw i less its components along earlier rows: G = R Q.
-    """
+    """Return ``count`` ≤ d orthonormal rows, uniform among all such: Q of G = R Q; O(d count²)."""
     G = rng.standard_normal((count, d))
     if 2 * count > d:
         return np.ascontiguousarray(orthonormal_columns(G.T).T)

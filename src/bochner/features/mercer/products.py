@@ -222,10 +222,7 @@ class LaplacianEigenfunctions(Method):
 
 @dataclass(frozen=True, eq=False)
 class EigenfunctionMap(Products):
-    """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k.
-
-    Or cosines, or waves of whole periods: :class:`LaplacianEigenfunctions` has the conditions.
-    """
+    """φ(x) = (a_k Π_j √(2/length_j) sin(π(k_j − shift)(x_j − lower_j)/length_j))_k, or cosines."""
 
     kernel: Kernel
     lower: Float[Array, " d"]  # The box; rows outside are moved to its nearest point

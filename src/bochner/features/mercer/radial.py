@@ -177,10 +177,7 @@ def spectrum(
 def _complete(
     top: Float[np.ndarray, " l"], rest: float, total: float, least: float, d: int
 ) -> bool:
-    """Whether all degrees after those of ``top`` have blocks below ``least`` per feature.
-
-    Judged by ``rest``, the energy left, and ``top``, the most per feature of degrees, if it falls.
-    """
+    """Whether all degrees after those of ``top`` have blocks below ``least`` per feature."""
     later = alpha(len(top), d)
     if not later or later > MOST_HARMONICS or rest <= 64 * ROUNDING * total:
         return True
@@ -238,10 +235,7 @@ class RadialFunctions:
         )
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
-        """Return g_1(r), ..., g_B(r) in the library and precision of r.
-
-        NaN beyond the limit in libraries whose values NumPy cannot look at.
-        """
+        """Return g_1(r), ..., g_B(r); beyond the limit NaN where NumPy cannot look at r."""
         if not len(self.interpolant):
             return moved(self.exactly(to_numpy(r)), like=r)
         xp = array_namespace(r)

@@ -39,10 +39,7 @@ from bochner.sums.fourier import GlobePlaces, Places
 def harmonic_blocks(
     U: Float[Array, "n a"], d: int, degrees: np.ndarray, counts: np.ndarray, radial: Array
 ) -> Float[Array, "n D"]:
-    """Return blocks radial[:, b] · (the first counts[b] harmonics of degree degrees[b]).
-
-    U holds the first a of the d coordinates of unit vectors, at least :func:`axes_needed`.
-    """
+    """Return blocks radial[:, b] · (the first counts[b] harmonics of degree degrees[b])."""
     plan, first = _plan(d, U.shape[1], tuple(degrees.tolist()), tuple(counts.tolist()))
     run = harmonics if is_numpy(U) else harmonics_twin
     return run(U, plan, radial, first, counts.astype(np.int32))

@@ -242,10 +242,7 @@ def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:
 def _best_order(
     radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
 ) -> int:
-    """Return s with the least mean square of bias and noise of an entry, on a sample of rows.
-
-    With D/s directions the noise is about (s/D) k_s(x, x) k_s(y, y), k_s the kernel cut at order s.
-    """
+    """Return s with the least bias² + noise² of an entry, noise² (s/D) k_s(x, x) k_s(y, y)."""
     rows = slice(None, None, -(-len(r) // ROWS))
     U, h = U[rows], radials.functions(r[rows])
     degrees = radials.functions.degrees

@@ -113,10 +113,7 @@ class UnitRows:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Factors of the sketches of uⁿ: exp(log wᵢ + nᵢ log r − [r²/2]), for each i.
-
-    One exponent in float64, so that neither rⁿ nor e^{−r²/2} is ever formed alone.
-    """
+    """Factors of the sketches of uⁿ: exp(log wᵢ + nᵢ log r − [r²/2]), one exponent in float64."""
 
     degrees: np.ndarray  # nᵢ
     logs: Float[np.ndarray, " k"]  # log wᵢ
@@ -176,10 +173,7 @@ def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
 def energies(
     series: dotproduct.Series, lengths: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " N"]:
-    """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²).
-
-    Shares, because one long row would else decide. Degrees beyond matter less than rounding.
-    """
+    """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²)."""
     count = 64 if series.degree is None else series.degree + 1
     while True:
         n = np.arange(count)
