@@ -457,11 +457,6 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
     per_draw : int, default 2
         Features per draw: 2 for pairs, 1 for phases (of twice the leverage), s of Gegenbauer.
 
-    See Also
-    --------
-    fourier_bound : With the leverage of Fourier features.
-    effective_dimension : d_λ of rows.
-
     Notes
     -----
     Sources: Avron et al. (2017), lemma 6 and theorem 7; Tropp (2015), theorem 7.7.1, with
@@ -517,11 +512,6 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
     alpha : float
         λ, at most ‖K‖/2.
 
-    See Also
-    --------
-    fourier_bound : Fourier features.
-    bochner.features.Gegenbauer : The features.
-
     Notes
     -----
     Sources: Han et al. (2022), lemma 7 and theorem 9.
@@ -566,10 +556,6 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
-
-    See Also
-    --------
-    zonal_bound : For given rows, with fewer features.
 
     Notes
     -----

@@ -378,10 +378,6 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
 
     It is the sum of :func:`leverage_scores`, with the same parameters and cost.
 
-    See Also
-    --------
-    leverage_scores : The part of each row.
-
     Examples
     --------
     >>> import numpy as np

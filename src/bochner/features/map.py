@@ -33,11 +33,6 @@ class Method(NamedArguments, ABC):
 
     A frozen value; ``str`` leaves out what is at its default.
 
-    See Also
-    --------
-    draw : Draw a map from a kernel and a method.
-    Auto : Let the rows choose the method.
-
     Examples
     --------
     >>> import bochner as bo
@@ -118,11 +113,6 @@ class FeatureMap(ABC):
 
     A frozen value drawn from a kernel by :func:`bochner.draw`. It does not
     change later, and the same rows give the same features for any block size.
-
-    See Also
-    --------
-    draw : Draw a map from a kernel and a method.
-    Method : How features are made.
 
     Examples
     --------

@@ -332,11 +332,6 @@ class Nystrom(Method):
         ``RPCholesky()``, ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options of
         their own; rows, which need not be of the data, for ``Given(rows)``. The value is kept.
 
-    See Also
-    --------
-    Fourier : Features that need no rows.
-    HermiteMercer : Fixed functions, for smooth kernels.
-
     Notes
     -----
     Serves every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it

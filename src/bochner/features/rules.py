@@ -477,10 +477,6 @@ def draw(
     InvalidInput
         If an argument is invalid.
 
-    See Also
-    --------
-    bochner.required_features : Find the number of features, and the map.
-
     Examples
     --------
     >>> import numpy as np

@@ -240,10 +240,6 @@ class RationalQuadratic(Radial):
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
-    See Also
-    --------
-    Gaussian : The limit of a large shape.
-
     Examples
     --------
     >>> from bochner.kernels import RationalQuadratic

@@ -56,11 +56,6 @@ class Fourier(Method):
         uses D frequencies with random phases. ``phi.complex(X)`` of a map of pairs gives D/2
         complex exponentials, φ(X) φ(Y)ᴴ ≈ K.
 
-    See Also
-    --------
-    Nystrom : More accurate where the spectrum of K decays.
-    LeverageFourier : Frequencies chosen by the rows.
-
     Notes
     -----
     Serves stationary kernels, their sums and products. Unbiased for any data; the error falls like
@@ -303,10 +298,6 @@ class LeverageFourier(Method):
     penalty : float, default 1e-4
         1/n_λ = λ/(n k(x, x)): the penalty of a fit per row, as a share of the kernel's diagonal.
 
-    See Also
-    --------
-    Fourier : Frequencies that do not depend on rows.
-
     Notes
     -----
     Of eight times as many frequencies as are asked for, those that matter most to up to 1,000 of
@@ -381,10 +372,6 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
 @dataclass(frozen=True)
 class HistogramSampling(Method):
     """Features of histogram kernels from their spectra.
-
-    See Also
-    --------
-    Nystrom : Fewer features where columns interact.
 
     Notes
     -----

@@ -58,11 +58,6 @@ class IID(Placement):
 
     Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
 
-    See Also
-    --------
-    Orthogonal : The default placement, with a lower error.
-    Fourier : The method that takes a placement.
-
     Examples
     --------
     >>> import bochner as bo
@@ -355,11 +350,6 @@ class Structured(Chained):
     rotations are used. Where transforms are slower than a product, the frequencies are formed as a
     matrix. The error is that of :class:`Orthogonal`. For d in the hundreds and more: O(n D log d).
 
-    See Also
-    --------
-    Orthogonal : The same error, for fewer columns.
-    Fastfood : Another chain of fast transforms, for comparison.
-
     Examples
     --------
     >>> import bochner as bo
@@ -390,10 +380,6 @@ class Fastfood(Chained):
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
     the kernel's factor). Unbiased; more variance than :class:`IID`. For comparison with
     other work; :class:`Structured` has a lower error at the same speed.
-
-    See Also
-    --------
-    Structured : A lower error at the same speed.
 
     Examples
     --------

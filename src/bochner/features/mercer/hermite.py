@@ -171,11 +171,6 @@ class HermiteMercer(Method):
         s_j as a multiple of the standard deviation along axis j. Default: the factor from 0.5
         to 2 with the smallest Σ k(x, x) − |φ(x)|² on 512 of the rows.
 
-    See Also
-    --------
-    Nystrom : For clusters and curved supports.
-    MercerHarmonic : For few columns and rows of equal spread.
-
     Notes
     -----
     Serves the Gaussian kernel with any lengthscales, in any metric; every product of kernels of

@@ -186,11 +186,6 @@ class LaplacianEigenfunctions(Method):
         Boundary conditions. "dirichlet": functions vanish (sines). "neumann": they have slope zero
         (cosines). "periodic": both, with the period; for angles, hours and seasons.
 
-    See Also
-    --------
-    HermiteMercer : Fewer features for smooth kernels.
-    FourierGrid : Fourier modes within a tolerance of the kernel.
-
     Notes
     -----
     Serves stationary kernels with a spectral density, sums and multiples of them, and exactly

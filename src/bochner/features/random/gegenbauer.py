@@ -63,10 +63,6 @@ class Gegenbauer(Method):
         beyond which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows; with
         optimal functions 48 at most.
 
-    See Also
-    --------
-    MercerHarmonic : Exact harmonics, with far smaller errors.
-
     Notes
     -----
     Unbiased for the kernel cut at degree q and order s, for any rows: this error falls like 1/√D.

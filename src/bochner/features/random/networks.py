@@ -209,11 +209,6 @@ def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
 class NeuralTangentFeatures(Method):
     """Recursive random features of ``NeuralTangent(depth)`` and ``NNGP(depth)``.
 
-    See Also
-    --------
-    ReLU : Random features of one layer.
-    MercerHarmonic : More accurate for about ten columns or fewer.
-
     Notes
     -----
     The construction of Zandieh et al. (2021), with a third to half of its error: linear parts are
@@ -344,10 +339,6 @@ class Positive(Method):
         ``Orthogonal()``, ``IID()`` or ``QMC()``: where the ω_j fall under N(0, I).
     form : {"hyperbolic", "plain"}, default "hyperbolic"
         "hyperbolic" uses each ω with both signs.
-
-    See Also
-    --------
-    Fourier : A lower error where entries may be negative.
 
     Notes
     -----

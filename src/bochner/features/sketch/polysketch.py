@@ -357,11 +357,6 @@ class PolySketch(Method):
     inner : int, optional
         Entries of inner nodes, rounded up to a power of two. Default: those of the widest degree.
 
-    See Also
-    --------
-    Maclaurin : For low degrees and sparse rows.
-    TensorSketch : For sparse rows.
-
     Notes
     -----
     Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
@@ -487,10 +482,6 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchM
 @dataclass(frozen=True)
 class TensorSketch(Method):
     """CountSketches of x combined by FFT: Pham and Pagh (2013), Algorithm 1.
-
-    See Also
-    --------
-    PolySketch : Better for dense rows.
 
     Notes
     -----
