@@ -15,15 +15,6 @@ from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, in_precision, in_rounds, with_far_rows
 from bochner.kernels import algebra
-from bochner.kernels.algebra import (
-    Columns,
-    Exp,
-    Mahalanobis,
-    Modulated,
-    Normalised,
-    folded,
-    summands,
-)
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.histogram import SkewedChi2
@@ -235,7 +226,7 @@ def sketched(
 
 def is_stationary(kernel: Kernel) -> bool:
     """Whether k depends on x − y alone, as far as its structure tells."""
-    kinds = (*ALGEBRA, Columns, Mahalanobis, Normalised, Exp)
+    kinds = (*ALGEBRA, algebra.Columns, algebra.Mahalanobis, algebra.Normalised, algebra.Exp)
     return all(isinstance(leaf, Stationary | Constant) for leaf in leaves_of(kernel, kinds))
 
 
@@ -252,11 +243,11 @@ def exact_width(kernel: Kernel, d: int) -> int | None:
                 return int(np.count_nonzero(part.sizes)) ** len(axes)
             case Windows():
                 return exact_width(part.kernel, part.columns)
-            case Mahalanobis() | Modulated() | Normalised():
+            case algebra.Mahalanobis() | algebra.Modulated() | algebra.Normalised():
                 return exact_width(part.kernel, len(axes))
         return None
 
-    return folded(kernel, leaf, operator.add, operator.mul, columns=(*range(d),))
+    return algebra.folded(kernel, leaf, operator.add, operator.mul, columns=(*range(d),))
 
 
 def shares(
@@ -296,12 +287,12 @@ def _least(kernel: Kernel, d: int, method: Method) -> int:
     """Return the least width of a part: the sum over its terms with exact features."""
 
     def leaf(part: Any, axes: tuple[int, ...]) -> int:
-        if isinstance(part, Mahalanobis | Modulated | Normalised):
+        if isinstance(part, algebra.Mahalanobis | algebra.Modulated | algebra.Normalised):
             return _least(part.kernel, len(axes), method)
         return (exact_width(part, len(axes)) or 1) if isinstance(part, Linear | Constant) else step
 
     step = method.granularity
-    return folded(kernel, leaf, operator.add, lambda *_: step, columns=(*range(d),)) or step
+    return algebra.folded(kernel, leaf, operator.add, lambda *_: step, columns=(*range(d),)) or step
 
 
 def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
@@ -310,7 +301,7 @@ def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
     return to_numpy(kernel.diag(rows)).astype(np.float64)
 
 
-def series(kernel: Exp, method: Method, ask: Request) -> dict[str, Kernel]:
+def series(kernel: algebra.Exp, method: Method, ask: Request) -> dict[str, Kernel]:
     """Return 1, k, k²/2, …, up to where the rest is below a tenth of 1/√D of the whole."""
     most, allowed = ask.n_features // (4 * method.granularity), 0.1 * ask.n_features**-0.5
     left, inner = _diagonal(kernel, ask), _diagonal(kernel.kernel, ask)
@@ -334,9 +325,11 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
         return {}
     terms: list[Kernel]
     if isinstance(kernel, Product):
-        terms = [a * b for a in summands(kernel.left) for b in summands(kernel.right)]
+        terms = [
+            a * b for a in algebra.summands(kernel.left) for b in algebra.summands(kernel.right)
+        ]
     else:
-        p, terms = kernel.exponent, summands(kernel.kernel)
+        p, terms = kernel.exponent, algebra.summands(kernel.kernel)
         if len(terms) != 2:
             return {}
         a, b = ([k if i == 1 else Power(k, i) for i in range(1, p + 1)] for k in terms)

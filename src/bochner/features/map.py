@@ -8,18 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    as_array,
-    as_matrix,
-    dense,
-    in_float64,
-    is_numpy,
-    is_sparse,
-    moved,
-    precision,
-    to_numpy,
-)
+from bochner._core import arrays
 from bochner._core.blas import product
 from bochner._core.names import NamedArguments
 from bochner._core.random import stream
@@ -191,9 +180,9 @@ class FeatureMap(ABC):
         For a map below its kernel it bounds every error, of rows seen before or not:
         |k(x, y) − φ(x)·φ(y)|² ≤ e(x) e(y), and Z Zᵀ ⪯ K ⪯ Z Zᵀ + (Σ e) I. Cost: as φ(X).
         """
-        X = in_float64(self._checked(X))
+        X = arrays.in_float64(self._checked(X))
         Z = self.features(X)
-        xp = array_namespace(Z)
+        xp = arrays.array_namespace(Z)
         e = self.kernel.diag(X) - xp.sum(Z * Z, axis=1)
         return xp.maximum(e, xp.zeros_like(e))
 
@@ -233,8 +222,8 @@ class FeatureMap(ABC):
         UnsupportedKernel
             If the features, or the kernel of the features, have no gradient in closed form.
         """
-        who, X = type(self).__name__, dense(self._checked(X))
-        B = to_numpy(as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
+        who, X = type(self).__name__, arrays.dense(self._checked(X))
+        B = arrays.to_numpy(arrays.as_array(coef, f"{who}.gradient", "coef")).astype(np.float64)
         if B.ndim not in (1, 2) or len(B) != self.n_features:
             raise InvalidInput(
                 f"{who}.gradient: coef must have shape (D,) or (D, t) with the D = "
@@ -247,13 +236,13 @@ class FeatureMap(ABC):
         self, X: Float[Array, "n d"], coef: Float[np.ndarray, "D t"]
     ) -> Float[Array, "n d t"]:
         """Return the gradients of φ(x)·β in x of checked rows, for each column β."""
-        xp, shape = array_namespace(X), (X.shape[0], self.n_features)
-        columns = (xp.broadcast_to(moved(beta, like=X), shape) for beta in coef.T)
+        xp, shape = arrays.array_namespace(X), (X.shape[0], self.n_features)
+        columns = (xp.broadcast_to(arrays.moved(beta, like=X), shape) for beta in coef.T)
         return xp.stack([self.pullback(X, C) for C in columns], axis=2)
 
     def _checked(self, X: Tabular) -> Float[Array, "n d"]:
         who = type(self).__name__
-        X = as_matrix(X, who)
+        X = arrays.as_matrix(X, who)
         if X.shape[1] != self.n_inputs:
             raise InvalidInput(
                 f"{who}: X must have the {self.n_inputs} columns the map was drawn for; "
@@ -313,22 +302,22 @@ def parts_of(phi: Any) -> list[FeatureMap]:
 
 def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
     """Return A W in the library and precision of A."""
-    if is_numpy(A):
+    if arrays.is_numpy(A):
         return product(np.ascontiguousarray(A), W.astype(A.dtype, copy=False))
-    return A @ moved(W, like=A)
+    return A @ arrays.moved(W, like=A)
 
 
 def in_double(X: Array) -> tuple[Any, Array]:
     """Return the functions of X's library, and X in float64."""
-    xp = array_namespace(X)
+    xp = arrays.array_namespace(X)
     return xp, xp.astype(X, xp.float64, copy=False)
 
 
 def in_precision(A: Array, dtype: Any) -> Array:
     """Return A in float32 or float64; ``dtype`` is NumPy's, or its name."""
-    if isinstance(A, np.ndarray) or is_sparse(A):
+    if isinstance(A, np.ndarray) or arrays.is_sparse(A):
         return A.astype(dtype, copy=False)
-    xp = array_namespace(A)
+    xp = arrays.array_namespace(A)
     return xp.astype(A, getattr(xp, str(dtype)), copy=False)
 
 
@@ -368,12 +357,12 @@ def with_far_rows(
     phi: FeatureMap, X: Float[Array, "n d"], features: Callable[[Array], Array]
 ) -> Float[Array, "n D"]:
     """Return ``features(X)``, in float64 and then rounded of rows that are far away."""
-    if precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
+    if arrays.precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
         return features(X)
-    xp = array_namespace(X)
-    if is_sparse(X):
+    xp = arrays.array_namespace(X)
+    if arrays.is_sparse(X):
         squares = np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
-    elif is_numpy(X):
+    elif arrays.is_numpy(X):
         squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     else:
         squares = xp.sum(xp.astype(X, xp.float64) ** 2, axis=1)
@@ -382,7 +371,7 @@ def with_far_rows(
         far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0
     if not bool(xp.any(far)):
         return features(X)
-    if not (is_numpy(X) or is_sparse(X)):  # whose rows may not be picked by a condition
+    if not (arrays.is_numpy(X) or arrays.is_sparse(X)):  # no rows are picked by a condition
         precise = xp.astype(features(xp.astype(X, xp.float64)), xp.float32)
         return xp.where(far[:, None], precise, features(X))
     if far.all():

@@ -11,17 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    dense,
-    device,
-    in_float64,
-    is_numpy,
-    is_sparse,
-    moved,
-    precision,
-    to_numpy,
-)
+from bochner._core import arrays
 from bochner._core.blas import mirror
 from bochner._core.checks import integers, optional, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
@@ -67,7 +57,7 @@ def answer(
     result: Any, shape: tuple[int | None, ...], like: Array, who: str
 ) -> Float[Array, "..."]:
     """Return what a user's function gave, of this shape (None: any), in the rows' precision."""
-    result = dense(result)
+    result = arrays.dense(result)
     got = tuple(getattr(result, "shape", ()))
     if len(got) != len(shape) or any(s not in (None, g) for s, g in zip(shape, got, strict=True)):
         wanted = ", ".join("any" if s is None else str(s) for s in shape)
@@ -75,10 +65,10 @@ def answer(
             f"{who}: the function must return an array of shape ({wanted}{',' * (len(shape) == 1)})"
             f" for {like.shape[0]} rows; got {got or type(result).__name__}."
         )
-    xp = array_namespace(result)
+    xp = arrays.array_namespace(result)
     result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
     if not bool(xp.all(xp.isfinite(result))):
-        values = to_numpy(result)
+        values = arrays.to_numpy(result)
         bad = int((values - values != 0).sum())
         raise InvalidInput(
             f"{who}: the function must return finite numbers; got {bad} NaN or infinite of "
@@ -133,12 +123,12 @@ class Custom(Kernel):
 
         def of_block(rows: Rows) -> Array:
             K = self.evaluate(rows, rows)
-            xp = array_namespace(K)
-            return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=device(K)), axis=1)
+            xp = arrays.array_namespace(K)
+            return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=arrays.device(K)), axis=1)
 
         blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
         parts = [of_block(rows) for rows in blocks]
-        return array_namespace(*parts).concat(parts)
+        return arrays.array_namespace(*parts).concat(parts)
 
 
 class Transformed(Kernel):
@@ -198,13 +188,13 @@ class Columns(Transformed):
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
         """Return the chosen columns of X."""
         require_columns("Columns", self.columns, X)
-        if is_sparse(X):
+        if arrays.is_sparse(X):
             return X[:, list(self.columns)]
-        xp = array_namespace(X)
-        return xp.take(X, xp.asarray(self.columns, device=device(X)), axis=1)
+        xp = arrays.array_namespace(X)
+        return xp.take(X, xp.asarray(self.columns, device=arrays.device(X)), axis=1)
 
     def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        return G @ moved(np.eye(X.shape[1])[list(self.columns)], like=G)
+        return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
 
 
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
@@ -275,10 +265,11 @@ class Mahalanobis(Transformed):
                 "Mahalanobis: matrix must have one row and column per column of X; got "
                 f"{len(self.root)} for {X.shape[1]} columns."
             )
-        return (np.ascontiguousarray(X) if is_numpy(X) else X) @ moved(self.root, like=X)
+        rows = np.ascontiguousarray(X) if arrays.is_numpy(X) else X
+        return rows @ arrays.moved(self.root, like=X)
 
     def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        return G @ moved(self.root.T, like=G)
+        return G @ arrays.moved(self.root.T, like=G)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         if isinstance(self.kernel, Stationary):
@@ -345,7 +336,7 @@ class Exp(Combined):
 
     def joined(self, *values: Array) -> Array:
         with np.errstate(over="ignore"):
-            K = array_namespace(values[0]).exp(values[0])
+            K = arrays.array_namespace(values[0]).exp(values[0])
         remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
         return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 
@@ -421,23 +412,23 @@ class Normalised(Kernel):
 
     def rows(self, X: Rows) -> Rows:
         """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
-        return in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
+        return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
-        size = self._size(in_float64(X))
-        xp = array_namespace(size)
+        size = self._size(arrays.in_float64(X))
+        xp = arrays.array_namespace(size)
         factor = xp.where(size > 0, size, xp.ones_like(size)) ** -0.5
         return xp.astype(xp.where(size > 0, factor, 0.0 * size), X.dtype, copy=False)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        if precision(X) == np.float64:
+        if arrays.precision(X) == np.float64:
             return self._cosines(X, Y)
 
         def block(A: Array, B: Array) -> Array:
-            wide = in_float64(A)
-            K = self._cosines(wide, wide if B is A else in_float64(B))
-            return array_namespace(K).astype(K, X.dtype)
+            wide = arrays.in_float64(A)
+            K = self._cosines(wide, wide if B is A else arrays.in_float64(B))
+            return arrays.array_namespace(K).astype(K, X.dtype)
 
         return distances.by_blocks(block, X, Y, 3)
 
@@ -448,8 +439,8 @@ class Normalised(Kernel):
             return _between(self.factor, self.kernel.evaluate(U, V), U, V)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        size = self._size(self.rows(in_float64(X)))
-        return array_namespace(size).astype(size > 0, X.dtype)
+        size = self._size(self.rows(arrays.in_float64(X)))
+        return arrays.array_namespace(size).astype(size > 0, X.dtype)
 
     def _size(self, X: Rows) -> Float[Array, " n"]:
         """Return kernel(x, x); raise an error on overflow."""

@@ -14,18 +14,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from bochner._core import checks
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
-from bochner._core.checks import (
-    Counted,
-    MaybePositive,
-    Positive,
-    Switch,
-    each,
-    finite,
-    nonnegative,
-    unpacked,
-    word,
-)
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
@@ -35,16 +25,16 @@ from bochner.kernels.zonal import gegenbauers
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
     """Return the weights as a tuple, none below zero and not all zero."""
-    plain = unpacked(value)
+    plain = checks.unpacked(value)
     if not isinstance(plain, list | tuple) or not any(plain):
         raise InvalidInput(
             f"{who}: {name} must be a sequence of numbers, not all zero; got {value!r}."
         )
-    return each(nonnegative)(plain, who, name)
+    return checks.each(checks.nonnegative)(plain, who, name)
 
 
 Weights = Annotated[tuple[float, ...], _weights]
-Conditions = Annotated[str, word("dirichlet", "neumann", "periodic")]
+Conditions = Annotated[str, checks.word("dirichlet", "neumann", "periodic")]
 
 
 class Basis(Kernel):
@@ -96,7 +86,7 @@ class FourierSeries(Basis):
     """
 
     weights: Weights
-    period: Positive = 1.0
+    period: checks.Positive = 1.0
 
     @property
     def sizes(self) -> tuple[float, ...]:
@@ -137,8 +127,8 @@ class Polynomials(Basis):
     """
 
     weights: Weights
-    lower: Annotated[float, finite] = -1.0
-    upper: Annotated[float, finite] = 1.0
+    lower: Annotated[float, checks.finite] = -1.0
+    upper: Annotated[float, checks.finite] = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -189,7 +179,7 @@ def best_products(
 
 def checked_box(box: Any, who: str, name: str) -> tuple[tuple[float, float], ...]:
     """Return a pair (lower, upper) for each column; refuse other values."""
-    pairs: Any = each(each(finite))(box, who, name)
+    pairs: Any = checks.each(checks.each(checks.finite))(box, who, name)
     if any(len(pair) != 2 or pair[0] >= pair[1] for pair in pairs):
         raise InvalidInput(
             f"{who}: {name} must have lower below upper, a pair for each column; got {box!r}."
@@ -264,8 +254,8 @@ class Brownian(Kernel):
     array([[0.5, 1. , 1. ]])
     """
 
-    length: Positive = 1.0
-    bridge: Switch = False
+    length: checks.Positive = 1.0
+    bridge: checks.Switch = False
 
     def _term(self, x: Array, y: Array) -> Array:
         least = array_namespace(x, y).minimum(x, y)
@@ -322,9 +312,9 @@ class GreenFunction(Kernel):
 
     box: Annotated[tuple[tuple[float, float], ...], checked_box]
     conditions: Conditions = "dirichlet"
-    kappa: Annotated[float, nonnegative] = 0.0
-    power: MaybePositive = None
-    terms: Counted = 1024
+    kappa: Annotated[float, checks.nonnegative] = 0.0
+    power: checks.MaybePositive = None
+    terms: checks.Counted = 1024
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -6,14 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Self
 
-from bochner._core.arrays import (
-    array_namespace,
-    as_matrix,
-    device,
-    in_float64,
-    is_sparse,
-    require_alike,
-)
+from bochner._core import arrays
 from bochner._core.checks import Counted, MaybePositive, nonnegative, numbers, positive
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
@@ -127,8 +120,8 @@ TunedNumbers = Annotated[float | tuple[float, ...], free_or(numbers), TUNED]
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
     """Return what was computed; refuse an overflow."""
-    values = K.data if is_sparse(K) else K
-    xp = array_namespace(values)
+    values = K.data if arrays.is_sparse(K) else K
+    xp = arrays.array_namespace(values)
     if not bool(xp.all(xp.isfinite(values))):
         raise InvalidInput(
             f"{who}: {what} must be a number of dtype {values.dtype}; got an overflow{cause}"
@@ -188,19 +181,19 @@ class Kernel(Value, abc.ABC):
         """
         require_numbers(self)
         who = type(self).__name__
-        X = as_matrix(X, who)
+        X = arrays.as_matrix(X, who)
         if Y is None:
             return self.evaluate(X, X)
-        Y = as_matrix(Y, who, "Y")
-        require_alike(X, Y, who)
+        Y = arrays.as_matrix(Y, who, "Y")
+        arrays.require_alike(X, Y, who)
         if X.dtype != Y.dtype:
-            X, Y = in_float64(X), in_float64(Y)
+            X, Y = arrays.in_float64(X), arrays.in_float64(Y)
         return self.evaluate(X, Y)
 
     def diag(self, X: Rows) -> Float[Array, " n"]:
         """Return k(x, x) for each row of X (n, d), dense or sparse, in O(n d) time."""
         require_numbers(self)
-        return self.diagonal(as_matrix(X, type(self).__name__))
+        return self.diagonal(arrays.as_matrix(X, type(self).__name__))
 
     @abc.abstractmethod
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -285,11 +278,11 @@ class Constant(Kernel):
         return self._fill((X.shape[0],), X)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return array_namespace(X).zeros_like(X)
+        return arrays.array_namespace(X).zeros_like(X)
 
     def _fill(self, shape: tuple[int, ...], like: Array) -> Array:
-        xp = array_namespace(like)
-        return xp.full(shape, self.value, dtype=like.dtype, device=device(like))
+        xp = arrays.array_namespace(like)
+        return xp.full(shape, self.value, dtype=like.dtype, device=arrays.device(like))
 
 
 class Combined(Kernel):

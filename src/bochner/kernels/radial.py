@@ -21,17 +21,8 @@ from scipy.special import gammaln, ive
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
-from bochner.kernels.dotproduct import (
-    DotProductKernel,
-    ExponentialSeries,
-    PowerSeries,
-    Series,
-    converged,
-    multiplied,
-    summed,
-    weighted,
-)
 from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian, Radial
 from bochner.kernels.zonal import (
@@ -55,19 +46,19 @@ class RadialKernels:
     matrices: Callable[[int, Radii, Radii], Float[np.ndarray, "q a b"]]
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), None for kernels without `monomials`.
-    power_series: Series | None = None
+    power_series: dotproduct.Series | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
 
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
 
-def _of_series(d: int, series: Series, decay: float = 0.0) -> RadialKernels:
+def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialKernels:
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         z = r[:, None] * s[None, :]
-        if not isinstance(series, ExponentialSeries):
+        if not isinstance(series, dotproduct.ExponentialSeries):
             fall = 0.5 * decay * (r[:, None] ** 2 + s[None, :] ** 2)
             return np.exp(_log_series(series, d, l, z) - fall)
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
@@ -136,14 +127,14 @@ def _debye(mu: float, z: np.ndarray) -> np.ndarray:
     return grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
 
 
-def _log_series(series: Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
+def _log_series(series: dotproduct.Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
     """Return log Σ_i exp(weights_i) (z/2)^(l+2i), as many terms as matter; z ≥ 0."""
     largest = float(z.max(initial=0.0))
     if series.degree is None:
         log_half = math.log(max(0.5 * largest, 1e-300))
         logs = lambda i: log_weights(series, d, l, len(i))[l] + (l + 2 * i) * log_half
         what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
-        order = len(converged(logs, what))
+        order = len(dotproduct.converged(logs, what))
     else:
         order = max((series.degree - l) // 2 + 1, 0)
     if order == 0:
@@ -158,7 +149,7 @@ def _log_series(series: Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
     return total
 
 
-def log_weights(series: Series, d: int, degree: int, order: int) -> np.ndarray:
+def log_weights(series: dotproduct.Series, d: int, degree: int, order: int) -> np.ndarray:
     """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), (degree + 1, order)."""
     l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
     counts = np.array([log_alpha(int(v), d) for v in l[:, 0]])[:, None]
@@ -217,17 +208,17 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
 
     def leaf(part: Any, _: tuple[int, ...]) -> RadialKernels | None:
         match part:
-            case DotProductKernel():
+            case dotproduct.DotProductKernel():
                 return _of_series(d, part.power_series)
             case Constant():
-                return _of_series(d, PowerSeries((part.value,)))
+                return _of_series(d, dotproduct.PowerSeries((part.value,)))
             case Radial():
                 scale, *others = {*np.atleast_1d(part.lengthscale).tolist()}
                 if others:
                     return None
                 if isinstance(part, Gaussian):
                     rate = 1.0 / scale**2
-                    return _of_series(d, ExponentialSeries(rate), rate)
+                    return _of_series(d, dotproduct.ExponentialSeries(rate), rate)
                 return _of_distance(part, scale, d)
             case Homogeneous() | Zonal():
                 return RadialKernels(d, partial(_of_angle, part, d), zonal=True)
@@ -328,7 +319,7 @@ def _of_functions(
 
 
 def _multiple(scale: float, one: RadialKernels) -> RadialKernels:
-    series = one.power_series and weighted(scale, one.power_series)
+    series = one.power_series and dotproduct.weighted(scale, one.power_series)
     matrices = lambda degree, r, s: scale * one.matrices(degree, r, s)
     return replace(one, matrices=matrices, power_series=series)
 
@@ -336,7 +327,7 @@ def _multiple(scale: float, one: RadialKernels) -> RadialKernels:
 def _sum(left: RadialKernels, right: RadialKernels) -> RadialKernels:
     series = None
     if left.power_series and right.power_series and left.decay == right.decay:
-        series = summed(left.power_series, right.power_series)
+        series = dotproduct.summed(left.power_series, right.power_series)
     return RadialKernels(
         left.n_inputs,
         lambda degree, r, s: left.matrices(degree, r, s) + right.matrices(degree, r, s),
@@ -349,5 +340,5 @@ def _product(left: RadialKernels, right: RadialKernels) -> RadialKernels | None:
     """Return the radial kernels of a product: its series is the product of the factors'."""
     if left.power_series is None or right.power_series is None:
         return None
-    both = multiplied(left.power_series, right.power_series)
+    both = dotproduct.multiplied(left.power_series, right.power_series)
     return _of_series(left.n_inputs, both, left.decay + right.decay)

@@ -17,16 +17,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from bochner._core import native
-from bochner._core.arrays import (
-    array_namespace,
-    in_float64,
-    is_numpy,
-    is_sparse,
-    moved,
-    precision,
-    to_numpy,
-)
+from bochner._core import arrays, native
 from bochner._core.blas import eigh
 from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
@@ -151,7 +142,7 @@ class FourierMap(FeatureMap):
         return tuple(zip(turns, _in_turns(self.phases), strict=True))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if not (is_sparse(X) and isinstance(self.frequencies, Transforms)):
+        if not (arrays.is_sparse(X) and isinstance(self.frequencies, Transforms)):
             return with_far_rows(self, X, self._waves)
         Z = np.empty((X.shape[0], self.n_features), X.dtype)
         block = max(1, (1 << 22) // X.shape[1])  # rows that are made dense at a time
@@ -161,23 +152,23 @@ class FourierMap(FeatureMap):
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features, with angles in the precision of X."""
-        double, phased = precision(X) == np.float64, len(self.phases) > 0
+        double, phased = arrays.precision(X) == np.float64, len(self.phases) > 0
         scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
         turns, phases = self._turns[double]
-        if is_numpy(X):
+        if arrays.is_numpy(X):
             Z = native.waves(np.ascontiguousarray(X), turns, scale, phases if phased else None)
         elif isinstance(turns, native.Chains):
             Z = native.waves_twin(X, turns, scale, phases if phased else None)
         else:
-            angles = X @ moved(self.matrix, like=X)
-            angles = angles + moved(self.phases, like=angles) if phased else angles
-            xp = array_namespace(angles)
+            angles = X @ arrays.moved(self.matrix, like=X)
+            angles = angles + arrays.moved(self.phases, like=angles) if phased else angles
+            xp = arrays.array_namespace(angles)
             waves = [xp.cos(angles)] if phased else [xp.cos(angles), xp.sin(angles)]
             Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
         roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
-        return Z * moved(roots, like=Z)
+        return Z * arrays.moved(roots, like=Z)
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
         """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
@@ -187,7 +178,7 @@ class FourierMap(FeatureMap):
                 "FourierMap.complex: features must be pairs; got cosines with phases. Draw them by "
                 'Fourier(form="pair").'
             )
-        xp = array_namespace(Z)
+        xp = arrays.array_namespace(Z)
         dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
         return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
 
@@ -201,7 +192,7 @@ class FourierMap(FeatureMap):
         else:
             Z, m = self.features(X), self.n_frequencies
             turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
-        return turned @ moved(self.matrix.T, like=X)
+        return turned @ arrays.moved(self.matrix.T, like=X)
 
 
 def _in_turns(angles: Array) -> tuple[Array, Array]:
@@ -325,7 +316,7 @@ def leverages(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], W: Float[np.ndarray, "m d"], penalty: float
 ) -> Float[np.ndarray, " m"]:
     """Return τ(ω) of each frequency on these rows, at ``penalty`` times the trace of K."""
-    K = to_numpy(kernel(rows))
+    K = arrays.to_numpy(kernel(rows))
     values, V = eigh((K + K.T) / 2, check_finite=False)
     sizes = np.maximum(values, 0.0) + penalty * np.trace(K)
 
@@ -350,12 +341,12 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
-    shares = ratios * leverages(kernel, in_float64(X[np.sort(index)]), W, method.penalty)
+    shares = ratios * leverages(kernel, arrays.in_float64(X[np.sort(index)]), W, method.penalty)
     uniform = 0.1  # the share of draws without leverage: no weight is above its inverse
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
-    amplitude = float(to_numpy(kernel.diag(np.zeros((1, d))))[0])
+    amplitude = float(arrays.to_numpy(kernel.diag(np.zeros((1, d))))[0])
     return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
 
 
@@ -412,9 +403,9 @@ class HistogramMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         refuse_sparse(self.kernel, X)
         require_above(self.kernel, 0.0, X)
-        xp = array_namespace(X)
-        frequencies = moved(self.step * np.arange(self.terms + 1), like=X)
-        roots = moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
+        xp = arrays.array_namespace(X)
+        frequencies = arrays.moved(self.step * np.arange(self.terms + 1), like=X)
+        roots = arrays.moved(np.sqrt(_weights(self.kernel, self.terms, self.step)), like=X)
         logs = xp.log(xp.where(X > 0, X, xp.ones_like(X)))
         angles = logs[:, :, None] * frequencies
         sizes = xp.sqrt(X)[:, :, None] * roots

@@ -11,17 +11,7 @@ import numpy as np
 import scipy.fft
 import scipy.sparse
 
-from bochner._core import native
-from bochner._core.arrays import (
-    array_namespace,
-    dense,
-    device,
-    is_numpy,
-    is_sparse,
-    moved,
-    taken,
-    to_numpy,
-)
+from bochner._core import arrays, native
 from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
@@ -122,27 +112,27 @@ class MaclaurinMap(FeatureMap):
         U, lengths = self.inputs.split(X)
         exact = self.exact.at(lengths, like=U)
         columns = ((n, exact[:, i : i + 1]) for i, n in enumerate(self.exact.degrees))
-        parts = [c * dense(U) if n else c for n, c in columns]
+        parts = [c * arrays.dense(U) if n else c for n, c in columns]
         if len(self.weights.degrees):
             distinct, which = self._distinct
-            products = taken(self._products(U), self._order.argsort(), axis=1)
-            parts.append(products * taken(distinct.at(lengths, like=U), which, axis=1))
-        return array_namespace(parts[0]).concat(parts, axis=1)
+            products = arrays.taken(self._products(U), self._order.argsort(), axis=1)
+            parts.append(products * arrays.taken(distinct.at(lengths, like=U), which, axis=1))
+        return arrays.array_namespace(parts[0]).concat(parts, axis=1)
 
     def _products(self, U: Array) -> Array:
         """Return Π_j ⟨ω_j, u⟩ by falling degree, from the last factor to the first."""
-        xp = array_namespace(U)
+        xp = arrays.array_namespace(U)
         constants = len(self.weights.degrees) - (self._steps[0].shape[1] if self._steps else 0)
         product = None
         for step in reversed(self._steps):
-            projected = U @ moved(step, like=U)
+            projected = U @ arrays.moved(step, like=U)
             if product is not None:
                 both = projected[:, : product.shape[1]] * product
                 projected = xp.concat([both, projected[:, product.shape[1] :]], axis=1)
             product = projected
         if not constants:
             return product
-        ones = xp.ones((U.shape[0], constants), dtype=U.dtype, device=device(U))
+        ones = xp.ones((U.shape[0], constants), dtype=U.dtype, device=arrays.device(U))
         return ones if product is None else xp.concat([product, ones], axis=1)
 
 
@@ -187,7 +177,7 @@ class Exact:
     width: int
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        np.multiply(dense(U) if self.degree else 1, weight, out=Z)
+        np.multiply(arrays.dense(U) if self.degree else 1, weight, out=Z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +205,7 @@ class SketchMap(FeatureMap):
         return self.complete
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        rows = X if is_numpy(X) or is_sparse(X) else to_numpy(X)
+        rows = X if arrays.is_numpy(X) or arrays.is_sparse(X) else arrays.to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         # Rows whose transforms stay in the cache.
         step = max(1, (1 << 19) // max(block.width for block in self.blocks))
@@ -233,7 +223,7 @@ class SketchMap(FeatureMap):
                 start += block.width
 
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
-        return moved(Z, like=X)
+        return arrays.moved(Z, like=X)
 
 
 def sketch_map(
@@ -263,7 +253,7 @@ class Padded:
     signs: Array  # Diagonal of D; their number is a power of two
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        return signed_walsh(dense(U), self.signs)
+        return signed_walsh(arrays.dense(U), self.signs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +273,7 @@ class Hashed:
         return {np.dtype(t): S.astype(t) for t in ("f4", "f8")}
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        hashed = np.ascontiguousarray(dense(U @ self._matrices[U.dtype]))
+        hashed = np.ascontiguousarray(arrays.dense(U @ self._matrices[U.dtype]))
         return native.hadamard(hashed, out=hashed)
 
 
@@ -524,9 +514,9 @@ class CountSketch:
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         first, *others = self._matrices[U.dtype]
         if not others:
-            np.multiply(dense(first @ U.T).T, weight, out=Z)
+            np.multiply(arrays.dense(first @ U.T).T, weight, out=Z)
             return
-        transformed = lambda C: scipy.fft.rfft(dense(C @ U.T), axis=0)
+        transformed = lambda C: scipy.fft.rfft(arrays.dense(C @ U.T), axis=0)
         spectrum = transformed(first)
         for C in others:
             spectrum *= transformed(C)
