@@ -333,11 +333,7 @@ KERNEL_LAWS: Laws = OF_BOTH | {
 
 
 def check_features(
-    phi: Any,
-    X: Rows | None = None,
-    *,
-    kernel: Kernel | None = None,
-    random_state: Seed = 0,
+    phi: Any, X: Rows | None = None, *, kernel: Kernel | None = None, random_state: Seed = 0
 ) -> Check:
     """Check whether a feature map, your own or the library's, obeys the laws of a feature map.
 

@@ -29,13 +29,7 @@ NEAR = 2.0**-8
 Block = Callable[[Array, Array], Array]
 
 
-def by_blocks(
-    block: Block,
-    X: Rows,
-    Y: Others,
-    temporaries: int = 1,
-    dtype: Any = None,
-) -> Array:
+def by_blocks(block: Block, X: Rows, Y: Others, temporaries: int = 1, dtype: Any = None) -> Array:
     """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, blocks of bounded size."""
     n, m = X.shape[0], Y.shape[0]
     step = max(1, BLOCK_BYTES // (8 * temporaries * max(m, 1)))
