@@ -16,15 +16,7 @@ from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Rows
 from bochner._core.text import TableResult, axes_for
 from bochner._core.threads import one_thread
-from bochner.certificates.bounds import (
-    Bound,
-    ball_bound,
-    chance_of,
-    dense_rows,
-    features_bound,
-    fourier_bound,
-    zonal_bound,
-)
+from bochner.certificates import bounds
 from bochner.certificates.pencil import eigen, some_rows
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -221,7 +213,7 @@ class ComparedBound:
     """One row of a :class:`BoundComparison`: a bound of the features of a method."""
 
     name: str
-    bound: Bound
+    bound: bounds.Bound
     method: Method
     limit: float
     measured: float
@@ -333,10 +325,10 @@ def compare_bounds(
     D = integer(n_features, who, "n_features", 2)
     D -= D % 2
     integer(n_draws, who, "n_draws", 1)
-    chance_of(confidence)
+    bounds.chance_of(confidence)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, who, "n_sample", 2)
-    every = dense_rows(X, who)
+    every = bounds.dense_rows(X, who)
     rows = every[np.sort(stream(seed, "bounds").permutation(len(every))[:n_sample])]
     penalty = alpha * len(rows) / len(every)
     entries = list(_entries(kernel, rows, penalty, D, confidence))
@@ -366,7 +358,7 @@ def compare_bounds(
 
 def _entries(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], alpha: float, D: int, confidence: float
-) -> Iterator[tuple[str, Bound, Method, Callable[[Array], float]]]:
+) -> Iterator[tuple[str, bounds.Bound, Method, Callable[[Array], float]]]:
     """Yield the bounds that hold for a kernel: name, bound, method and measure of its error."""
     values, vectors = eigen(kernel, rows, "compare_bounds")
     norm, W = float(values[-1]), vectors / np.sqrt(values + alpha)
@@ -374,7 +366,7 @@ def _entries(
     operator = lambda E: largest(E) / norm
     spectral = lambda E: largest(W.T @ E @ W)
     if is_stationary(kernel):
-        pairs, by = Fourier(IID()), partial(fourier_bound, kernel, rows)
+        pairs, by = Fourier(IID()), partial(bounds.fourier_bound, kernel, rows)
         rank = min(10, len(rows) - 1)
         entries = lambda E: float(np.abs(E).max())
         costs = lambda E: max(map(abs, cost_ends(E, rank))) / float(values[:-rank].sum())
@@ -386,7 +378,7 @@ def _entries(
         yield "leverage n/λ", by("spectral", alpha=alpha), pairs, spectral
         with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
             yield f"cost of rank {rank}", by("projection_cost", rank=rank), pairs, costs
-    bound_for = partial(features_bound, kernel, rows)
+    bound_for = partial(bounds.features_bound, kernel, rows)
     if isinstance(kernel, Angular):
         signs = Sign(IID())
         yield "matrix Bernstein, signs", bound_for(signs), signs, operator
@@ -401,7 +393,8 @@ def _entries(
         products = Maclaurin("geometric")
         with suppress(InvalidInput):  # terms that do not fall
             yield "matrix Bernstein, Maclaurin", bound_for(products), products, operator
-    for name, bound_of in (("lemma 7", zonal_bound), ("theorems 11 and 12", ball_bound)):
+    theorems = {"lemma 7": bounds.zonal_bound, "theorems 11 and 12": bounds.ball_bound}
+    for name, bound_of in theorems.items():
         with suppress(InvalidInput):  # of another kernel, or with more degrees than can be summed
             zonal = bound_of(kernel, rows, alpha=alpha)
             cut = zonal.cut_for(D, confidence)

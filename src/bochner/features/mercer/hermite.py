@@ -21,16 +21,9 @@ from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import UnsupportedKernel
+from bochner.features import projections
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.features.mercer import products
-from bochner.features.projections import (
-    MOST_COLUMNS,
-    mean_and_covariance,
-    principal_axes,
-    require_squares,
-    some_rows,
-    with_signs,
-)
 from bochner.kernels.algebra import Columns
 from bochner.kernels.basis import best_products
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled
@@ -136,7 +129,8 @@ def eigenfunctions(
     kept = np.flatnonzero(values > 1e-12 * max(values[-1], 0.0))[::-1]  # below is rounding
     if not len(kept):  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))
-    return values[kept], root[:, None] * with_signs(vectors[:, kept]) / np.sqrt(values[kept])
+    vectors = projections.with_signs(vectors[:, kept])
+    return values[kept], root[:, None] * vectors / np.sqrt(values[kept])
 
 
 # --- Hermite–Mercer features: products of Hermite functions along the principal axes -------------
@@ -363,20 +357,20 @@ def mehler(spread: Float[Array, " d"]) -> Mehler:
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the D products of largest eigenvalue: Hermite functions, or functions of the columns."""
-    if ask.n_inputs > MOST_COLUMNS:
+    if ask.n_inputs > projections.MOST_COLUMNS:
         raise UnsupportedKernel(
-            f"HermiteMercer serves at most {MOST_COLUMNS} columns, whose principal axes it needs; "
-            f"got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), Nystrom() or "
-            "Fourier()."
+            f"HermiteMercer serves at most {projections.MOST_COLUMNS} columns, whose principal "
+            f"axes it needs; got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), "
+            "Nystrom() or Fourier()."
         )
     if not isinstance(kernel, Gaussian):
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
-    require_squares("HermiteMercer", X, scales)
-    mean, covariance = mean_and_covariance(X, scales)
-    variances, vectors = principal_axes(covariance)
-    rows, tried = some_rows(X, 512, ask.stream("scale")), []
+    projections.require_squares("HermiteMercer", X, scales)
+    mean, covariance = projections.mean_and_covariance(X, scales)
+    variances, vectors = projections.principal_axes(covariance)
+    rows, tried = projections.some_rows(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)
