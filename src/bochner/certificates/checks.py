@@ -286,14 +286,12 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
             kernel(rows[:1])
         except Exception as error:  # noqa: BLE001  the check reports all that a function raises
             rows = np.abs(rows) if isinstance(error, InvalidInput) else rows
-    laws = _checked(Subject(None, kernel, rows), KERNEL_LAWS)
-    return Check(kernel, tuple(laws), *rows.shape)
+    return Check(kernel, tuple(_checked(Subject(None, kernel, rows), KERNEL_LAWS)), *rows.shape)
 
 
 def _rows_alone(subject: Subject) -> Verdict:
     k, X, half = subject.kernel, subject.X, (len(subject.X) + 1) // 2
-    alone = k(X[:half], X[half - 1 :])
-    return _same(alone, k(X, X)[:half, half - 1 :], "beside other rows it")
+    return _same(k(X[:half], X[half - 1 :]), k(X, X)[:half, half - 1 :], "beside other rows it")
 
 
 def _positive(subject: Subject) -> Verdict:
@@ -392,8 +390,7 @@ def check_features(
             "got none. Pass rows of your data."
         )
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
-    laws = _checked(Subject(phi, kernel, rows), LAWS)
-    return Check(phi, tuple(laws), *rows.shape)
+    return Check(phi, tuple(_checked(Subject(phi, kernel, rows), LAWS)), *rows.shape)
 
 
 def _alone(subject: Subject) -> Verdict:

@@ -181,8 +181,7 @@ def all_methods(d: int) -> tuple[Method, ...]:
     # Not those of other methods, of finite kernels, and of functions of a box.
     left_out = (Compressed, Projected, Explicit, LaplacianEigenfunctions)
     kinds = dict.fromkeys(rule.method for rule in RULES if rule.method not in left_out)
-    others = [kind() for kind in kinds]
-    published = (Fourier(IID()), *others, Nystrom(Uniform()))
+    published = (Fourier(IID()), *[kind() for kind in kinds], Nystrom(Uniform()))
     return (*best, *(method for method in published if method not in best))
 
 

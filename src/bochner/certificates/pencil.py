@@ -78,8 +78,7 @@ def _factor(pencil: Pencil) -> Float[Array, "m m"]:
 
 def _whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """L⁻¹ E L⁻ᵀ."""
-    half = solve_lower(L, E)
-    return symmetric(solve_lower(L, half.T))
+    return symmetric(solve_lower(L, solve_lower(L, E).T))
 
 
 def _extremes(

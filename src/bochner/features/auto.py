@@ -104,8 +104,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
     best = best_of(errors, "loo", SAME_FLOAT32)
     top = result.eigen.top
     variance = float(result.moments.power.max()) / result.moments.weight
-    error = max(float(errors[best]), NO_ERROR * variance)
-    return error, float(alphas[best] / (ratio * top))
+    return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * top))
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------

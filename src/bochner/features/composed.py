@@ -35,8 +35,7 @@ class ConstantMap(FeatureMap):
     below_kernel = True  # exact, so below
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n 1"]:
-        column = np.full((X.shape[0], 1), self.value**0.5)
-        return moved(column, like=X)
+        return moved(np.full((X.shape[0], 1), self.value**0.5), like=X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return array_namespace(X).zeros_like(X)
@@ -138,8 +137,7 @@ class OnInputs(FeatureMap):
         return self.inner.reach if isinstance(self.kernel, algebra.Columns) else 0.0
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        turned = lambda X: self.inner.features(self.kernel.inputs(X))
-        return with_far_rows(self, X, turned)
+        return with_far_rows(self, X, lambda X: self.inner.features(self.kernel.inputs(X)))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return self.kernel.back(X, self.inner.pullback(self.kernel.inputs(X), C))

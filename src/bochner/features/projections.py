@@ -189,8 +189,7 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
     D = inner.n_features
     gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
     for start in range(0, X.shape[0], step):
-        rows = inner(X[start : start + step])
-        add_gram(gram, np.ascontiguousarray(rows, dtype=np.float64))
+        add_gram(gram, np.ascontiguousarray(inner(X[start : start + step]), dtype=np.float64))
     _, axes = principal_axes(mirror(gram))
     return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
 

@@ -102,5 +102,4 @@ def square_norms(X: Rows) -> Float[Array, " n"]:
     """Return |x|² of each row, dense or sparse."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    xp = array_namespace(X)
-    return xp.sum(X * X, axis=1)
+    return array_namespace(X).sum(X * X, axis=1)

@@ -82,8 +82,7 @@ class Intersection(Additive):
     """
 
     def term(self, a: Array, b: Array) -> Array:
-        xp = array_namespace(a, b)
-        return xp.minimum(a, b)
+        return array_namespace(a, b).minimum(a, b)
 
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
         return 2 / math.pi / (1 + 4 * frequency**2)
@@ -160,8 +159,7 @@ class SkewedChi2(Kernel):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         tangent = lambda gap: -0.5 * array_namespace(gap).tanh(0.5 * gap)
         U, V = self.inputs(X), self.inputs(Y)
-        M = C * self.evaluate(X, Y)
-        return self.back(X, by_columns(M, [tangent] * U.shape[1], U, V))
+        return self.back(X, by_columns(C * self.evaluate(X, Y), [tangent] * U.shape[1], U, V))
 
 
 def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:
@@ -181,5 +179,4 @@ def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool
 def _entropy(a: Array, b: Array) -> Array:
     """Return ½ a log₂(1 + b/a), zero where a is."""
     xp = array_namespace(a, b)
-    positive = a > 0
-    return 0.5 / math.log(2.0) * a * xp.log1p(b / xp.where(positive, a, xp.ones_like(a)))
+    return 0.5 / math.log(2.0) * a * xp.log1p(b / xp.where(a > 0, a, xp.ones_like(a)))

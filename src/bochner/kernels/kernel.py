@@ -355,8 +355,7 @@ class Product(Combined):
     right: Part
 
     def __repr__(self) -> str:
-        right = _enclosed(self.right, Sum, Product, Scaled)
-        return f"{_enclosed(self.left, Sum)} * {right}"
+        return f"{_enclosed(self.left, Sum)} * {_enclosed(self.right, Sum, Product, Scaled)}"
 
     def joined(self, *values: Array) -> Array:
         return values[0] * values[1]

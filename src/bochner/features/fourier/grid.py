@@ -172,8 +172,7 @@ class EquispacedMap(FeatureMap):
         theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
         theta = within(theta, self.places.turns)
         waves = moved(np.ascontiguousarray(self._waves), like=X)
-        axes = range(self.n_inputs)
-        phases = sum(theta[:, a][:, None] * waves[:, a][None, :] for a in axes)
+        phases = sum(theta[:, a][:, None] * waves[:, a][None, :] for a in range(self.n_inputs))
         roots = np.sqrt(2 * self.weights)
         roots[0] = math.sqrt(self.weights[0])
         along = moved(roots, like=X)
@@ -278,8 +277,7 @@ def _periodic(
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
     common, error = equispaced.common_period(terms, length, tolerance, a)
-    steady = any(season.steady for season in terms)
-    return common * (math.ceil(least / common) + steady), error
+    return common * (math.ceil(least / common) + any(season.steady for season in terms)), error
 
 
 def with_images(

@@ -48,8 +48,7 @@ def in_streams(
 ) -> Float[Array, "count ..."]:
     """Return ``count`` blocks of ``width`` frequencies; a longer draw begins with a shorter one."""
     each = -(-ONE_STREAM // width)
-    children = rng.spawn(-(-count // each))
-    return np.concatenate(list(map(draw, children, repeat(each))))[:count]
+    return np.concatenate(list(map(draw, rng.spawn(-(-count // each)), repeat(each))))[:count]
 
 
 @dataclass(frozen=True)
