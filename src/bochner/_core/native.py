@@ -169,8 +169,7 @@ class Programme(NamedTuple):
     """A straight-line programme over rows: each value is made of two earlier ones.
 
     Value 0 is 1, and each other value v is factors[v, 0] w[inputs[v, 0]] value[parents[v, 0]] plus
-    the same with index 1, where w are the d coordinates of a row and then their d cumulative sums
-    of squares.
+    the same with index 1, w the d coordinates of a row and then the d sums of squares up to each.
     """
 
     parents: np.ndarray  # (nodes, 2) int32; a parent comes before its child

@@ -229,9 +229,8 @@ def certify(
     An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured at that value
     (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.
 
-    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, for any n (16 GB for m = 20,000). Sources: Avron,
-    Kapralov, Musco, Musco, Velingker and Zandieh (2017) for ε; Jacot, Simsek, Spadaro, Hongler and
-    Gabriel (2020) for the matched penalty.
+    Cost: O(m(D + d)m + 2m³), memory 5m² numbers, for any n (16 GB for m = 20,000). Sources: Avron
+    et al. (2017) for ε; Jacot et al. (2020) for the matched penalty.
 
     Examples
     --------

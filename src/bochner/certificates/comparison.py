@@ -296,8 +296,7 @@ def compare_bounds(
     Returns
     -------
     BoundComparison
-        ``required`` of each row is the width at which its bound equals the error that D features
-        have: how many a fit would take that trusts the bound. O(n_draws (m² D + m³)).
+        O(n_draws (m² D + m³)).
 
     See Also
     --------

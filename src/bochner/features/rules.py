@@ -458,8 +458,7 @@ def draw(
         D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
         have fewer. :func:`bochner.required_features` finds the D of a tolerance.
     X : (n, d), optional
-        Rows of data, for Nyström's landmarks, "auto" and others; random features use their number
-        of columns only.
+        Rows of data, for Nyström's landmarks, "auto" and others.
     n_inputs : int, optional
         d, where there is no X.
     random_state : int, Generator, RandomState or None

@@ -90,8 +90,7 @@ class Custom(Kernel):
         Takes rows X (n, d) and Y (m, d), arrays of the caller's library in one precision, and
         returns the matrix (n, m) of all pairs. scikit-learn's pairwise kernels are such functions.
     diagonal_of : callable, optional
-        Takes X and returns the n values k(x, x); by default these are picked from the matrices of
-        64 rows at a time.
+        Takes X and returns the n values k(x, x); by default picked from matrices of 64 rows.
 
     Notes
     -----
@@ -398,8 +397,7 @@ class Normalised(Kernel):
     Notes
     -----
     ``kernel`` is evaluated in float64, and the cosine has X's dtype. Kernels that grow like a power
-    of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows, so rows
-    may have any norm.
+    of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows.
 
     Examples
     --------

@@ -233,8 +233,7 @@ def waves(
 class Brownian(Kernel):
     """k(x, y) = Π_j min(x_j, y_j) on [0, length]^d: Brownian motion, and the Brownian sheet.
 
-    The Green's function of −f″ with f(0) = 0 and f′(length) = 0, multiplied over columns; rows are
-    clipped to the cube.
+    The Green's function of −f″, f(0) = f′(length) = 0, multiplied over columns; rows are clipped.
 
     Parameters
     ----------

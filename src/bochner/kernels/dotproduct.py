@@ -304,14 +304,12 @@ class DotProduct(DotProductKernel):
     ----------
     series : sequence of float, or callable
         κ, as in :class:`PowerSeries`: the coefficients of 1, t, t², ..., or a function that returns
-        log κ⁽ⁿ⁾(0) for an integer array n. Define the function in a module if the kernel is sent
-        to other processes.
+        log κ⁽ⁿ⁾(0) for an integer array n. A function of a module can be sent to other processes.
 
     Raises
     ------
     NotPositive
-        If a derivative at zero is negative: then k is not positive semi-definite on any ball
-        [Schoenberg (1942)].
+        If a derivative at zero is negative: k is positive on no ball [Schoenberg (1942)].
 
     Examples
     --------

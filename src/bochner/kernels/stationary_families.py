@@ -226,8 +226,7 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
     """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
 
     The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's). κ > 0: one for all
-    columns (the last axis), or one for each. The log density is the log probability of a whole
-    number, −∞ elsewhere.
+    columns (the last axis), or one for each.
     """
     kappa = np.array(concentration)
 

@@ -520,8 +520,7 @@ class GeneralizedZonal(Kernel):
     radial_functions : tuple of callables
         h_0, h_1, ...: each takes radii, a float64 NumPy array (n,), and returns (n,) or (n, s).
         For l ≥ 1 the value at radius zero is taken as zero, as there is no direction there.
-        `Monomials` prints as code and can be saved; so can functions of a module be sent to other
-        processes.
+        `Monomials` prints as code and can be saved.
 
     Examples
     --------

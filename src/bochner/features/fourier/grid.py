@@ -60,9 +60,7 @@ class FourierGrid(Method):
     finufft (``pip install "bochner[grid]"``). All other learners use at most ``n_features`` modes,
     with the smallest tolerance that these allow.
 
-    Sources: Greengard, Rachh and Barnett (2022), *Equispaced Fourier representations for efficient
-    Gaussian process regression from a billion data points*; Barnett, Greengard and Rachh (2023),
-    *Uniform approximation of common Gaussian process kernels using equispaced Fourier grids*.
+    Sources: Greengard, Rachh and Barnett (2022); Barnett, Greengard and Rachh (2023).
 
     Examples
     --------
