@@ -5,7 +5,7 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import filterfalse
 from typing import Any
 
@@ -219,6 +219,11 @@ def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
         if width >= X.shape[1] or not (leading[1:] == leading[:-1]).all(axis=1).any():
             return order
         width *= 2
+
+
+def slices(n: int, step: int) -> Iterator[slice]:
+    """Yield slices of n rows, ``step`` at a time."""
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def joined(parts: list[Array]) -> Array:

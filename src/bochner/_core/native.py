@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, slices, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -157,9 +157,7 @@ def power_of_two(n: int) -> int:
 
 def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
     """Slices of rows whose temporaries, `columns` wide, take at most 16 MB."""
-    block = max(1, (16 << 20) // max(1, columns * X.dtype.itemsize))
-    for start in range(0, X.shape[0], block):
-        yield slice(start, start + block)
+    return slices(X.shape[0], max(1, (16 << 20) // max(1, columns * X.dtype.itemsize)))
 
 
 # ---- three-term recurrences over rows; the twins run on whole columns, in any library

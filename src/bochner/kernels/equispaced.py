@@ -24,6 +24,7 @@ import numpy as np
 from scipy.fft import fftn, next_fast_len
 from scipy.special import erfc
 
+from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.algebra import Columns, Mahalanobis, Normalised, folded, summands
@@ -174,8 +175,7 @@ def _density(
     W, measure = places.reshape(-1, len(root)), kernel.spectral_measure(len(root))
     W = W @ np.linalg.inv(root)
     density = np.empty(len(W))
-    for start in range(0, len(W), TOGETHER):
-        rows = slice(start, start + TOGETHER)
+    for rows in slices(len(W), TOGETHER):
         with np.errstate(all="ignore"):
             density[rows] = measure.log_density(W[rows])
     odd = ~np.isfinite(density) & ~W.any(axis=1)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, ive
 
+from bochner._core.arrays import slices
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
@@ -180,8 +181,7 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
         if len(r) == len(s) and bool((r == s).all()):  # each unordered pair once
             i, j = np.triu_indices(len(r))
         values = np.empty((len(p), len(i)))
-        for start in range(0, len(i), 4096):
-            part = slice(start, start + 4096)
+        for part in slices(len(i), 4096):
             a, b = r[i[part], None], s[j[part], None]
             k = kernel.profile(((a - b) ** 2 + a * b * chord) / scale**2)
             values[:, part] = p @ k.T

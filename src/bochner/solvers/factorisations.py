@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from bochner._core.arrays import slices
 from bochner._core.blas import cholesky, eigvalsh, factor
 from bochner._core.lapack import add_product, solve_rows_by_triangle
 from bochner._core.shapes import Array, Float, Int
@@ -24,11 +25,6 @@ T = TypeVar("T")
 def slabs(n: int) -> Iterator[slice]:
     """Yield slices of rows for each step; a single one if rows are few."""
     return slices(n, n if n <= AT_ONCE else SLAB)
-
-
-def slices(n: int, step: int) -> Iterator[slice]:
-    """Yield slices of n rows, ``step`` at a time."""
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def symmetric(A: Float[Array, "m m"]) -> Float[Array, "m m"]:

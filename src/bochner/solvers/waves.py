@@ -26,9 +26,9 @@ from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg import eigh_tridiagonal
 from scipy.optimize import brentq
 
+from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import Steps, inner
-from bochner.solvers.factorisations import slices
 from bochner.solvers.gram import (
     WaveGram,
     WavePreconditioner,

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, taken
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, slices, taken
 from bochner._core.blas import eigh
 from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
@@ -241,8 +241,7 @@ class HermiteMap(products.Products):
         J, D = self.indices.shape[1], self.n_features
         step = self._constants.step[:J].astype(X.dtype)
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
-        for start in range(0, len(Z), 4096):
-            rows = slice(start, start + 4096)
+        for rows in slices(len(Z), 4096):
             U = np.clip(self._coordinates(X[rows]), -OUTSIDE, OUTSIDE).T
             decay = moved(-self._constants.decay[:, None], like=U)
             exponent = (decay * U.T * U.T).sum(axis=0) + float(self._constants.shift.sum())

@@ -10,7 +10,7 @@ from numpy.polynomial.chebyshev import chebvander
 from scipy.fft import dct
 from scipy.linalg.blas import dgemm
 
-from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, to_numpy
+from bochner._core.arrays import array_namespace, dense, is_eager, is_numpy, moved, slices, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
@@ -257,8 +257,7 @@ class RadialFunctions:
         G = np.zeros((len(r), len(self.degrees)))
         most = int(self.degrees.max(initial=0))
         radial = radial_kernels(self.kernel, self.n_inputs)
-        for start in range(0, len(r), 256):
-            rows = slice(start, start + 256)
+        for rows in slices(len(r), 256):
             R = radial.matrices(most, r[rows], self.nodes)
             for l in np.unique(self.degrees).tolist():
                 which = np.flatnonzero(self.degrees == l)
@@ -327,8 +326,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
     """Return Σ_j T_j(2 share − 1) C_j, (n, B), as products; NumPy in float64 throughout."""
     if is_numpy(share):
         G = np.empty((len(share), C.shape[1]), share.dtype)
-        for start in range(0, len(share), 2048):  # whose polynomials fit the level-2 cache
-            rows = slice(start, start + 2048)
+        for rows in slices(len(share), 2048):  # whose polynomials fit the level-2 cache
             T = chebvander(2.0 * share[rows].astype(np.float64) - 1.0, len(C) - 1)
             # SciPy's BLAS, as the sweep's other products; transposed, to avoid a copy.
             G[rows] = dgemm(1.0, C.T, T, trans_b=1).T

@@ -209,7 +209,7 @@ class SketchMap(FeatureMap):
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         # Rows whose transforms stay in the cache.
         step = max(1, (1 << 19) // max(block.width for block in self.blocks))
-        parts = [slice(start, start + step) for start in range(0, len(Z), step)]
+        parts = list(arrays.slices(len(Z), step))
 
         def fill(part: slice) -> None:
             U, lengths = self.inputs.split(rows[part])

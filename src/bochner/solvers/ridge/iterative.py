@@ -34,9 +34,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from bochner._core.arrays import slices
 from bochner._core.blas import eigh
 from bochner._core.shapes import Array, Both, Float
-from bochner.solvers.factorisations import slices
 from bochner.solvers.ridge.eigen import deviation_of, of_more_rows
 from bochner.solvers.ridge.krylov import GrowingSubspace, ShiftedSystems, low_rank_inverse
 from bochner.solvers.ridge.problem import gcv, left_out_errors, slack_of_leverage
