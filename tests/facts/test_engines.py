@@ -656,7 +656,8 @@ def test_the_command_fits_by_workers_of_any_engine(engine, tmp_path):
 def test_the_address_of_a_cluster_takes_an_engine(capsys):
     line = "fit x.parquet --target y --out x --scheduler"
     assert run([*line.split(), "tcp://x"]) == 2
-    assert "--scheduler ADDRESS is of a cluster" in " ".join(capsys.readouterr().err.split())
+    told = " ".join(capsys.readouterr().err.split())
+    assert "--scheduler is of dask, ray and spark; got --engine local" in told
 
 
 # ---- features made on devices of torch: the bits of torch's own arrays, any number of devices

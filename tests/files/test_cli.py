@@ -533,7 +533,7 @@ def process(code, line=""):
 
 
 def test_help_imports_nothing_heavy():
-    slow = {"numpy", "scipy", "sklearn", "pyarrow", "pandas", "rich.console", "matplotlib", "torch"}
+    slow = {"numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib", "torch"}
     code = (
         "import sys\nfrom bochner.cli import main\n"
         "try: main(['fit', '--help'])\nexcept SystemExit: pass\n"
@@ -545,14 +545,12 @@ def test_help_imports_nothing_heavy():
     assert "--lengthscale" in out
 
 
-@pytest.mark.parametrize("missing", [["click"], ["rich"], ["click", "rich"]])
-def test_without_its_packages_the_command_line_says_how_to_get_them(missing, monkeypatch, capsys):
-    for name in missing:
-        monkeypatch.setitem(sys.modules, name, None)
+def test_without_its_package_the_command_line_says_how_to_get_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "click", None)
     with pytest.raises(SystemExit, match="2"):
         main(["--help"])
     err = capsys.readouterr().err
-    assert f"the command line needs {' and '.join(missing)}, not installed here" in err
+    assert "the command line needs click, not installed here" in err
     assert 'pip install "bochner[cli]"' in err
 
 

@@ -533,7 +533,7 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path
     monkeypatch.setattr("bochner.report.demo.load_earth", never)
     file = tmp_path / "file"
     file.write_text("in the way")
-    with pytest.raises(DataFileError, match=r"needs a folder that can be written.*Name another"):
+    with pytest.raises(DataFileError, match=r"cannot be written: .*Check the folder and its perm"):
         run_demo(file / "folder", quick=True)
     assert file.read_text() == "in the way"
 

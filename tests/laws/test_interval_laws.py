@@ -371,11 +371,12 @@ def test_categories_of_noise_gain_nothing(given):
     assert found["errors"]["y"]["r_squared"] < 6 * np.sqrt(2 / 120)
 
 
-def test_weights_count_and_a_sample_is_bounded(rows, given):
+def test_weights_count_and_a_sample_is_bounded(rows, given, monkeypatch):
+    monkeypatch.setattr("bochner.report.quality.ROWS", 100)
     X, y = rows
     w = np.where(np.arange(N) % 2, 1.0, 3.0)
     model = bo.KernelRidge(alpha=0.5, **COMMON).fit(X, y, w)
-    found, _ = judge_held_out(model, Blocks.from_arrays(X, y, w), n_sample=100)
+    found, _ = judge_held_out(model, Blocks.from_arrays(X, y, w))
     assert (found["n_train"], found["n_test"], found["n_rows"]) == (80, 20, N)
     fit, _, weights = given[-1]
     np.testing.assert_array_equal(weights, [w[np.all(X == x, axis=1)][0] for x in fit])

@@ -15,7 +15,7 @@ import pytest
 import bochner
 
 OPTIONAL = ("click", "dask", "distributed", "jinja2", "matplotlib", "onnx", "onnxruntime", "pandas")
-OPTIONAL += ("polars", "pyarrow", "pyspark", "ray", "rich", "skops", "torch")
+OPTIONAL += ("polars", "pyarrow", "pyspark", "ray", "skops", "torch")
 NAMES = (module.name for module in pkgutil.walk_packages(bochner.__path__, "bochner."))
 MODULES = {name: importlib.import_module(name) for name in NAMES if name != "bochner._native"}
 

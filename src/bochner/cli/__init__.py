@@ -13,10 +13,9 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line, by default with the arguments of the process, and exit."""
-    missing = [name for name in ("click", "rich") if find_spec(name) is None]
-    if missing:
+    if find_spec("click") is None:
         sys.stderr.write(
-            f"bochner: the command line needs {' and '.join(missing)}, not installed here. "
+            "bochner: the command line needs click, not installed here. "
             'Install with: pip install "bochner[cli]"\n'
         )
         sys.exit(2)

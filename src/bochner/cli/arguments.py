@@ -1,7 +1,4 @@
-"""Arguments: the names to choose from, and checks before anything long is started.
-
-The names are written out so that ``--help`` is quick.
-"""
+"""Names to choose from, written out so that ``--help`` is quick, and checks of arguments."""
 
 import atexit
 import math
@@ -64,28 +61,26 @@ def alpha(text: str) -> str | float:
     return number
 
 
-def separated(convert: Callable[[str], Any], requirement: str) -> Callable[[str], list[Any]]:
-    """Return a parser of values separated by commas; ``convert`` raises ValueError for others."""
-
-    def values(text: str) -> list[Any]:
-        try:
-            return [convert(part) for part in text.split(",")]
-        except ValueError:
-            raise click.BadParameter(f"must be {requirement}; got {text!r}.") from None
-
-    return values
+def names(text: str) -> list[str]:
+    """Return names separated by commas."""
+    return text.split(",")
 
 
-def _positive(text: str) -> float:
-    number = _number(text)
-    if not number > 0:
-        raise ValueError
-    return number
+def lengthscales(text: str) -> list[float]:
+    """Return positive numbers separated by commas."""
+    numbers = list(map(_number, text.split(",")))
+    if not all(number > 0 for number in numbers):
+        raise click.BadParameter(f"must be positive numbers, as 0.5 or 0.3,1,2; got {text!r}.")
+    return numbers
 
 
-lengthscales = separated(_positive, "positive numbers, as 0.5 or 0.3,1,2")
-widths = separated(int, "whole numbers separated by commas, as 256,1024")
-names = separated(str, "names")
+def widths(text: str) -> list[int]:
+    """Return whole numbers separated by commas."""
+    try:
+        return list(map(int, text.split(",")))
+    except ValueError:
+        words = f"must be whole numbers separated by commas, as 256,1024; got {text!r}."
+        raise click.BadParameter(words) from None
 
 
 def types(text: str) -> dict[str, str]:
@@ -111,10 +106,7 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
 
 
 def destination(*suffixes: str) -> Callable[[str], Path]:
-    """Return what reads the name of a file, and refuses one that cannot be written.
-
-    Tables may be written to standard output, a dash.
-    """
+    """Return what reads the name of a file to write; tables may go to standard output, a dash."""
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()
@@ -144,11 +136,7 @@ def destination(*suffixes: str) -> Callable[[str], Path]:
 STANDARD_OUTPUT = Path("-")
 
 table = destination(".parquet", ".pq", ".csv")
-
-
-def one_or_several(_ctx: Any, _param: Any, given: tuple[str, ...]) -> Any:
-    """Return the one name that an option was given, or several, or None."""
-    return given[0] if len(given) == 1 else given or None
+picture = destination(".png", ".svg", ".pdf")
 
 
 def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[str, Any]:

@@ -11,63 +11,40 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import bochner as bo
-from bochner.cli.arguments import (
-    ENGINES,
-    KERNELS,
-    LEARNERS,
-    METHODS,
-    STANDARD_OUTPUT,
-    OneOf,
-    alpha,
-    destination,
-    found_files,
-    lengthscales,
-    names,
-    on_coordinates,
-    one_or_several,
-    refuse_overwriting,
-    table,
-    types,
-    widths,
-)
+from bochner.cli import arguments as kinds
+from bochner.cli.arguments import STANDARD_OUTPUT, found_files, on_coordinates, refuse_overwriting
 
 if TYPE_CHECKING:
     from bochner.cli.show import Terminal
 
-Facts = dict[str, Any]
-
-#: Facts for programs and people; two, if people are shown others; None if nothing more is printed.
-Result = Facts | tuple[Facts, Facts] | None
-
 MOST_COLUMNS = 40  # Columns that people are shown
 
-_seed = click.option("--seed", type=click.IntRange(0), default=0, help="Seed of all randomness.")
-_separator = click.option(
-    "--separator",
-    metavar="CHARACTER",
-    help="Between the fields of text files; found by itself if not given.",
-)
+
+def _option(name: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
+    """Return an option by its name, help, type and the sign of its value."""
+    return click.option(name, type=kind, help=words, metavar=sign, **more)
+
+
+def _target(words: str, **more: Any) -> Any:
+    """Return the option that names one target or several."""
+    one_or_several = lambda _ctx, _param, given: given[0] if len(given) == 1 else given or None
+    return _option("--target", words, multiple=True, callback=one_or_several, **more)
+
+
+_model = click.argument("model", metavar="MODEL")
 _files = click.argument("files", nargs=-1, required=True, metavar="FILES...")
-_lengthscale = click.option(
+_seed = _option("--seed", "Seed of all randomness.", click.IntRange(0), default=0)
+_separator = _option(
+    "--separator", "Between fields of text files; found by itself if not given.", sign="CHARACTER"
+)
+_lengthscale = _option(
     "--lengthscale",
-    type=lengthscales,
+    "One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
+    kinds.lengthscales,
+    "NUMBERS",
     multiple=True,
     callback=lambda _ctx, _param, parts: [number for part in parts for number in part],
-    metavar="NUMBERS",
-    help="One, or one per feature: repeated or as 0.3,1,2. Chosen from the data if not given.",
 )
-_model = click.argument("model", metavar="MODEL")
-
-
-def _file(name: str, help_: str, *suffixes: str, **more: Any) -> Any:
-    """Return an option that names a file to write."""
-    kind = destination(*suffixes)
-    return click.option(name, type=kind, metavar="FILE", help=help_, **more)
-
-
-def _target(help_: str, **more: Any) -> Any:
-    """Return the option that names one target or several."""
-    return click.option("--target", multiple=True, callback=one_or_several, help=help_, **more)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -80,49 +57,36 @@ def bochner() -> None:
     """
 
 
-def _command(name: str | None = None) -> Callable[[Callable[..., Result]], Any]:
-    """Return a decorator that makes a command of a function and prints its result.
+def _command(work: Callable[..., None]) -> Any:
+    """Make a command of a function of the terminal and all options."""
 
-    The function gets the terminal, and its options and arguments by name.
-    """
+    @bochner.command(work.__name__.rstrip("_"))
+    @_option("--json", "Print one JSON object on stdout.", is_flag=True)
+    @_option("--quiet", "Print errors and notes only.", is_flag=True)
+    @wraps(work)
+    def command(**options: Any) -> None:
+        from bochner.cli.show import Terminal
 
-    def decorate(work: Callable[..., Result]) -> Any:
-        @bochner.command(name)
-        @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-        @click.option("--quiet", is_flag=True, help="Print errors and notes only.")
-        @wraps(work)
-        def command(as_json: bool, quiet: bool, **options: Any) -> None:
-            from bochner.cli.show import Terminal
+        work(Terminal(options["json"], options["quiet"]), SimpleNamespace(**options))
 
-            terminal = Terminal(as_json, quiet)
-            result = work(terminal, SimpleNamespace(**options))
-            if result is not None:
-                terminal.show(*(result if isinstance(result, tuple) else (result,)))
-
-        return command
-
-    return decorate
+    return command
 
 
-def _table(command: Callable[..., Result]) -> Callable[..., Result]:
+def _table(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say which rows and columns are read, for :func:`_blocks`."""
-    several: Any = {"type": names, "metavar": "A,B*,..."}
+    several = kinds.names, "A,B*,..."
     for add in (
         _separator,
-        click.option(
+        _option(
             "--types",
-            type=types,
+            "What columns hold, where that is not what they look like.",
+            kinds.types,
+            "A=number,B=category",
             multiple=True,
             callback=lambda _ctx, _param, parts: {k: v for part in parts for k, v in part.items()},
-            metavar="A=number,B=category",
-            help="What columns hold, where that is not what they look like.",
         ),
-        click.option("--drop", **several, help="Columns that are no features."),
-        click.option(
-            "--columns",
-            **several,
-            help="Feature columns, by name or pattern; all others if not given.",
-        ),
+        _option("--drop", "Columns that are no features.", *several),
+        _option("--columns", "Feature columns, by name or pattern; default: all others.", *several),
         _files,
     ):
         command = add(command)
@@ -135,11 +99,11 @@ def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.B
     return bo.Blocks.from_files(paths, target, separator=given.separator, **table, **more)
 
 
-@_command()
-@click.option("--out", default=".", metavar="FOLDER", help="Where earth.html goes.")
-@click.option("--quick", is_flag=True, help="Fewer points and features: seconds, not a minute.")
+@_command
+@_option("--out", "Where earth.html goes.", sign="FOLDER", default=".")
+@_option("--quick", "Fewer points and features: seconds, not a minute.", is_flag=True)
 @_seed
-def demo(terminal: "Terminal", given: Any) -> Result:
+def demo(terminal: "Terminal", given: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
     from bochner._core.text import columns
     from bochner.report.demo import run_demo
@@ -167,77 +131,66 @@ def demo(terminal: "Terminal", given: Any) -> Result:
     }
     words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
     lines = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
-    return facts, lines | {"best": f"{best.name}, {best.n_features:,} features: {words}"}
+    lines["best"] = f"{best.name}, {best.n_features:,} features: {words}"
+    terminal.show(lines, **facts)
 
 
-@_command()
+@_command
 @_table
-@click.option("--model", type=OneOf(tuple(LEARNERS)), default="ridge", help="What to learn.")
+@_option("--model", "What to learn.", kinds.OneOf(tuple(kinds.LEARNERS)), default="ridge")
 @_target("Column to predict; repeat for several.")
-@click.option("--out", default="m.bochner", type=destination(), help="Model file to write.")
-@click.option(
-    "--kernel", type=OneOf(KERNELS), help="Family; the learner's own if not given: ridge: auto."
+@_option("--out", "Model file to write.", kinds.destination(), default="m.bochner")
+@_option(
+    "--kernel", "Family; the learner's own if not given: ridge: auto.", kinds.OneOf(kinds.KERNELS)
 )
 @_lengthscale
-@click.option(
-    "--features", type=click.IntRange(1), help="Number D; the learner's own if not given."
-)
-@click.option(
+@_option("--features", "Number D; the learner's own if not given.", click.IntRange(1))
+@_option(
     "--method",
-    type=OneOf((*METHODS, "exact", "local")),
-    help="How features are made; auto measures and says why. The learner's own if not given. "
-    "exact (ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the kernel itself.",
+    "How features are made; auto measures and says why. The learner's own if not given. exact "
+    "(ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the kernel itself.",
+    kinds.OneOf((*kinds.METHODS, "exact", "local")),
 )
-@click.option(
+@_option(
     "--alpha",
-    type=alpha,
-    metavar="loo|gcv|evidence|NUMBER",
-    help="Penalty, or how to choose it, of learners that have one; ridge: loo.",
+    "Penalty, or how to choose it, of learners that have one; ridge: loo.",
+    kinds.alpha,
+    "loo|gcv|evidence|NUMBER",
 )
 @_seed
-@click.option("--weight", metavar="COLUMN", help="Column of sample weights.")
-@click.option(
-    "--coords",
-    type=names,
-    metavar="A[,B[,C]]",
-    help="Columns of coordinates, one to three: a Gaussian process of them.",
-)
-@click.option(
-    "--precision",
-    type=OneOf(("auto", "float32", "float64")),
-    help="Of features and products; auto where not given.",
-)
-@click.option(
+@_option("--weight", "Column of sample weights.", sign="COLUMN")
+@_option("--coords", "One to three columns: a Gaussian process of them.", kinds.names, "A[,B[,C]]")
+@_option("--precision", "Of features and products.", kinds.OneOf(("auto", "float32", "float64")))
+@_option(
     "--set",
-    "settings",
+    "Any other parameter of the learner, as --set C=10 or --set loss=hinge; repeat.",
+    None,
+    "NAME=VALUE",
     multiple=True,
-    metavar="NAME=VALUE",
-    help="Any other parameter of the learner, as --set C=10 or --set loss=hinge; repeat.",
 )
-@click.option(
+@_option(
     "--checkpoint",
-    type=click.Path(),
-    metavar="FOLDER",
-    help="Where a fit that may be killed is recorded each minute: the same command goes on.",
+    "Where a fit that may be killed is recorded each minute: the same command goes on.",
+    click.Path(),
+    "FOLDER",
 )
-@click.option(
+@_option(
     "--engine",
-    type=OneOf(ENGINES),
+    "Who reads the rows: this process, or a cluster.",
+    kinds.OneOf(kinds.ENGINES),
     default="local",
-    help="Who reads the rows: this process, or the workers of a cluster.",
 )
-@click.option(
+@_option(
     "--scheduler",
-    metavar="ADDRESS",
-    help="Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; one is started here if not "
-    "given.",
+    "Of the cluster, as tcp://127.0.0.1:8786 or spark://host:7077; default: one is started here.",
+    sign="ADDRESS",
 )
-@click.option(
+@_option(
     "--judge/--no-judge",
+    "Whether learners without leave-one-out errors are fitted again without some rows.",
     default=True,
-    help="Whether learners without leave-one-out errors are fitted again without some rows.",
 )
-def fit(terminal: "Terminal", given: Any) -> Result:
+def fit(terminal: "Terminal", given: Any) -> None:
     """Fit a model to the rows of FILES and write it.
 
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
@@ -255,7 +208,7 @@ def fit(terminal: "Terminal", given: Any) -> Result:
     choices |= {"n_features": given.features, "random_state": given.seed}
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
-    fitted = models.learner(model, choices, given.settings)
+    fitted = models.learner(model, choices, given.set)
     where = _engine_of(given.engine, given.scheduler, given.checkpoint)
     paths = found_files(given.files)
     refuse_overwriting(given.out, paths)
@@ -279,48 +232,41 @@ def fit(terminal: "Terminal", given: Any) -> Result:
     ):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
             held_out, held_out_words = judge_held_out(fitted, blocks)
-    facts: dict[str, Any] = {}
+    intervals = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            facts = {"intervals": models.intervals_of(fitted, models.COVERAGE)}
+            intervals["intervals"] = models.intervals_of(fitted, models.COVERAGE)
     with terminal.phase("write"):
         bo.save(fitted, given.out)
-    return {
-        "model": model,
-        "rows": blocks.n_rows,
-        **fitted.fit_.facts(),
-        "held_out": held_out,
-        "held_out_words": held_out_words,
-        "certificate": certificate and certificate.to_dict(),
-        "certificate_words": words,
-        **facts,
-        "seconds": terminal.seconds,
-        "out": str(given.out),
-    }
+    terminal.show(
+        model=model,
+        **{"rows": blocks.n_rows} | fitted.fit_.facts(),
+        held_out=held_out,
+        held_out_words=held_out_words,
+        certificate=certificate and certificate.to_dict(),
+        certificate_words=words,
+        **intervals,
+        seconds=terminal.seconds,
+        out=str(given.out),
+    )
 
 
 def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Any:
     """Return the engine of the passes; refuse options that do not go together."""
-    if engine == "local" and scheduler is not None:
-        raise click.UsageError(
-            "--scheduler ADDRESS is of a cluster, which --engine dask, ray or spark asks for; got "
-            "--engine local. Leave it out, or name the engine."
-        )
-    if checkpoint is not None and engine != "local":
-        raise click.UsageError(
-            f"--checkpoint is of a fit in this process; got --engine {engine}, whose workers may "
-            "die anyway. Leave one of the two out."
-        )
-    made = getattr(bo.engines, engine.capitalize())
-    return made(checkpoint if engine == "local" else scheduler)
+    address, other, use = scheduler, checkpoint, "--checkpoint is of a fit in this process"
+    if engine == "local":
+        address, other, use = checkpoint, scheduler, "--scheduler is of dask, ray and spark"
+    if other is not None:
+        raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
+    return getattr(bo.engines, engine.capitalize())(address)
 
 
-@_command("map")
+@_command
 @_model
-@_file("--out", "NetCDF file to write.", ".nc", required=True)
-@click.option("--places", type=click.IntRange(2), default=200, help="Places along each coordinate.")
-@_file("--picture", "Picture to write; beside --out if not given.", ".png", ".svg", ".pdf")
-def map_(terminal: "Terminal", given: Any) -> Result:
+@_option("--out", "NetCDF file to write.", kinds.destination(".nc"), "FILE", required=True)
+@_option("--places", "Places along each coordinate.", click.IntRange(2), default=200)
+@_option("--picture", "Picture to write; beside --out if not given.", kinds.picture, "FILE")
+def map_(terminal: "Terminal", given: Any) -> None:
     """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
 
     Mean and standard deviation at places over the box of the rows of the fit.
@@ -356,29 +302,27 @@ def map_(terminal: "Terminal", given: Any) -> Result:
             display.plot(figure.add_subplot(1, len(kinds), i), what)
         with atomic(where) as file:
             figure.savefig(file, format=where.suffix[1:], dpi=150)
-    ends = {name: [float(a.min()), float(a.max())] for name, a in fields.items() if a is not None}
-    return {
-        "places": int(display.mean.size),
-        "axes": {name: [float(axis[0]), float(axis[-1])] for name, axis in display.axes.items()},
-        "mean": ends[display.name],
-        "deviation": ends[f"{display.name}_deviation"],
-        "seconds": terminal.seconds,
-        "out": str(out),
-        "picture": str(where),
-    }
+    ends = lambda values: [values.min(), values.max()]
+    terminal.show(
+        places=display.mean.size,
+        axes={name: ends(axis) for name, axis in display.axes.items()},
+        mean=ends(display.mean),
+        deviation=ends(display.deviation),
+        seconds=terminal.seconds,
+        out=str(out),
+        picture=str(where),
+    )
 
 
-@_command()
+@_command
 @_table
-@click.option(
-    "--target", multiple=True, help="Column to leave out, and to choose the lengthscale by."
-)
-@click.option("--kernel", type=OneOf(KERNELS), default="gaussian", help="Family.")
+@_target("Column to leave out, and to choose the lengthscale by.")
+@_option("--kernel", "Family.", kinds.OneOf(kinds.KERNELS), default="gaussian")
 @_lengthscale
-@click.option("--features", type=click.IntRange(1), default=1024, help="Number D.")
+@_option("--features", "Number D.", click.IntRange(1), default=1024)
 @_seed
-@_file("--plot", "Picture to write.", ".svg", ".png", ".pdf")
-def compare(terminal: "Terminal", given: Any) -> Result:
+@_option("--plot", "Picture to write.", kinds.picture, "FILE")
+def compare(terminal: "Terminal", given: Any) -> None:
     """Say which features serve a kernel best on the rows of FILES.
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
@@ -395,7 +339,7 @@ def compare(terminal: "Terminal", given: Any) -> Result:
     paths, plot, seed = found_files(given.files), given.plot, given.seed
     if plot is not None:
         refuse_overwriting(plot, paths)
-    blocks = encoded("bochner compare", _blocks(given, paths, given.target or None))
+    blocks = encoded("bochner compare", _blocks(given, paths, given.target))
     with terminal.reading("read", blocks) as watched:
         sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
@@ -408,43 +352,39 @@ def compare(terminal: "Terminal", given: Any) -> Result:
         with atomic(plot) as file:
             figure.savefig(file, format=plot.suffix[1:].lower())
     terminal.say(str(comparison))
-    facts = {
-        "rows": blocks.n_rows,
-        "sample": comparison.n_sample,
-        "kernel": repr(comparison.kernel),
-        "features": comparison.n_features,
-        "methods": [{**vars(row), "method": repr(row.method)} for row in comparison.rows],
-        "best": repr(comparison.best),
-        "seconds": terminal.seconds,
-    }
-    return facts, {"rows": blocks.n_rows, "seconds": terminal.seconds, "plot": plot}
+    words = {"rows": blocks.n_rows, "seconds": terminal.seconds, "plot": plot}
+    terminal.show(
+        words,
+        rows=blocks.n_rows,
+        sample=comparison.n_sample,
+        kernel=repr(comparison.kernel),
+        features=comparison.n_features,
+        methods=[{**vars(row), "method": repr(row.method)} for row in comparison.rows],
+        best=repr(comparison.best),
+        seconds=terminal.seconds,
+    )
 
 
-@_command()
+@_command
 @_table
 @_target("Column to predict; repeat.", required=True)
-@click.option("--kernel", type=OneOf(KERNELS), default="auto", help="Family.")
+@_option("--kernel", "Family.", kinds.OneOf(kinds.KERNELS), default="auto")
 @_lengthscale
-@click.option(
+@_option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    metavar="S",
-    help="Most seconds of a fit; without it, more time must be worth it.",
+    "Most seconds of a fit; without it, more time must be worth it.",
+    click.FloatRange(0, min_open=True),
+    "S",
 )
-@click.option(
+@_option(
     "--memory",
-    type=click.FloatRange(1),
-    metavar="BYTES",
-    help="Most memory of a fit; half of the free memory if not given.",
+    "Most memory of a fit; half of the free memory if not given.",
+    click.FloatRange(1),
+    "BYTES",
 )
-@click.option(
-    "--widths",
-    type=widths,
-    metavar="D,D,...",
-    help="Numbers of features; 256 to 4096 if not given.",
-)
+@_option("--widths", "Numbers of features; 256 to 4096 if not given.", kinds.widths, "D,D,...")
 @_seed
-def plan(terminal: "Terminal", given: Any) -> Result:
+def plan(terminal: "Terminal", given: Any) -> None:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
     Each has the predicted error, and the predicted seconds and memory on this machine.
@@ -462,7 +402,8 @@ def plan(terminal: "Terminal", given: Any) -> Result:
             random_state=given.seed,
         )
     terminal.say(str(planned))
-    return planned.facts() | {"seconds": terminal.seconds}, {"seconds": terminal.seconds}
+    seconds = {"seconds": terminal.seconds}
+    terminal.show(seconds, **planned.facts() | seconds)
 
 
 def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
@@ -483,14 +424,14 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
         return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **how) for s in schemas)
 
 
-@_command()
+@_command
 @_model
 @_files
-@click.option(
+@_option(
     "--out",
+    "Table to write, .parquet or .csv; - is text on standard output, and nothing else there.",
+    kinds.table,
     required=True,
-    type=table,
-    help="Table to write, .parquet or .csv; - is text on standard output, and nothing else there.",
 )
 @click.option(
     "--interval",
@@ -502,7 +443,7 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
     "no intervals if not given.",
 )
 @_separator
-def predict(terminal: "Terminal", given: Any) -> Result:
+def predict(terminal: "Terminal", given: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
     With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
@@ -522,17 +463,18 @@ def predict(terminal: "Terminal", given: Any) -> Result:
         chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
         first = next(chunks)
         rows = models.written(out, chain([first], chunks))
-    if out == STANDARD_OUTPUT:
-        return None
-    facts = {"rows": rows, "columns": list(first)} | ({"intervals": intervals} if intervals else {})
-    return facts | {"seconds": terminal.seconds, "out": str(out)}
+    if out != STANDARD_OUTPUT:
+        more = {"intervals": intervals} if intervals else {}
+        terminal.show(
+            rows=rows, columns=list(first), **more, seconds=terminal.seconds, out=str(out)
+        )
 
 
-@_command()
+@_command
 @_model
 @_files
 @_separator
-def check(terminal: "Terminal", given: Any) -> Result:
+def check(terminal: "Terminal", given: Any) -> None:
     """Say how far the features of MODEL are from its kernel on the rows of FILES.
 
     Where FILES have the target, also how far its predictions are from it.
@@ -548,26 +490,26 @@ def check(terminal: "Terminal", given: Any) -> Result:
             errors = quality.errors_of(fitted, rows)
     with terminal.reading("certify", features) as watched:
         certificate, words = quality.certificate_of(fitted, watched, other=True)
-    return {
-        "rows": count_rows(features),
-        "errors": errors,
-        "errors_words": quality.errors_in_words(errors),
-        "certificate": certificate and certificate.to_dict(),
-        "certificate_words": words,
-        "seconds": terminal.seconds,
-    }
+    terminal.show(
+        rows=count_rows(features),
+        errors=errors,
+        errors_words=quality.errors_in_words(errors),
+        certificate=certificate and certificate.to_dict(),
+        certificate_words=words,
+        seconds=terminal.seconds,
+    )
 
 
-@_command()
+@_command
 @_model
 @_files
-@_file("--out", "Page to write.", ".html", ".htm", default="report.html")
-@click.option(
-    "--rows", type=click.IntRange(16), default=4096, help="Random rows that pictures show."
+@_option(
+    "--out", "Page to write.", kinds.destination(".html", ".htm"), "FILE", default="report.html"
 )
+@_option("--rows", "Random rows that pictures show.", click.IntRange(16), default=4096)
 @_seed
 @_separator
-def report(terminal: "Terminal", given: Any) -> Result:
+def report(terminal: "Terminal", given: Any) -> None:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
@@ -604,12 +546,12 @@ def report(terminal: "Terminal", given: Any) -> Result:
         "driven_by": driven,
         "certificate": document.certificate_words,
     }
-    return document.to_dict() | last, words | last
+    terminal.show(words | last, **document.to_dict() | last)
 
 
-@_command()
+@_command
 @_model
-def show(terminal: "Terminal", given: Any) -> Result:
+def show(terminal: "Terminal", given: Any) -> None:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.cli.models import inputs_of
     from bochner.cli.show import LABELS
@@ -618,21 +560,20 @@ def show(terminal: "Terminal", given: Any) -> Result:
     with terminal.phase("read"):
         loaded = bo.load(Path(given.model))
     if not isinstance(loaded, KernelEstimator):
-        return {"model": type(loaded).__name__, "holds": str(loaded)}
+        terminal.show(model=type(loaded).__name__, holds=str(loaded))
+        return
     inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
     defaults = type(loaded)().get_params(deep=False)
     parameters = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
     terminal.show(
-        {
-            "model": type(loaded).__name__,
-            "parameters": {k: v for k, v in parameters.items() if v != repr(defaults[k])},
-            **loaded.fit_.facts(),
-            "inputs": inputs,
-            "inputs_words": "",
-            "bytes": Path(given.model).stat().st_size,
-            "search": loaded.search_.facts(),
-            "search_words": "",
-        }
+        model=type(loaded).__name__,
+        parameters={k: v for k, v in parameters.items() if v != repr(defaults[k])},
+        **loaded.fit_.facts(),
+        inputs=inputs,
+        inputs_words="",
+        bytes=Path(given.model).stat().st_size,
+        search=loaded.search_.facts(),
+        search_words="",
     )
     lines = [f"{name}: {kind}" for name, kind in inputs.items()]
     more = len(lines) - MOST_COLUMNS
@@ -640,4 +581,3 @@ def show(terminal: "Terminal", given: Any) -> Result:
         terminal.say(f"{'column':<{LABELS}}  {line}")
     if loaded.search_.compared:
         terminal.say(f"\n{loaded.search_}")
-    return None

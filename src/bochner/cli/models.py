@@ -61,10 +61,7 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
 
 
 def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarray]:
-    """Return the predictions of rows as columns of a table, predicted once.
-
-    ``coverage`` of the intervals; None for none.
-    """
+    """Return predictions, each made once, as columns; no intervals where ``coverage`` is None."""
     rows, percent = bo.Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):

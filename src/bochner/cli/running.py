@@ -124,11 +124,7 @@ def _unwinding() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _Killed
 
-    try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not in the main thread: the caller handles signals
-        yield
-        return
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:

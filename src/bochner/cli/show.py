@@ -1,24 +1,22 @@
 """Output of commands: tables, JSON, seconds by phase, and a bar while rows are read."""
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from shutil import get_terminal_size
+from textwrap import fill
 from time import perf_counter
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from bochner._core.progress import Bar, listening
 from bochner._core.text import facts_in_words
 from bochner.data.blocks import Blocks
 
-LABELS = 11  # Width of the labels where there is no terminal
+LABELS = 11  # Width of the labels
 
 
 @dataclass
@@ -34,9 +32,13 @@ class Terminal:
         """Measure what happens within, and say what is being done while no rows are read."""
         began = perf_counter()
         if doing and self._watched:
-            status = Console(stderr=True).status(doing)
-            with status, listening(lambda step: status.update(f"{doing}: {step.heading}")):
-                yield
+            line = lambda text: click.echo(f"\r{text}\033[K", nl=False, err=True)
+            line(doing)
+            try:
+                with listening(lambda step: line(f"{doing}: {step.heading}")):
+                    yield
+            finally:
+                line("")
         else:
             yield
         self.seconds[name] = round(perf_counter() - began, 4)
@@ -61,35 +63,18 @@ class Terminal:
         if not self.as_json and not self.quiet:
             click.echo(text, err=err)
 
-    def show(self, facts: Mapping[str, Any], words: Mapping[str, Any] | None = None) -> None:
-        """Print the facts as JSON, or in words as a table of two columns, or nothing.
-
-        ``words`` are the facts that people are shown; default all.
-        """
+    def show(self, words: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
+        """Print the facts as JSON, or for people those in ``words``, default all, as a table."""
         lines = facts_in_words(facts if words is None else words)
         if self.as_json:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
-            click.echo(json.dumps(_plain(facts), ensure_ascii=not unicode))
-        elif not self.quiet and not sys.stdout.isatty():
-            for label, text in lines:  # unbroken: for grep, and for paths that someone copies
-                click.echo(f"{label:<{LABELS}}  {text}")
+            items = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
+            text = json.dumps(facts, default=items)
+            plain = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
+            click.echo(json.dumps(plain, ensure_ascii=not unicode))
         elif not self.quiet:
-            grid = Table.grid(padding=(0, 2))
-            grid.add_column(style="bold", no_wrap=True)
-            grid.add_column(overflow="fold")
             for label, text in lines:
-                grid.add_row(Text(label), Text(text))
-            Console().print(grid)
-
-
-def _plain(value: Any) -> Any:
-    """Return the value in types that JSON has; infinities and NaN become None."""
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+                line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
+                if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
+                    line = fill(line, get_terminal_size().columns, subsequent_indent=indent)
+                click.echo(line)

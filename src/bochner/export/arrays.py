@@ -15,6 +15,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from bochner import __version__
 from bochner._core.optional import needed
@@ -27,9 +28,6 @@ OPSET, FORMAT = 18, 8
 
 #: Version and domain of ONNX operators for learners, needed for text.
 LEARNERS, DOMAIN = 3, "ai.onnx.ml"
-
-#: Texts, as the type of an input.
-TEXT = np.dtype(object)
 
 
 class Unwritable(Exception):
@@ -73,19 +71,12 @@ def _elsewhere(*_: Any, **__: Any) -> Any:
     raise Unwritable("a step that is made in NumPy alone")
 
 
-def _operator(name: str, reflected: bool = False) -> Callable[[Any, Any], "Traced"]:
-    """Return the method of an operator, which is the function of this name."""
-
-    def operator(self: Any, other: Any) -> "Traced":
-        both = (other, self) if reflected else (self, other)
-        return getattr(self.graph, name)(*both)
-
-    return operator
-
-
 @dataclass(frozen=True, eq=False)
-class Traced:
-    """Output of a node of a graph, as an array of the array API standard."""
+class Traced(NDArrayOperatorsMixin):
+    """Output of a node of a graph, as an array of the array API standard.
+
+    Operators are NumPy's functions, and these the functions of the graph of the same name.
+    """
 
     graph: "Graph"
     name: str
@@ -105,13 +96,11 @@ class Traced:
     def T(self) -> "Traced":
         return self.graph.permute_dims(self, (1, 0))
 
-    # NumPy's functions are replaced by the functions of the same name.
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        name = ufunc.__name__
-        if method != "__call__" or options:
-            raise Unwritable(f"numpy.{name}.{method}")
-        others = {"power": "pow", "absolute": "abs", "true_divide": "divide"}
-        return getattr(self.graph, others.get(name, name))(*inputs)
+        out = options.pop("out", inputs)[0]  # of a += b it is a
+        if method != "__call__" or options or out is not inputs[0]:
+            raise Unwritable(f"numpy.{ufunc.__name__}.{method}")
+        return getattr(self.graph, ufunc.__name__)(*inputs)
 
     def __array_function__(self, function: Any, *_: Any) -> Any:
         raise Unwritable(f"numpy.{function.__name__}")
@@ -119,26 +108,7 @@ class Traced:
     __bool__ = __float__ = __int__ = __len__ = __iter__ = __setitem__ = _unknown
     __array__ = __dlpack__ = __dlpack_device__ = _elsewhere
 
-    def __lt__(self, other: Any) -> Any:
-        return True if other is math.inf or other is np.inf else self.graph.less(self, other)
-
-    def __eq__(self, other: object) -> Any:
-        return self.graph.equal(self, other)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
-    def __abs__(self) -> "Traced":
-        return self.graph.abs(self)
-
-    __neg__ = partialmethod(_operator("subtract", reflected=True), 0.0)
-    __add__ = __radd__ = _operator("add")
-    __mul__ = __rmul__ = _operator("multiply")
-    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", reflected=True)
-    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", reflected=True)
-    __matmul__, __rmatmul__ = _operator("matmul"), _operator("matmul", reflected=True)
-    __pow__, __or__, __and__ = map(_operator, ("pow", "logical_or", "logical_and"))
-    __gt__, __le__, __ge__ = map(_operator, ("greater", "less_equal", "greater_equal"))
+    __hash__ = object.__hash__  # which the == of the mixin removes
 
     def __getitem__(self, key: Any) -> "Traced":
         keys = list(key) if isinstance(key, tuple) else [key]
@@ -152,51 +122,45 @@ class Traced:
 
 def _indexed(A: Traced, keys: list[Any]) -> Traced:
     """Return slices, single entries (which lose their axis) and new axes of A."""
-    cuts: list[tuple[int, int, int, int]] = []
+    cuts: list[tuple[int, ...]] = []
     dropped: list[int] = []
     added: list[int] = []
-    sizes: list[int] = []
+    shape: list[int] = []
     axis = 0
     for k in keys:
         if k is None:
-            added.append(len(sizes))
-            sizes.append(1)
+            added.append(len(shape))
+            shape.append(1)
             continue
-        size = A.shape[axis]
-        if not isinstance(k, slice | int | np.integer) or (_free([size]) and k != slice(None)):
+        size, whole = A.shape[axis], k == slice(None)
+        if not isinstance(k, slice | int | np.integer) or (_free([size]) and not whole):
             raise Unwritable("to choose rows or entries by their values")
+        places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
+        if not whole:
+            stop = places.stop if places.stop >= 0 else -(2**31)
+            cuts.append((axis, places.start, stop, places.step))
         if isinstance(k, slice):
-            start, stop, step = k.indices(size)
-            length = len(range(start, stop, step))
-            if k != slice(None):
-                cuts.append((axis, start, stop if stop >= 0 else -(2**31), step))
-            sizes.append(size if k == slice(None) else length)
+            shape.append(size if whole else len(places))
         else:
-            cuts.append((axis, int(k) % size, int(k) % size + 1, 1))
             dropped.append(axis)
         axis += 1
     graph, name = A.graph, A.name
     if cuts:
         axes, *ends = (graph.constant(np.array(part, np.int64)) for part in zip(*cuts, strict=True))
         name = graph.node("Slice", name, *ends[:2], axes, ends[2])
-    for op, places in (("Squeeze", dropped), ("Unsqueeze", added)):
-        if places:
-            name = graph.node(op, name, graph.constant(np.array(places, np.int64)))
-    return Traced(graph, name, tuple(sizes), A.dtype)
+    for op, numbers in (("Squeeze", dropped), ("Unsqueeze", added)):
+        if numbers:
+            name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
+    return Traced(graph, name, tuple(shape), A.dtype)
 
 
-def _unary(op: str) -> Callable[["Graph", Any], Any]:
-    def function(self: "Graph", a: Any) -> Traced:
-        a = self.asarray(a)
-        return self._of(op, [a], a.shape, a.dtype)
+def _elementwise(op: str, gives: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
+    """Return the function of one array or of two that is this operator of ONNX."""
 
-    return function
-
-
-def _binary(op: str, gives: np.dtype | None = None) -> Callable[["Graph", Any, Any], Any]:
-    def function(self: "Graph", a: Any, b: Any) -> Traced:
-        a, b = self._alike(a, b)
-        return self._of(op, [a, b], _broadcast(a.shape, b.shape), gives or a.dtype)
+    def function(self: "Graph", *arrays: Any) -> Traced:
+        given = self._alike(*arrays)
+        shape = _broadcast(*(a.shape for a in given))
+        return self._of(op, given, shape, gives or given[0].dtype, **attributes)
 
     return function
 
@@ -219,6 +183,11 @@ def _reduction(op: str) -> Callable[..., Any]:
         return self._of(op, [a, where], tuple(shape), a.dtype, keepdims=int(keepdims))
 
     return function
+
+
+def _place(op: str) -> Callable[["Graph", Traced], Traced]:
+    """Return the function that finds such a number in each row, the first of equal ones."""
+    return lambda self, a: self._of(op, [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
 
 
 class Graph:
@@ -275,7 +244,7 @@ class Graph:
         """Return ONNX's number for a type of NumPy."""
         return self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
-    def model(self, name: str, text: str, outputs: Mapping[str, "Traced"]) -> Any:
+    def model(self, name: str, outputs: Mapping[str, "Traced"]) -> Any:
         """Return the checked model whose outputs are these values, a line for each row."""
         helper = self._onnx.helper
         nodes = [helper.make_node("Identity", [value.name], [n]) for n, value in outputs.items()]
@@ -301,6 +270,7 @@ class Graph:
             )
             for n, value in outputs.items()
         ]
+        text = f"{name} of bochner. Computed in float64; operators of version {OPSET}."
         graph = helper.make_graph(nodes, name, [*self._inputs.values()], given, constants, text)
         model = helper.make_model(
             graph,
@@ -317,12 +287,9 @@ class Graph:
             raise AttributeError(name)
         raise Unwritable(f"the function {name}, which it has no node for")
 
-    def __array_namespace_info__(self) -> "Graph":
-        return self
-
-    def capabilities(self) -> Mapping[str, Any]:
-        """Return which options of the standard there are: none that looks at values."""
-        return {"boolean indexing": False, "data-dependent shapes": False}
+    # The options of the standard that look at values are not there
+    __array_namespace_info__ = lambda self: self
+    capabilities = lambda _: {"boolean indexing": False, "data-dependent shapes": False}
 
     # --- making arrays ---------------------------------------------------------------------------
 
@@ -333,10 +300,6 @@ class Graph:
         A = np.asarray(values, dtype)
         A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE}.get(A.dtype.kind, A.dtype))
         return Traced(self, self.constant(A), A.shape, A.dtype)
-
-    def kept(self, values: np.ndarray) -> Traced:
-        """Return a constant of the type that it is: labels."""
-        return Traced(self, self.constant(values), values.shape, values.dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
         """Return one number in every place, of any number of rows."""
@@ -355,15 +318,10 @@ class Graph:
         return Traced(self, self.node("Expand", a.name, wanted), shape, a.dtype)
 
     zeros, ones = partialmethod(full, value=0.0), partialmethod(full, value=1.0)
-
-    def full_like(self, a: Traced, value: Any) -> Traced:
-        return self.full(a.shape, value)
-
-    ones_like = partialmethod(full_like, value=1.0)
-    zeros_like = partialmethod(full_like, value=0.0)
-
-    def eye(self, n: int, dtype: Any = None, device: Any = None) -> Traced:
-        return self.asarray(np.eye(n), dtype, device)
+    full_like = lambda self, a, value: self.full(a.shape, value)
+    zeros_like = lambda self, a: self.full(a.shape, 0.0)
+    ones_like = lambda self, a: self.full(a.shape, 1.0)
+    eye = lambda self, n, **_: self.asarray(np.eye(n))
 
     def astype(self, a: Traced, dtype: Any, copy: Any = False) -> Traced:
         """Return ``a`` as numbers of this type."""
@@ -379,20 +337,25 @@ class Graph:
 
     # --- elementwise -----------------------------------------------------------------------------
 
-    exp, sqrt, abs, sin, log = map(_unary, ("Exp", "Sqrt", "Abs", "Sin", "Log"))
-    sign, round, floor = map(_unary, ("Sign", "Round", "Floor"))
-    add, subtract, multiply, divide = map(_binary, ("Add", "Sub", "Mul", "Div"))
-    maximum, minimum, pow = map(_binary, ("Max", "Min", "Pow"))
-    less, greater, equal = (_binary(op, BOOL) for op in ("Less", "Greater", "Equal"))
-    less_equal, greater_equal = (_binary(op, BOOL) for op in ("LessOrEqual", "GreaterOrEqual"))
+    # absolute, power and bitwise_or are NumPy's names of operators
+    exp, sqrt, absolute, sin, log = map(_elementwise, ("Exp", "Sqrt", "Abs", "Sin", "Log"))
+    negative, sign, round, floor = map(_elementwise, ("Neg", "Sign", "Round", "Floor"))
+    add, subtract, multiply, divide = map(_elementwise, ("Add", "Sub", "Mul", "Div"))
+    maximum, minimum, power = map(_elementwise, ("Max", "Min", "Pow"))
+    greater, equal, isnan = (_elementwise(op, BOOL) for op in ("Greater", "Equal", "IsNaN"))
+    less_equal, greater_equal = (_elementwise(f"{op}OrEqual", BOOL) for op in ("Less", "Greater"))
+    bitwise_or, bitwise_and = map(_elementwise, ("Or", "And"))
+    remainder = _elementwise("Mod", fmod=1)  # exact, of a ≥ 0 and b > 0
+    abs, pow = absolute, power
 
-    logical_or, logical_and = map(_binary, ("Or", "And"))
+    square = lambda self, a: self.multiply(a, a)
+    cos = lambda self, a: self.sin(self.add(a, math.pi / 2))
+    asin = lambda self, a: self.atan2(a, self.sqrt(1.0 - a * a))
+    isfinite = lambda *_: True  # as rows of finite numbers are
 
-    def square(self, a: Any) -> Traced:
-        return self.multiply(a, a)
-
-    def cos(self, a: Any) -> Traced:
-        return self.sin(self.add(a, math.pi / 2))
+    def less(self, a: Any, b: Any) -> Any:
+        """Return where a < b: everywhere if b is infinite."""
+        return True if b is math.inf or b is np.inf else _elementwise("Less", BOOL)(self, a, b)
 
     def log1p(self, a: Traced) -> Traced:
         """Return log(1 + a) without the rounding of 1 + a: Kahan's."""
@@ -411,14 +374,6 @@ class Graph:
         sin, cos = self.sin(a), self.cos(a)
         return a + (y * cos - x * sin) / (x * cos + y * sin)
 
-    def asin(self, a: Traced) -> Traced:
-        return self.atan2(a, self.sqrt(1.0 - a * a))
-
-    def remainder(self, a: Traced, b: Any) -> Traced:
-        """Return what is left of a ≥ 0 after whole times b > 0, exactly."""
-        a, b = self._alike(a, b)
-        return self._of("Mod", [a, b], _broadcast(a.shape, b.shape), a.dtype, fmod=1)
-
     def clip(self, a: Traced, min: Any = None, max: Any = None) -> Traced:
         a = a if min is None else self.maximum(a, min)
         return a if max is None else self.minimum(a, max)
@@ -428,13 +383,6 @@ class Graph:
             return a if condition else b
         parts = [condition, *self._alike(a, b)]
         return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
-
-    def isfinite(self, a: Any) -> Any:
-        """Return that all are, for which rows of finite numbers are asked for."""
-        return True
-
-    def isnan(self, a: Traced) -> Traced:
-        return self._of("IsNaN", [a], a.shape, BOOL)
 
     def all(self, condition: Any) -> Any:
         return _unknown() if isinstance(condition, Traced) else condition
@@ -463,13 +411,7 @@ class Graph:
         parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
         return reduce(self.multiply, (a[part] for part in parts))
 
-    def argmax(self, a: Traced) -> Traced:
-        """Return the place of the largest number of each row, the first of equal ones."""
-        return self._of("ArgMax", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
-
-    def argmin(self, a: Traced) -> Traced:
-        """Return the column number of the smallest value in each row, the first of equal values."""
-        return self._of("ArgMin", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
+    argmax, argmin = map(_place, ("ArgMax", "ArgMin"))
 
     def sort(self, a: Traced) -> Traced:
         """Return each row in rising order."""
@@ -527,9 +469,8 @@ class Graph:
         name = self.node(op, *(a.name for a in inputs), **attributes)
         return Traced(self, name, shape, dtype)
 
-    def _alike(self, a: Any, b: Any) -> tuple[Traced, Traced]:
-        """Return both as arrays of one type."""
-        a, b = self.asarray(a), self.asarray(b)
-        if a.dtype == b.dtype:
-            return a, b
-        return self.astype(a, FLOAT), self.astype(b, FLOAT)
+    def _alike(self, *given: Any) -> list[Traced]:
+        """Return them as arrays of one type."""
+        arrays = list(map(self.asarray, given))
+        same = len({a.dtype for a in arrays}) == 1
+        return arrays if same else [self.astype(a, FLOAT) for a in arrays]

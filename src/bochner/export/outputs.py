@@ -1,7 +1,7 @@
 """Fitted learners and maps as graphs of ONNX, for runtimes without Python."""
 
 from collections.abc import Iterator
-from functools import reduce, singledispatch
+from functools import reduce
 from operator import add
 from os import PathLike
 from typing import Any
@@ -18,24 +18,12 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import (
-    ANY,
-    DOMAIN,
-    FLOAT,
-    OPSET,
-    TEXT,
-    WHOLE,
-    Graph,
-    Rows,
-    Traced,
-    Unwritable,
-)
+from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.hermite import Mehler
 from bochner.features.mercer.products import Halves
 from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
-from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, pieces
 from bochner.models.convex.fit import ConvexFit
@@ -147,8 +135,7 @@ def to_onnx(
         value = graph.astype(computed, dtype) if computed.dtype == FLOAT else computed
         same = not isinstance(value.shape[0], Rows)  # for all rows
         given[name] = graph.spread(value, (ANY, *value.shape[1:])) if same else value
-    text = f"{who} of bochner. Computed in float64; operators of version {OPSET}."
-    made = graph.model(who, text, given)
+    made = graph.model(who, given)
     if path is not None:
         with atomic(path) as file:
             file.write(made.SerializeToString())
@@ -191,7 +178,7 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
     keys = [*encoder.levels, *[""] * ("" not in encoder.levels)]
     place = graph.node(
         "LabelEncoder",
-        graph.input(encoder.name, TEXT, 1, "texts, '' where missing").name,
+        graph.input(encoder.name, np.dtype(object), 1, "texts, '' where missing").name,
         domain=DOMAIN,
         keys_strings=keys,
         values_int64s=list(range(len(keys))),
@@ -219,71 +206,64 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
 Outputs = dict[str, Traced]
 
 
-@singledispatch
-def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: ARG001  the rules use it
+def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
     """Return the outputs for rows X, by name."""
+    match fit:
+        case FeatureMap():
+            return {"features": fit.features(X)}
+        case FeaturesFit():
+            return {"features": fit.chosen.map.features(X)}
+        case PrincipalComponents():
+            centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
+            return {"scores": centred @ fit.eigenvectors}
+        case Correlations():
+            return {"scores": (_of_fit(fit.chosen, X) - fit.x_mean) @ fit.directions.a}
+        case Clustering():
+            xp, Z, C = X.graph, _of_fit(fit.chosen, X), fit.clusters.centres
+            gaps = squared_norms(C) - 2.0 * (Z @ C.T)
+            squares = gaps + squared_norms(Z)[:, None]
+            return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
+        case RidgeFit():
+            return _of_ridge(fit, X)
+        case SgdFit():
+            return _of_descent(fit, X)
+        case ConvexFit():
+            return _of_convex_loss(fit, X)
+        case ProcessFit():
+            return _of_process(fit, X)
     raise Unwritable(f"what a {type(fit).__name__} predicts")
 
 
-# --- features ------------------------------------------------------------------------------------
-
-
-@outputs.register
-def _(fit: FeatureMap, X: Traced) -> Outputs:
-    return {"features": fit.features(X)}
-
-
-@outputs.register
-def _(fit: FeaturesFit, X: Traced) -> Outputs:
-    return outputs(fit.chosen.map, X)
-
-
-@outputs.register
-def _(fit: PrincipalComponents, X: Traced) -> Outputs:
-    centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
-    return {"scores": centred @ fit.eigenvectors}
-
-
-@outputs.register
-def _(fit: Correlations, X: Traced) -> Outputs:
-    return {"scores": (_of_fit(fit.chosen, X) - fit.x_mean) @ fit.directions.a}
-
-
-@outputs.register
-def _(fit: Clustering, X: Traced) -> Outputs:
-    xp, Z, C = X.graph, _of_fit(fit.chosen, X), fit.clusters.centres
-    gaps = squared_norms(C) - 2.0 * (Z @ C.T)
-    squares = gaps + squared_norms(Z)[:, None]
-    return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
-
-
-def _of_fit(chosen: Chosen, X: Traced, coef: Array | None = None) -> Traced:
-    """Return φ(X), or φ(X) β; landmark maps take the root in the precision of the fit.
-
-    φ(X) β is one product where features are kernel values times a triangle.
-    """
+def _of_fit(chosen: Chosen, X: Traced) -> Traced:
+    """Return φ(X); landmark maps take the root in the precision of the fit."""
     phi = chosen.map
     if not isinstance(phi, NystromMap):
-        return phi.features(X) if coef is None else phi.features(X) @ coef
-    root = phi.root(np.dtype(chosen.precision)).astype(FLOAT)
-    return phi.values(X) @ (root if coef is None else root @ coef)
+        return phi.features(X)
+    return phi.values(X) @ phi.root(np.dtype(chosen.precision)).astype(FLOAT)
+
+
+def _function(chosen: Any, X: Traced, coef: Array, intercept: Array, rows: Any = None) -> Traced:
+    """Return φ(X) β + b, of few multiplications, or with the kernel itself k(X, rows) c + b."""
+    if rows is not None:
+        return chosen.kernel.evaluate(X, X.graph.asarray(dense(rows))) @ coef + intercept
+    phi, coef = chosen._plain(coef)
+    return phi.features(X) @ coef + intercept
 
 
 # --- predictions ---------------------------------------------------------------------------------
 
 
-@outputs.register
-def _(fit: RidgeFit, X: Traced) -> Outputs:
+def _of_ridge(fit: RidgeFit, X: Traced) -> Outputs:
     """Return predictions of a ridge regression, or labels and probabilities of a classifier."""
     rows, solution = fit.representation, fit.solution
     match rows:
         case FeatureSums() | WideSums():
-            f = _of_fit(fit.chosen, X, solution.coef) + solution.intercept
+            f = _function(fit.chosen, X, solution.coef, solution.intercept)
         case MatrixRows():
-            f = _kernel_sum(fit.chosen.kernel, rows.X, solution, X)
+            f = _function(fit.chosen, X, solution.coef, solution.intercept, rows.X)
         case LeafRows():  # zero for rows outside of a leaf
             machines = ((rows.machine(leaf, solution), here) for leaf, here in _leaves(rows, X))
-            f = reduce(add, (_kernel_sum(m.kernel, m.X, m, X) * here for m, here in machines))
+            f = reduce(add, (_function(m, X, m.coef, m.intercept, m.X) * at for m, at in machines))
         case _:
             raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
     columns = _targets(f, fit.target_shape, fit.inputs)
@@ -309,13 +289,9 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
     return below(0 if len(tree.cuts) else -1, 1.0)
 
 
-@outputs.register
-def _(fit: SgdFit, X: Traced) -> Outputs:
+def _of_descent(fit: SgdFit, X: Traced) -> Outputs:
     xp, (coef, intercept) = X.graph, fit.walk.result
-    if fit.is_dual:
-        f = fit.chosen.kernel.evaluate(X, xp.asarray(dense(fit.support))) @ coef + intercept
-    else:
-        f = _of_fit(fit.chosen, X, coef) + intercept
+    f = _function(fit.chosen, X, coef, intercept, fit.support if fit.is_dual else None)
     columns = _targets(f, fit.target_shape, fit.inputs)
     if fit.spec.loss == "log_loss":
         columns |= _probabilities(Logistic(), None, f)
@@ -324,13 +300,10 @@ def _(fit: SgdFit, X: Traced) -> Outputs:
     return columns
 
 
-@outputs.register
-def _(fit: ConvexFit, X: Traced) -> Outputs:
+def _of_convex_loss(fit: ConvexFit, X: Traced) -> Outputs:
     xp, loss, solution = X.graph, fit.loss, fit.solution
-    if fit.exact:
-        f = _kernel_sum(fit.chosen.kernel, fit.X, solution, X)
-    else:
-        f = _of_fit(fit.chosen, X, solution.coef) + solution.intercept
+    rows = fit.X if fit.exact else None
+    f = _function(fit.chosen, X, solution.coef, solution.intercept, rows)
     if isinstance(loss, BelowZero):
         inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
         return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
@@ -344,11 +317,6 @@ def _(fit: ConvexFit, X: Traced) -> Outputs:
     return _targets(f, fit.target_shape, fit.inputs)
 
 
-def _kernel_sum(kernel: Kernel, rows: Any, solution: Any, X: Traced) -> Traced:
-    K = kernel.evaluate(X, X.graph.asarray(dense(rows)))
-    return K @ solution.coef + solution.intercept
-
-
 def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
     """Return predictions of numbers, or labels and the decision values that they are read off."""
     xp, classes = f.graph, inputs.classes
@@ -358,7 +326,7 @@ def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
     codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
     labels = np.asarray(classes)
     labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
-    return {"label": xp.take(xp.kept(labels), codes, 0), "decision": f[:, 0] if binary else f}
+    return {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
 
 
 # --- probabilities -------------------------------------------------------------------------------
@@ -394,8 +362,7 @@ def _shares(xp: Graph, p: Traced) -> Traced:
 # --- Gaussian processes --------------------------------------------------------------------------
 
 
-@outputs.register
-def _(fit: ProcessFit, X: Traced) -> Outputs:
+def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:

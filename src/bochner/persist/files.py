@@ -64,7 +64,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     InvalidType
         A part of the model is not of these classes.
     DataFileError
-        The file cannot be written; no partial file remains.
+        The file cannot be written.
 
     See Also
     --------
@@ -72,11 +72,10 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
     Notes
     -----
-    The file is JSON and arrays (safetensors). `load` and
-    then ``predict``, ``partial_fit``, ``merge`` or ``certify`` give the same bits as before.
+    The file is JSON and arrays (safetensors); the same model gives the same bytes, and the loaded
+    one the same bits. Memory: twice the model's arrays.
     **It holds rows of the training data**: the landmarks of Nyström features, and the random
     sample of rows that the certificate is measured on. Treat it as you treat the data.
-    The same model gives the same bytes. Memory: twice the model's arrays.
 
     Examples
     --------
@@ -134,12 +133,12 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 
     Notes
     -----
-    Safe for files of strangers: only JSON and arrays are read, only the listed classes of bochner
-    are built, and no code in the file is run. Types, shapes, indices and sizes are checked,
-    coefficients must be finite, and the model must take two rows of zeros before it is given out.
-    A file takes about ten times its size in memory at most, and 100 MB.
+    Safe for files of strangers: only JSON and arrays are read, only classes of bochner are built,
+    and no code in the file is run. Types, shapes, indices and sizes are checked, coefficients must
+    be finite, and the model must take rows of zeros before it is returned.
+    A file takes about ten times its size in memory at most, and 100 MB; a file of :func:`save`
+    twice the model's arrays.
     The checksum detects damage, not forgery: the author of a file chose what the model predicts.
-    Memory: twice the model's arrays.
     """
     path = Path(path).expanduser()
     with explained(partial(_unread, path), OSError), path.open("rb") as file:
@@ -210,7 +209,6 @@ def _refusal(path: Path, what: str) -> ModelFileError:
 
 
 def _unread(path: Path, error: OSError) -> ModelFileError:
-    """Refuse a missing file, a folder and an unreadable file."""
     if isinstance(error, FileNotFoundError):
         return _refusal(path, f"there is no such file{name_beside(path)}")
     if isinstance(error, IsADirectoryError):
@@ -239,7 +237,7 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
     length = int.from_bytes(file.read(8), "little")
     if length > min(size, 100_000_000):  # the longest that safetensors writes
         raise ValueError("a header of this length is none of safetensors")
-    outer = file.read(length)
+    outer = file.read(length).decode()
     require_text(outer, size)
     metadata = json.loads(outer).get("__metadata__")
     if metadata is None or "bochner" not in metadata:
@@ -264,13 +262,9 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
 # --- How much memory a file may ask for: in proportion to its size, before any of it is taken -----
 
 
-def require_text(text: str | bytes, size: int) -> None:
-    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes.
-
-    A list or object takes 200 bytes, and each item in it 64.
-    """
-    marks = ("[", "{", ",") if isinstance(text, str) else (b"[", b"{", b",")
-    lists, objects, commas = (text.count(mark) for mark in marks)  # type: ignore[arg-type]
+def require_text(text: str, size: int) -> None:
+    """Refuse JSON whose Python objects take far more memory than its file of ``size`` bytes."""
+    lists, objects, commas = map(text.count, "[{,")  # 200 bytes each, and 64 for each item
     _require_small(4 * len(text) + 200 * (lists + objects) + 64 * commas, size)
 
 
@@ -317,11 +311,6 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 # --- Whether a model works: its parts fit one another, and it takes rows -------------------------
 
 
-def _require_decisions(f: np.ndarray, classes: np.ndarray) -> None:
-    if max(2, f.shape[1]) != len(classes):
-        raise ValueError(f"{f.shape[1]} decision values do not fit {len(classes)} classes")
-
-
 def require_working(model: Any, size: int) -> None:
     """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file.
 
@@ -335,10 +324,7 @@ def require_working(model: Any, size: int) -> None:
         model = copy.copy(model)
         schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
         columns = model.n_features_in_ if schema is None else len(schema.feature_names)
-        names = "predict", "transform", "decision_function", "predict_proba", "score_samples"
-        calls = [getattr(model, name) for name in names if hasattr(model, name)]
-        if hasattr(model, "classes_"):
-            calls.append(lambda rows: _require_decisions(model._decisions(rows), model.classes_))
+        calls = [getattr(model, name) for name in ("outputs", "transform") if hasattr(model, name)]
     else:
         return
     if phi is not None and min(phi.n_inputs, phi.n_features) < 0:
@@ -351,4 +337,8 @@ def require_working(model: Any, size: int) -> None:
         for call in calls:
             with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
                 warnings.simplefilter("ignore", RuntimeWarning)
-                call(zeros if phi is model else Blocks.from_arrays(zeros))
+                found = call(zeros if phi is model else Blocks.from_arrays(zeros))
+                if isinstance(found, dict) and hasattr(model, "classes_"):
+                    k = found["decision"].size // n
+                    if max(2, k) != len(model.classes_):
+                        raise ValueError(f"{k} decision values do not fit the classes")

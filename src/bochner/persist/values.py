@@ -261,7 +261,6 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             name, fields = content
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
-            require_numbers(value)
             return value
         case "estimator" if is_estimator(cls):
             name, parameters, state = content
@@ -274,22 +273,43 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
     raise TypeError(f"a value of the kind {kind[:20]!r} must be as save writes it")
 
 
-# --- Whether the fields of a value are what its class says: types, and shapes that fit together
+# --- Whether the fields of a value are what its class says: types, shapes that fit, and numbers ---
 
 #: Sizes of the letters in shapes; None if shapes are not checked.
 Sizes = dict[str, int] | None
+
+#: Fields that must be finite. Fields of maps may hold infinity, as log 0, but no NaN.
+_FINITE: dict[type, tuple[str, ...]] = {
+    Solution: ("coef", "intercept"),
+    Optimum: ("coef", "intercept"),
+    Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
+    SgdFit: ("support",),
+    WaveProcess: ("coef",),
+    ExactProcess: ("coef", "intercept"),
+    KeptRows: ("X", "y", "w", "priority"),
+    WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
+    Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
+}
+
+#: Classes whose arrays index one another, beside maps.
+_CONSISTENT = Moments, RowSample, KeptRows, LeafRows, Calibration
+
+#: The largest degree, depth or power: more would be work without an end. Larger values are allowed
+#: in arrays with one value per feature.
+_MOST_DEGREES = 10_000
 
 
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
     If the arrays of a value index one another, a letter of a shape, as in ``Float[Array, "d m"]``,
-    must mean the same number in all of them: in maps, moments, calibrations and kept rows.
+    must mean the same number in all of them. Coefficients and sums must be finite, maps hold no
+    NaN, and kernels have no huge degree.
     """
     kind: Any = type(value)
-    consistent = Moments, RowSample, KeptRows, LeafRows, Calibration
-    shaped = _is_part_of_map(kind) or kind in consistent
-    sizes: Sizes = {} if shaped else None
+    # a part of a map: not a method, nor the record of a choice
+    mapped = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
+    sizes: Sizes = {} if mapped or kind in _CONSISTENT else None
     free = value.tunable if isinstance(value, Kernel) else ()
     # a free number stands for any: the check is of 1.0
     one = lambda number: 1.0 if isinstance(number, Free) else number
@@ -299,12 +319,17 @@ def require_fields(value: Any) -> None:
             field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-
-
-def _is_part_of_map(cls: type) -> bool:
-    """Whether the class is a map or a part of one: not a method, nor the record of a choice."""
-    module = cls.__module__
-    return module.startswith("bochner.features.") and module != "bochner.features.auto"
+        if name in _FINITE.get(kind, ()) and field is not None and not is_finite(field):
+            raise ValueError(f"{name} of {kind.__name__} must be finite")
+        if mapped and _has_nan(field):
+            raise ValueError(f"{name} of {kind.__name__} must hold numbers")
+        if isinstance(value, Kernel) and type(field) is int and field > _MOST_DEGREES:
+            raise ValueError(f"{kind.__name__} must have no number above {_MOST_DEGREES}")
+    if isinstance(value, HermiteMap):
+        degrees = np.asarray(value.indices)
+        most = max(_MOST_DEGREES, degrees.size)
+        if degrees.dtype.kind not in "iu" or not np.all((degrees >= 0) & (degrees <= most)):
+            raise ValueError("indices of HermiteMap must be degrees")
 
 
 @lru_cache(None)
@@ -354,45 +379,6 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
     )
 
 
-# --- Numbers that predictions are made of must be numbers ----------------------------------------
-
-#: Fields that must be finite. Fields of maps may hold infinity, as log 0, but no NaN.
-_FIELDS: dict[type, tuple[str, ...]] = {
-    Solution: ("coef", "intercept"),
-    Optimum: ("coef", "intercept"),
-    Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
-    SgdFit: ("support",),
-    WaveProcess: ("coef",),
-    ExactProcess: ("coef", "intercept"),
-    KeptRows: ("X", "y", "w", "priority"),
-    WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
-    Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
-}
-
-#: The largest degree, depth or power: more would be work without an end. Larger values are allowed
-#: in arrays with one value per feature.
-_MOST_DEGREES = 10_000
-
-
-def require_numbers(value: Any) -> None:
-    """Refuse coefficients and sums that are not finite, NaN in maps, and kernels of huge degree."""
-    for name in _FIELDS.get(type(value), ()):
-        number = getattr(value, name)
-        if number is not None and not is_finite(number):
-            raise ValueError(f"{name} of {type(value).__name__} must be finite")
-    if _is_part_of_map(type(value)) and any(_has_nan(part) for part in _parts(value)):
-        raise ValueError(f"{type(value).__name__} must hold numbers")
-    if isinstance(value, HermiteMap):
-        degrees = np.asarray(value.indices)
-        most = max(_MOST_DEGREES, degrees.size)
-        if degrees.dtype.kind not in "iu" or not np.all((degrees >= 0) & (degrees <= most)):
-            raise ValueError("indices of HermiteMap must be degrees")
-    if isinstance(value, Kernel) and any(
-        type(n) is int and n > _MOST_DEGREES for n in _parts(value)
-    ):
-        raise ValueError(f"{type(value).__name__} must have no number above {_MOST_DEGREES}")
-
-
 def is_finite(value: Any) -> bool:
     """Whether an array or number is finite everywhere."""
     numbers = value.data if scipy.sparse.issparse(value) else value
@@ -403,10 +389,6 @@ def _has_nan(part: Any) -> bool:
     if isinstance(part, tuple):
         return any(map(_has_nan, part))
     return isinstance(part, float | np.ndarray) and bool(np.isnan(part).any())
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    return (getattr(value, f.name) for f in dataclasses.fields(value) if f.init)
 
 
 # --- Sparse matrices, whose indices compiled code of SciPy does not check ------------------------

@@ -1,13 +1,10 @@
-"""The demo: kernel ridge regression of the Earth's relief by several methods, on one page.
-
-The page is one HTML file without scripts or external files.
-"""
+"""The demo: kernel ridge regression of the Earth's relief by several methods, on one page."""
 
 import re
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -21,10 +18,8 @@ import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.data.files import reason_of
 from bochner.data.writers import atomic
 from bochner.datasets.loaders import load_earth
-from bochner.errors import DataFileError
 from bochner.features.map import Method
 from bochner.report.render import number, page, picture, require
 
@@ -143,10 +138,7 @@ class Study:
         return MethodResult(name, code, width, rmse, share, seconds, **more)
 
     def fitted(self, name: str, method: Method, width: int) -> tuple[Any, MethodResult]:
-        """Fit a method with the kernel of all, in float64.
-
-        Without noise the best penalty is so small that float32 products would not resolve it.
-        """
+        """Fit a method in float64: float32 does not resolve the best penalty without noise."""
         how: dict[str, Any] = {"precision": "float64", "random_state": self.seed}
         started = time.perf_counter()
         model = bo.KernelRidge(self.kernel, method=method, n_features=width, **how)
@@ -174,10 +166,22 @@ def run_demo(
     of an .html file; ``quick`` takes one cell in four and a quarter of the features. One to two
     minutes on two idle cores, a few seconds with ``quick``.
     """
-    started = time.perf_counter()
     require("The demo's page")
-    path, seed = _writable_page(out), integer(seed, "run_demo", "seed")
-    say: Say = show or (lambda _: None)
+    path, seed = Path(out).expanduser().resolve(), integer(seed, "run_demo", "seed")
+    path = path if path.suffix.lower() in (".html", ".htm") else path / "earth.html"
+    with suppress(OSError):  # the next line says what is wrong
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic(path, "w") as file:  # before anything is computed
+        result = _measured(path, quick, seed, show or (lambda _: None))
+        file.write(earth_page(result))
+    if show is not None:
+        show(f"Wrote {path}")
+    return result
+
+
+def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
+    """Return all numbers; say each as it is found."""
+    started = time.perf_counter()
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _study(quick, seed, width, say)
     tell = lambda r: say(
@@ -209,7 +213,7 @@ def run_demo(
         near.append(study.judged(name, code, 0, predicted, began, detail=detail))
         tell(near[-1])
         began = time.perf_counter()
-    result = DemoResult(
+    return DemoResult(
         methods=tuple(methods),
         curves=tuple(curves),
         best=study.certified(model, chosen, chosen.alpha),
@@ -227,33 +231,10 @@ def run_demo(
         path=path,
         near=tuple(near),
     )
-    with atomic(path, "w") as file:
-        file.write(earth_page(result))
-    say(f"Wrote {path}")
-    return result
-
-
-def _writable_page(out: str | PathLike[str]) -> Path:
-    """Return the page's path after checking that its folder is writable."""
-    path = Path(out).expanduser()
-    path = path if path.suffix.lower() in (".html", ".htm") else path / "earth.html"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise DataFileError(
-            f"demo: the page needs a folder that can be written; '{path.parent}' cannot: "
-            f"{reason_of(error)}. Name another folder."
-        ) from error
-    return path.resolve()
 
 
 def _study(quick: bool, seed: int, width: int, say: Say) -> Study:
-    """Return the cells, a tenth of them held out, and the kernel, chosen once on training rows.
-
-    Quick keeps every second row and column of cells.
-    """
+    """Return the cells, a tenth held out, and the kernel; quick has every second row and column."""
     earth, step = load_earth(), 2 if quick else 1
     rows = len(np.unique(np.asarray(earth.latitude)))
     cells = np.arange(len(earth.y)).reshape(rows, -1)[::step, ::step]

@@ -16,7 +16,6 @@ from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.data.encoders import Levels, Numbers
-from bochner.data.sample import Sample
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
@@ -121,10 +120,8 @@ class ModelReport:
         Mean predictions as each of the most important columns takes other values.
     without : dict of str to str
         Missing parts, with reasons.
-    sample_rows : int
-        Rows of the sample that pictures show.
-    seed : int
-        Of the sample.
+    sample_rows, seed : int
+        Rows of the sample that pictures show, and its seed.
     source, command, versions : str
         The data's name, the command that wrote it, the versions.
 
@@ -251,7 +248,7 @@ def report_model(
     check_is_fitted(model)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "report_model", "n_sample", 16)
-    blocks = _blocks(model, X, y, sample_weight)
+    blocks = measures.coded(model, X, y, sample_weight)
     examined = measures.examine(model, blocks, seed)
     sample = examined.sample(n_sample, seed)
     same = _same_rows(model, examined)
@@ -261,17 +258,16 @@ def report_model(
     quality = measures.quality_of(
         model, sample, examined, measures.left_out_of(model) if same else None
     )
-    importance, no_importance = _importance(model, sample, seed)
-    dependence: tuple[Dependence, ...] = ()
-    if importance is not None:  # of the most important columns that matter at all
-        first = [int(j) for j in importance.order[:2] if importance.share[j] > 0]
-        few = Inspected.of("report_model", model, bo.Blocks.from_arrays(sample.X), 256, seed)
-        dependence = tuple(Dependence.of(few, j) for j in first)
-    path, without = None, {"importance": no_importance} if no_importance else {}
+    shown: dict[str, Any] = {"path": None, "importance": None, "dependence": ()}
+    without: dict[str, str] = {}
     try:
-        path = bo.PathDisplay.from_estimator(model)
-    except InvalidInput:
-        without["path"] = "The learner tried no other penalty than its own."
+        shown["path"] = bo.PathDisplay.from_estimator(model)
+    except InvalidInput as error:
+        without["path"] = str(error)
+    try:
+        shown |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
+    except InvalidInput as error:
+        without["importance"] = str(error)
     facts: dict[str, Any] = {
         "learner": type(model).__name__,
         "kind": kind_of(model),
@@ -287,28 +283,15 @@ def report_model(
         certificate=certificate,
         certificate_words=words,
         quality=quality,
-        path=path,
         spectrum=_spectrum(model, sample, seen.n_rows),
-        importance=importance,
-        dependence=dependence,
         without=without,
         sample_rows=len(sample.index),
         seed=seed,
         source=source,
         command=command,
         versions=versions(),
+        **shown,
     )
-
-
-def _blocks(model: KernelEstimator, X: Any, y: Any, w: Any) -> bo.Blocks:
-    """Return the rows; labels as codes, their weights as they are."""
-    labels = kind_of(model) == "classification"
-    if labels and isinstance(X, bo.Blocks):
-        X = model._as_fitted(X)
-        return X if next(iter(X)).y is None else measures.coded(model, X)
-    if y is None and (labels or w is None) and not isinstance(X, bo.Blocks):
-        return model._rows_to_predict(X)
-    return measures.coded(model, X, y, w)
 
 
 def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
@@ -331,7 +314,7 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
     return bool(np.all(near) and np.allclose(power, fitted.power, rtol=1e-5))
 
 
-def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisplay | None:
+def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
     if not model._has_features:
         return None
@@ -343,19 +326,16 @@ def _spectrum(model: KernelEstimator, sample: Sample, n: int) -> bo.SpectrumDisp
     return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
 
 
-def _importance(
-    model: KernelEstimator, sample: Sample, seed: int
-) -> tuple[bo.ImportanceDisplay | None, str]:
-    """Return how much each column moves predictions: of many columns on fewer rows."""
-    if kind_of(model) not in ("regression", "classification"):
-        return None, "The learner predicts no target."
-    if len(sample.index) < 2:
-        return None, "Columns are exchanged between rows; there is one."
-    if model.n_features_in_ > MOST_COLUMNS:
-        return None, (
-            f"{model.n_features_in_:,} columns are too many to exchange one by one: "
+def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str, Any]:
+    """Return how much each column moves predictions, and how the most important two do."""
+    d = model.n_features_in_
+    if d > MOST_COLUMNS:
+        raise InvalidInput(
+            f"{d:,} columns are too many to exchange one by one: "
             'column_importance(model, X, by="gradient") ranks them.'
         )
-    n_rows = max(FEWEST_ROWS, min(1024, CELLS // model.n_features_in_))
-    rows = bo.Blocks.from_arrays(sample.X)
-    return bo.column_importance(model, rows, n_rows=n_rows, random_state=seed), ""
+    n_rows = max(FEWEST_ROWS, min(1024, CELLS // d))
+    found = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
+    few = Inspected.of("report_model", model, rows, 256, seed)
+    first = [int(j) for j in found.order[:2] if found.share[j] > 0]
+    return {"importance": found, "dependence": tuple(Dependence.of(few, j) for j in first)}

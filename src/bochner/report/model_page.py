@@ -38,6 +38,7 @@ def model_page(r: Any) -> str:
     counted, total = list(r.seen.counts.items())[:24], sum(r.seen.counts.values())
     labels = tuple(map(str, f["classes"] or ()))
     kernel = rounded(f["kernel"])
+    known: dict[str, float] = next(iter(q.errors.values()), {})
     return page(
         "model.html.j2",
         r=r,
@@ -51,7 +52,10 @@ def model_page(r: Any) -> str:
         path=None if r.path is None else _path(r.path),
         taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
-        errors=_errors(q.errors),
+        errors={
+            "head": ["target", *(MEASURES[key] for key in known)],
+            "rows": [[name, *(number(v[key], 4) for key in known)] for name, v in q.errors.items()],
+        },
         residuals=None if q.residuals is None else _residuals(q.residuals),
         confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
@@ -134,12 +138,6 @@ def _dependence(one: Any) -> dict[str, Any]:
 
     title = f"Mean {what} against {one.column}"
     return {"title": title, "picture": picture(title, plot)}
-
-
-def _errors(errors: dict[str, dict[str, float]]) -> dict[str, Any]:
-    known = [key for key in MEASURES if key in next(iter(errors.values()), {})]
-    rows = [[name, *(number(values[key], 4) for key in known)] for name, values in errors.items()]
-    return {"head": ["target", *(MEASURES[key] for key in known)], "rows": rows}
 
 
 def _residuals(residuals: Residuals) -> dict[str, Any]:
@@ -229,9 +227,9 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
     first, names = one.rows[0], r.seen.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
 
-    def written(value: Any, coded: bool = False) -> str:
+    def written(value: Any) -> str:
         if r.fit["kind"] == "classification":
-            return str(r.fit["classes"][int(value)] if coded else value)
+            return str(value)
         return ", ".join(number(float(v), 4) for v in np.atleast_1d(value))
 
     is_number = lambda v: v is None or (isinstance(v, Real) and not isinstance(v, bool))
@@ -240,7 +238,7 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
         [
             f"{row.number:,}",
             number(row.value, 3),
-            *([written(row.observed, coded=True)] if y else []),
+            *([written(row.observed)] if y else []),
             *([written(row.predicted)] if f else []),
             *(number(v, 4) if is_number(v) else str(v) for v in row.x[:COLUMNS]),
         ]

@@ -2,25 +2,26 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone, is_classifier, is_clusterer, is_outlier_detector, is_regressor
+from sklearn.base import clone
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
+from sklearn.utils import get_tags
 
 import bochner as bo
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import count_rows
-from bochner.data.sample import Sample, chosen_rows
-from bochner.errors import DataWarning, InvalidInput, SolutionWarning
+from bochner.data.sample import chosen_rows
+from bochner.errors import BochnerWarning, InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator, decided
-from bochner.models.error_law import LeftOutRows
 from bochner.report.render import number
 
 #: Random rows that are predicted, and their numbers, at most: 256 MB in float64.
@@ -33,24 +34,24 @@ FEWEST_ROWS = 1024  # For any number of columns
 
 def kind_of(model: KernelEstimator) -> str:
     """Return what the learner does."""
-    kinds = {
-        "classification": is_classifier,
-        "regression": is_regressor,
-        "outliers": is_outlier_detector,
-        "clusters": is_clusterer,
-    }
-    return next((name for name, holds in kinds.items() if holds(model)), "features")
+    kinds = {"classifier": "classification", "regressor": "regression", "clusterer": "clusters"}
+    kinds["outlier_detector"] = "outliers"
+    return kinds.get(get_tags(model).estimator_type or "", "features")
 
 
 def coded(
     model: KernelEstimator, X: Any, y: Any = None, w: Any = None, first: bool = False
 ) -> bo.Blocks:
-    """Return the rows as the fit reads them, of a classifier without class_weight.
-
-    Its labels are codes, and rows keep their own weights.
-    """
-    if not isinstance(model, LabelEstimator):
+    """Return the rows as the fit reads them: labels are codes, with the weights of their rows."""
+    labels, blocks = isinstance(model, LabelEstimator), isinstance(X, bo.Blocks)
+    if y is None and (labels or w is None) and not blocks:
+        return model._rows_to_predict(X)
+    if not labels:
         return model._read(X, y, w, first)[0]
+    if blocks and not first:
+        X = model._as_fitted(X)
+        if next(iter(X)).y is None:
+            return X
     plain: Any = copy(model)
     plain.class_weight = None
     return LabelEstimator._read(plain, X, y, w, first)[0]
@@ -60,7 +61,7 @@ def coded(
 
 
 class Examined(NamedTuple):
-    """Random rows, labels as codes, and the predictions of a learner for them."""
+    """Rows, labels as codes, and the predictions of a learner for them."""
 
     n_rows: int  # Of all data
     X: Any
@@ -75,22 +76,32 @@ class Examined(NamedTuple):
         names = ("label", "prediction", "cluster")
         return next((self.outputs[name] for name in names if name in self.outputs), None)
 
-    def sample(self, m: int, seed: int) -> Sample:
+    def take(self, places: Array) -> "Examined":
+        """Return the rows at these places."""
+        X, y, w, index = (None if a is None else a[places] for a in self[1:5])
+        outputs = {name: values[places] for name, values in self.outputs.items()}
+        return Examined(self.n_rows, X, y, w, index, outputs)
+
+    def sample(self, m: int, seed: int) -> "Examined":
         """Return ``m`` random rows of them."""
-        kept = np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m)))
-        y = None if self.y is None else self.y[kept]
-        return Sample(self.X[kept], y, self.w[kept], self.index[kept])
+        return self.take(np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m))))
+
+
+def drawn(blocks: bo.Blocks, most: int, seed: int) -> Examined:
+    """Return random rows that are not yet predicted: all of them if there are no more."""
+    X, y, w, index = blocks.sample(most, seed)
+    X, y = X if is_sparse(X) else to_numpy(X), None if y is None else to_numpy(y)
+    w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
+    n_rows = len(index) if len(index) < most else count_rows(blocks)
+    return Examined(n_rows, X, y, w, index, {})
 
 
 def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
-    """Return random rows and their predictions: 2²⁰, fewer if columns are many, all if no more."""
-    most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
-    X, y, w, index = blocks.sample(most, seed)
-    X = X if is_sparse(X) else to_numpy(X)
-    w = np.ones(len(index)) if w is None else to_numpy(w).astype(np.float64)
-    outputs = {} if kind_of(model) == "features" else model.outputs(bo.Blocks.from_arrays(X))
-    n_rows = len(index) if len(index) < most else count_rows(blocks)
-    return Examined(n_rows, X, None if y is None else to_numpy(y), w, index, outputs)
+    """Return random rows and their predictions: 2²⁰, fewer if columns are many."""
+    rows = drawn(blocks, max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns)), seed)
+    if kind_of(model) == "features":
+        return rows
+    return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
 
 
 # --- Rows to look at -----------------------------------------------------------------------------
@@ -128,18 +139,18 @@ class Seen:
 
 def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Seen:
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
+    kind, counts = kind_of(model), Counter[str]()
     columns: tuple[str, ...] = ()
     worst, values = _ranked(model, examined)
     if worst is not None:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
         columns, X = given.as_given(numbers) or ((), X)
-        y, f = (
-            [None] * len(X) if a is None else a[places] for a in (examined.y, examined.predicted)
-        )
+        both = examined.y, examined.predicted
+        y, f = ([None] * len(X) if a is None else a[places] for a in both)
+        y = model.classes_[np.asarray(y, np.intp)] if kind == "classification" else y
         lines = zip(numbers, values[places].tolist(), y, f, X, strict=True)
         worst = worst._replace(rows=tuple(map(Row._make, lines)))
-    kind, counts = kind_of(model), Counter[str]()
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
         labels = np.asarray(examined.predicted).tolist()
@@ -203,28 +214,8 @@ def errors_in_words(errors: Mapping[str, Mapping[str, float]]) -> str:
 
 def _by_class(f: Array) -> Float[Array, "m K"]:
     """Return the decision value of each class."""
-    return np.column_stack([-f, f]) if f.ndim == 1 else f
-
-
-def label_errors(
-    classes: Array, outputs: Mapping[str, Array], labels: Array, w: Float[Array, " m"]
-) -> Iterator[tuple[str, float]]:
-    """Yield accuracy, share of the most frequent label, log loss and area under the curve.
-
-    Without probabilities there is no log loss. "auc" is the area under the receiver operating
-    curve; for several classes, the mean over one-against-rest curves of the classes that occur.
-    """
-    yield "accuracy", float(accuracy_score(labels, outputs["label"], sample_weight=w))
-    shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
-    yield "majority", max(shares)
-    f, p = _by_class(outputs["decision"]), outputs.get("probability")
-    if p is not None:
-        p = p.astype(np.float64)
-        yield "log_loss", float(log_loss(labels, p, sample_weight=w, labels=classes))
-    both = [k for k, share in enumerate(shares) if 0 < share < 1]
-    if both:
-        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
-        yield "auc", float(np.mean(areas))
+    f = f.reshape(len(f), -1)
+    return np.hstack([-f, f]) if f.shape[1] == 1 else f
 
 
 def number_errors(
@@ -241,17 +232,26 @@ def number_errors(
 
 
 def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str, float]]:
-    """Return the errors of each target; none without targets or a single prediction of each."""
-    kind, y, predicted = kind_of(model), examined.y, examined.predicted
-    if y is None or predicted is None or not examined.w.sum() > 0:
+    """Return the errors of each target; the AUC is the mean over the classes that occur."""
+    kind, y, predicted, w = kind_of(model), examined.y, examined.predicted, examined.w
+    if y is None or predicted is None or not w.sum() > 0:
         return {}
-    if kind == "classification":
-        labels = model.classes_[y.astype(np.intp)]
-        errors = label_errors(model.classes_, examined.outputs, labels, examined.w)
-        return {target_names(model, 1)[0]: dict(errors)}
-    if kind != "regression" or predicted.size != y.size:
-        return {}
-    return number_errors(model, y, predicted, examined.w)
+    if kind != "classification":
+        one = kind == "regression" and predicted.size == y.size
+        return number_errors(model, y, predicted, w) if one else {}
+    classes, out = model.classes_, examined.outputs
+    labels, f = classes[y.astype(np.intp)], _by_class(out["decision"])
+    shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
+    right = accuracy_score(labels, predicted, sample_weight=w)
+    errors = {"accuracy": float(right), "majority": max(shares)}
+    if "probability" in out:
+        p = out["probability"].astype(np.float64)
+        errors["log_loss"] = float(log_loss(labels, p, sample_weight=w, labels=classes))
+    both = [k for k, share in enumerate(shares) if 0 < share < 1]
+    if both:
+        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
+        errors["auc"] = float(np.mean(areas))
+    return {target_names(model, 1)[0]: errors}
 
 
 def target_names(model: KernelEstimator, t: int) -> tuple[str, ...]:
@@ -297,7 +297,7 @@ class Quality:
     confusion: Float[Array, "K K"] | None = None
 
 
-def left_out_of(model: KernelEstimator) -> LeftOutRows | None:
+def left_out_of(model: KernelEstimator) -> Examined | None:
     """Return rows of the fit that are predicted without themselves, of learners with features."""
     fit: Any = model.fit_
     if isinstance(model, bo.GaussianProcessRegressor):
@@ -305,66 +305,51 @@ def left_out_of(model: KernelEstimator) -> LeftOutRows | None:
     else:
         squares = isinstance(model, bo.KernelRidge | bo.KernelRidgeClassifier)
         rows = fit.left_out() if squares else None
-    # an error that rounding hides is infinite
-    return None if rows is None else rows.take(np.isfinite(rows.errors).all(axis=1))
+    if rows is None:
+        return None
+    rows = rows.take(np.isfinite(rows.errors).all(axis=1))  # infinite ones, rounding hides
+    m, f, y = len(rows.w), rows.predicted, rows.predicted + rows.errors
+    outputs = {"prediction": f}
+    if kind_of(model) == "classification":
+        y, outputs = decided(y), {"label": model.classes_[decided(f)], "decision": f}
+    return Examined(m, None, y, rows.w, np.arange(m), outputs) if m else None
 
 
 def quality_of(
-    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
+    model: KernelEstimator, sample: Examined, examined: Examined, left_out: Examined | None
 ) -> Quality:
     """Judge the predictions, of rows of the fit by ``left_out`` where there are any."""
-    kind = kind_of(model)
+    kind, errors = kind_of(model), errors_of(model, examined)
     if sample.y is None or kind not in ("regression", "classification"):
         return Quality({})
-    if left_out is not None and not len(left_out.w):
-        left_out = None
-    judge = _classified if kind == "classification" else _regressed
-    return judge(model, sample, examined, left_out)
-
-
-def _regressed(
-    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
-) -> Quality:
-    y, rows = sample.y.astype(np.float64), bo.Blocks.from_arrays(sample.X)
-    errors = errors_of(model, examined)
+    rows, pictured = bo.Blocks.from_arrays(sample.X), sample
+    n_left, calibration = 0, None
+    calibrated = partial(bo.CalibrationDisplay.from_estimator, model, rows)
+    if left_out is not None:
+        pictured = examined = left_out
+        n_left, found = left_out.n_rows, errors_of(model, left_out)
+        for name, values in errors.items():
+            loo = {f"loo_{key}": value for key, value in found[name].items()}
+            values |= {key: value for key, value in loo.items() if key in MEASURES}
+    if kind == "classification":
+        classes, w = model.classes_, examined.w
+        true, predicted = classes[examined.y.astype(int)], examined.predicted
+        confusion = confusion_matrix(true, predicted, sample_weight=w, labels=classes)
+        if hasattr(model, "predict_proba"):
+            calibration = calibrated(classes[sample.y.astype(int)])
+        return Quality(errors, n_left, None, calibration, confusion)
     if not errors:  # several quantiles: no one prediction
-        return Quality({}, calibration=bo.CalibrationDisplay.from_estimator(model, rows, y))
-    observed = y.reshape(len(y), -1)
-    if left_out is None:
-        predicted = to_numpy(model.predict(rows)).reshape(observed.shape)
-    else:
-        predicted, observed = left_out.predicted, left_out.predicted + left_out.errors
-        for name, values in number_errors(model, observed, predicted, left_out.w).items():
-            errors[name] |= {f"loo_{key}": value for key, value in values.items()}
+        return Quality({}, calibration=calibrated(sample.y))
+    both: Any = pictured.y, pictured.predicted
+    observed, predicted = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in both)
     if not isinstance(model, bo.GaussianProcessRegressor):
-        calibration = bo.CalibrationDisplay.of_means(observed[:, 0], predicted[:, 0])
+        calibration = bo.CalibrationDisplay.of_means(observed, predicted)
     elif left_out is not None and len(model.calibration_):
         calibration = bo.CalibrationDisplay.of_scores(model.calibration_.targets[0].scores)
     else:
-        calibration = bo.CalibrationDisplay.from_estimator(model, rows, y.reshape(len(y), -1))
-    residuals = Residuals(observed[:, 0], predicted[:, 0], next(iter(errors)))
-    return Quality(errors, 0 if left_out is None else len(left_out.w), residuals, calibration)
-
-
-def _classified(
-    model: KernelEstimator, sample: Sample, examined: Examined, left_out: LeftOutRows | None
-) -> Quality:
-    errors, classes = errors_of(model, examined), model.classes_
-    if left_out is None:
-        observed, predicted = classes[examined.y.astype(int)], examined.predicted
-        w = examined.w
-    else:
-        observed = classes[decided(left_out.predicted + left_out.errors)]
-        predicted, w = classes[decided(left_out.predicted)], left_out.w
-        right = float(accuracy_score(observed, predicted, sample_weight=w))
-        for one in errors.values():
-            one["loo_accuracy"] = right
-    confusion = confusion_matrix(observed, predicted, sample_weight=w, labels=classes)
-    calibration = None
-    if hasattr(model, "predict_proba"):
-        rows, labels = bo.Blocks.from_arrays(sample.X), classes[sample.y.astype(int)]
-        calibration = bo.CalibrationDisplay.from_estimator(model, rows, labels)
-    return Quality(errors, 0 if left_out is None else len(w), None, calibration, confusion)
+        calibration = calibrated(sample.y)
+    residuals = Residuals(observed, predicted, next(iter(errors)))
+    return Quality(errors, n_left, residuals, calibration)
 
 
 # --- Errors on rows held out of a second fit ------------------------------------------------------
@@ -373,74 +358,59 @@ def _classified(
 ROWS, TO_ONE = 8192, 5
 
 
-def judge_held_out(
-    model: KernelEstimator, blocks: bo.Blocks, n_sample: int = ROWS
-) -> tuple[dict[str, Any] | None, str]:
+def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
     """Return the errors of a learner like this on rows held out of its fit, and their words.
 
-    A copy is fitted to the other rows and makes every choice of the learner again. Errors are by
-    target, then by measure, beside the numbers of rows. Without any, None and why.
-    Every fifth of the random rows is held out, of labels every fifth of each. The other fit has the
-    same parameters, with penalties in proportion to its rows.
+    Every fifth of the random rows is held out, of labels every fifth of each. A copy is fitted to
+    the others, with penalties in proportion to its rows. Without errors, None and why.
     """
-    if not (is_classifier(model) or is_regressor(model) or isinstance(model, bo.OneClassSVM)):
+    kind, loss = kind_of(model), getattr(model, "loss", "squared")
+    if kind in ("features", "clusters"):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
-    rows = coded(model, blocks, first=True)
-    sample = rows.sample(n_sample, model.seed_)
-    sample = sample if is_sparse(sample.X) else sample._replace(X=to_numpy(sample.X))
-    y = None if sample.y is None else to_numpy(sample.y)
-    train, test = _split(len(sample.index), y if is_classifier(model) else None, model.seed_)
-    if not len(test):
-        return None, f"none: {len(train)} rows are too few to hold some out."
-    n = count_rows(blocks)
+    rows = drawn(coded(model, blocks, first=True), ROWS, model.seed_)
+    parts = _split(len(rows.w), rows.y if kind == "classification" else None, model.seed_)
+    train, test = map(rows.take, parts)
+    n_train, n_test = len(train.w), len(test.w)
+    if not n_test:
+        return None, f"none: {n_train} rows are too few to hold some out."
     try:
-        other = _fitted_to(model, sample, train, n)
-    except (InvalidInput, ValueError) as error:
-        return None, f"none: a fit to {len(train)} rows is refused: {error}"
-    X, w, of_values = sample.X[test], np.ones(len(test)), ("squared", "huber", "absolute")
-    if sample.w is not None and to_numpy(sample.w)[test].sum() > 0:
-        w = to_numpy(sample.w)[test].astype(np.float64)
-    if y is None:
-        outside = float(np.average(to_numpy(other.predict(X)) < 0, weights=w))
+        other = _fitted_to(model, train)
+    except ValueError as error:
+        return None, f"none: a fit to {n_train} rows is refused: {error}"
+    w = test.w if test.w.sum() > 0 else np.ones(n_test)
+    test = test._replace(w=w, outputs=other.outputs(test.X))
+    if kind == "outliers":
+        outside = float(np.average(test.outputs["label"] < 0, weights=w))
         errors = {"rows": {"outside": outside, "nu": float(model.get_params()["nu"])}}
-    elif isinstance(model, bo.KernelRegressor) and model.loss not in of_values:
-        errors = {target_names(model, 1)[0]: {"explained": other.score(X, y[test], w)}}
+    elif isinstance(model, bo.KernelRegressor) and loss not in ("squared", "huber", "absolute"):
+        errors = {target_names(model, 1)[0]: {"explained": other.score(test.X, test.y, w)}}
     else:
-        seen = Examined(len(w), X, y[test], w, np.arange(len(w)), other.outputs(X))
-        errors = errors_of(model, seen)
-    facts = {"errors": errors, "n_train": len(train), "n_test": len(test), "n_rows": n}
-    whose = f"held out: {len(test):,} rows, of a fit to {len(train):,} others"
+        errors = errors_of(model, test)
+    facts = {"errors": errors, "n_train": n_train, "n_test": n_test, "n_rows": rows.n_rows}
+    whose = f"held out: {n_test:,} rows, of a fit to {n_train:,} others"
     return facts, f"{errors_in_words(errors)} ({whose})"
 
 
 def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
     """Return rows to fit and rows to hold out: of each label at least one is kept."""
     order = stream(seed, "held out").permutation(n)
-    if codes is not None:
-        order = order[np.argsort(codes[order], kind="stable")]
     out = np.arange(n) % TO_ONE == TO_ONE - 1
     if codes is not None:
-        sorted_codes = codes[order]
-        out[1:] &= sorted_codes[1:] == sorted_codes[:-1]
+        order = order[np.argsort(codes[order], kind="stable")]
+        out[1:] &= codes[order][1:] == codes[order][:-1]
     return np.sort(order[~out]), np.sort(order[out])
 
 
-def _fitted_to(model: KernelEstimator, sample: Sample, train: Array, n: int) -> Any:
-    one, share, scaled = clone(model), len(train) / n, {}
-    asked = model.get_params(deep=False)
-    # penalties that are numbers weigh fewer rows as they weigh all
-    for name, factor in (("alpha", share), ("C", 1 / share)):
-        value = asked.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
-            scaled[name] = float(value) * factor
-    one.set_params(**scaled, random_state=model.seed_)
-    w = None if sample.w is None else to_numpy(sample.w)[train]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SolutionWarning)
-        warnings.simplefilter("ignore", DataWarning)
-        if sample.y is None:
-            return one.fit(sample.X[train], sample_weight=w)
-        y = to_numpy(sample.y)[train]
-        labels = model.classes_[y.astype(np.intp)] if is_classifier(model) else y
-        return one.fit(sample.X[train], labels, sample_weight=w)
+def _fitted_to(model: KernelEstimator, rows: Examined) -> Any:
+    """Return a learner like this fitted to the rows; numbers that are penalties weigh as before."""
+    one, share, asked = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
+    if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
+        for name, factor in (("alpha", share), ("C", 1 / share)):
+            if isinstance(asked.get(name), int | float):
+                one.set_params(**{name: asked[name] * factor})
+    one.set_params(random_state=model.seed_)
+    y, w = rows.y, None if np.all(rows.w == 1) else rows.w
+    if kind_of(model) == "classification":
+        y = model.classes_[y.astype(np.intp)]
+    with warnings.catch_warnings(action="ignore", category=BochnerWarning):
+        return one.fit(rows.X, y, sample_weight=w)

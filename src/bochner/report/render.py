@@ -81,10 +81,7 @@ def versions() -> str:
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
-    """Return what ``draw`` draws on matplotlib axes as an SVG image for a page.
-
-    The same numbers give the same text.
-    """
+    """Return what ``draw`` draws on axes as an SVG image: the same text for the same numbers."""
     from cycler import cycler  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
     from matplotlib import rc_context, rcdefaults, rcParams
