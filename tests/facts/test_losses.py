@@ -1,5 +1,7 @@
 """Losses: printed formulas, derivatives, and fits against brute force and each other."""
 
+from functools import partial
+
 import mpmath
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tolerance import assert_close
 from bochner import Huber, JointLoss
 from bochner.solvers.convex import losses, newton
 from bochner.solvers.convex.losses import Absolute, EpsilonInsensitive, PoissonDeviance, Quantile
-from bochner.solvers.convex.penalty_path import held_out_path
+from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, largest_penalty
 from bochner.solvers.convex.problem import (
     FeatureBlock,
     Problem,
@@ -211,7 +213,7 @@ def test_the_best_constants_of_a_joint_loss_are_best_together():
     """Shares have their weighted means, by softmax; distances what a search without slopes finds."""
     rng = np.random.default_rng(0)
     y, w = rng.dirichlet([1, 2, 4], N), rng.uniform(0, 2, (N, 1))
-    b = best_constant(losses.MultinomialShares(), y, w)
+    b = best_constant(losses.Multinomial(), y, w)
     assert_allclose(softmax(b), np.average(y, axis=0, weights=w[:, 0]), atol=1e-6)
     y = rng.standard_t(3, (N, 3)) + np.array([0.0, 5.0, -3.0])
     b = best_constant(ROUNDED_DISTANCE, y, w)
@@ -271,23 +273,26 @@ def test_slopes_at_jumps_lie_between_both_sides_and_no_exponent_is_too_large():
     assert np.isfinite(losses.GammaDeviance().slope(y, -f)).tolist() == [[True, False]]
 
 
+def held_out(p, folds):
+    fit = partial(newton.minimise, tol=TOL, max_iter=200)
+    lost = HeldOutLoss(p, folds, fit, largest_penalty(p))
+    lost.walk()
+    return lost.path()
+
+
 def test_the_path_takes_the_penalty_of_least_left_out_loss():
     p = problem(Absolute())
-    left_out = np.arange(N)[:, None] % 3 == np.arange(2)
-    path, at = held_out_path(p, left_out)
-    share = np.tile(p.w, (1, 2))[~left_out].sum() / (2 * p.w.sum())
-    errors = []
-    for alpha in path.alphas[::4]:
-        for k in range(2):
-            out = left_out[:, k]
+    folds = [np.arange(N) % 3 == k for k in range(2)]
+    path, at = held_out(p, folds)
+    for alpha, error in zip(path.alphas[::4], path.errors[::4], strict=True):
+        total = most = 0.0
+        for out in folds:
             w = np.where(out, 0, p.w[:, 0])[:, None]
-            found = minimise(Problem(p.rows, p.y, w, p.loss, share * alpha), tol=1e-9)
+            found = minimise(Problem(p.rows, p.y, w, p.loss, alpha), tol=1e-9)
             f = p.rows.Z @ found.coef + found.intercept
-            constant = best_constant(p.loss, p.y, w)
-            total = (p.w[out] * np.abs(p.y - f)[out]).sum()
-            most = (p.w[out] * np.abs(p.y - constant)[out]).sum()
-            errors.append(total / most)
-    assert np.abs(path.errors[::4] / np.reshape(errors, (-1, 2)).mean(axis=1) - 1).max() < 0.02
+            total += (p.w[out] * np.abs(p.y - f)[out]).sum()
+            most += (p.w[out] * np.abs(p.y - best_constant(p.loss, p.y, w))[out]).sum()
+        assert error == pytest.approx(total / most, rel=0.02)
     assert path.alpha == path.alphas[path.best]
     assert at.coef.shape == (D, 1)
     assert str(path).splitlines()[0].split() == ["alpha", "error"]
@@ -297,13 +302,13 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     x = np.random.default_rng(0).uniform(-1, 1, (300, 1))
     Z = np.cos(x * np.arange(1, 13) + np.arange(12))
     y, w = np.sin(3 * x), np.ones((300, 1))
-    left_out = (np.arange(300) % 3 == 0)[:, None]
+    out = np.arange(300) % 3 == 0
     epsilon = 0.05
-    path, _ = held_out_path(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon), 1.0), left_out)
-    constant = best_constant(EpsilonInsensitive(epsilon), y, np.where(left_out, 0.0, w))
-    unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[left_out].mean()
+    path, _ = held_out(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon), 1.0), [out])
+    constant = best_constant(EpsilonInsensitive(epsilon), y, np.where(out[:, None], 0.0, w))
+    unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[out].mean()
     assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
     assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none
     assert len(path.errors) < 18
     assert np.all(path.errors[: path.best] > 1.0001 * path.errors.min() + path.none)
-    assert held_out_path(Problem(Rows(Z), y, w, Absolute(), 1.0), left_out)[0].none == 0
+    assert held_out(Problem(Rows(Z), y, w, Absolute(), 1.0), [out])[0].none == 0

@@ -216,12 +216,15 @@ def fit_table(rows=TYPED, y=TYPED_Y, model=None):
         return (model or bo.KernelRidge(**TABLE_OPTIONS)).fit(rows, y)
 
 
-QUANTILES = bo.KernelRegressor(loss="quantile", **TABLE_OPTIONS)
+QUANTILES, SHARES = (
+    bo.KernelRegressor(loss=loss, **TABLE_OPTIONS) for loss in ("quantile", "multinomial")
+)
 TABLE_LEARNERS = {
     "exact ridge": (bo.KernelRidge(Matern(1.5, 3.0), method="exact"), TYPED_Y, "prediction"),
     "ridge": (bo.KernelRidge(**TABLE_OPTIONS), TYPED_Y, "prediction"),
     "process": (bo.GaussianProcessRegressor(**TABLE_OPTIONS), TYPED_Y, "prediction"),
     "quantiles": (QUANTILES, TYPED_Y, "prediction"),
+    "shares": (SHARES, np.eye(2)[1 * (TYPED_Y > 0.5)], "prediction"),
     "machine": (bo.SVC(**TABLE_OPTIONS), TYPED_Y > 0.5, "decision"),
     "logistic": (bo.LogisticRegression(**TABLE_OPTIONS), TYPED_KIND, "probability"),
 }

@@ -314,6 +314,8 @@ def _of_convex_loss(fit: ConvexFit, X: Traced) -> Outputs:
         f = xp.exp(xp.minimum(f, 700.0))
     elif isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1:
         f = xp.sort(f)
+    elif isinstance(loss, Multinomial):
+        f = _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
     return _targets(f, fit.target_shape, fit.inputs)
 
 

@@ -360,10 +360,12 @@ class Calibration:
 
     def log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         """Return log p; a single column of decision values belongs to the second of two classes."""
-        scores = _pieces(f) @ self.slopes
-        if f.shape[1] == 1:
-            return log_expit(np.column_stack([-scores[:, 0], scores[:, 0]]))
-        return log_softmax(scores, axis=1)
+        return log_probabilities(_pieces(f) @ self.slopes)
+
+
+def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+    """Return log softmax(f), or of one column log p of both classes, p = 1/(1 + exp(−f))."""
+    return log_expit(np.hstack([-f, f])) if f.shape[1] == 1 else log_softmax(f, axis=1)
 
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
@@ -383,34 +385,17 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
         b = np.concatenate([np.zeros_like(b), b], axis=1)
     b = b.reshape(-1, j)  # row by row, a line for each class
 
-    def logs(a: Float[Array, " j"]) -> Float[Array, "n K"]:
-        return log_softmax((b @ a).reshape(targets.shape), axis=1)
-
     def sloping(a: Float[Array, " j"]) -> tuple[float, Float[Array, " j"]]:
         """Return the loss with its gradient."""
-        log_p = logs(a)
+        log_p = log_softmax((b @ a).reshape(targets.shape), axis=1)
         value = float(-w @ (targets * log_p).sum(axis=1)) + PRIOR / 2 * float(((a - 1) ** 2).sum())
         away = w[:, None] * (np.exp(log_p) - targets)
         return value / total, (b.T @ away.ravel() + PRIOR * (a - 1)) / total
 
-    def curvature(a: Float[Array, " j"]) -> Float[Array, "j j"]:
-        """Return the Hessian of the loss."""
-        p = np.exp(logs(a))
-        mean = np.matmul(p[:, None, :], b.reshape(*p.shape, j))[:, 0]
-        weights = (w[:, None] * p).reshape(-1, 1)
-        hessian = (weights * b).T @ b - (w[:, None] * mean).T @ mean
-        return (hessian + PRIOR * np.eye(j)) / total
-
+    options = {"ftol": 1e-16, "gtol": 1e-12, "maxcor": 20, "maxiter": 1000}
     bounds = [(LEAST_SLOPE, None)] * j
-    a = minimize(sloping, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds).x
-    for _ in range(10):  # Newton steps: the digits that a quasi-Newton method leaves
-        value, slope = sloping(a)
-        free, step = (a > LEAST_SLOPE) | (slope < 0), np.zeros(j)
-        step[free] = np.linalg.solve(curvature(a)[np.ix_(free, free)], slope[free])
-        while sloping(np.maximum(a - step, LEAST_SLOPE))[0] > value + 1e-14 * abs(value):
-            step /= 2
-        a = np.maximum(a - step, LEAST_SLOPE)
-    return Calibration(a, sloping(a)[0])
+    end = minimize(sloping, np.ones(j), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    return Calibration(end.x, float(end.fun))
 
 
 def log_loss_of_signs(

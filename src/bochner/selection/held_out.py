@@ -120,8 +120,10 @@ def _log_losses(train: RowSample, test: RowSample, fitted: Float[Array, "m t"]) 
     return losses(float(best.x)) / max(float(-shares @ np.log(shares)), 1e-300)
 
 
-def platt_targets(member: Bool[Array, "n K"], w: Float[Array, " n"]) -> Float[Array, "n K"]:
-    """Return (N + 1)/(N + 2) for the class of a row with N rows; the rest for other classes."""
-    size = (w @ member + 1) / (w @ member + 2)
+def platt_targets(
+    member: Bool[Array, "n K"], w: Float[Array, " n"], more: float = 1.0
+) -> Float[Array, "n K"]:
+    """Return (N + more)/(N + 2 more) for the class of a row with N rows; the rest for others."""
+    size = (w @ member + more) / (w @ member + 2 * more)
     rest = (member @ (1 - size)) / (member.shape[1] - 1)
     return np.where(member, size, rest[:, None])

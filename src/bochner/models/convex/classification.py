@@ -21,7 +21,6 @@ import numpy as np
 
 from bochner._core.arrays import is_sparse, numpy_rows, to_numpy, unit_of
 from bochner._core.blas import square_part, symmetric_product
-from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner._core.sizes import kept_rows
@@ -32,13 +31,13 @@ from bochner.data.sources import Block, Piece, part, weights_of
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
-from bochner.models._labels import Calibration, calibrate, class_sizes
+from bochner.models._labels import Calibration, calibrate, class_sizes, log_probabilities
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
 from bochner.models.representations.representation import exact_choice, gather
 from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
-from bochner.selection.record import Tuning
+from bochner.selection.held_out import platt_targets
 from bochner.solvers.convex.kernel import (
     MOVES,
     MOVES_COMPARED,
@@ -49,25 +48,15 @@ from bochner.solvers.convex.kernel import (
     decomposed_pairs,
     judged,
     minimise_on_kernel,
-    refined,
 )
-from bochner.solvers.convex.losses import Hinge, SquaredHinge
+from bochner.solvers.convex.losses import LOG_LOSSES, Hinge, SquaredHinge
 from bochner.solvers.convex.newton import fastest, minimise, valued
-from bochner.solvers.convex.penalty_path import (
-    CONSTANT,
-    FARTHEST,
-    FIRST,
-    LAST,
-    TOL,
-    HeldOutLoss,
-    HeldOutPath,
-)
+from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import (
     Convergence,
     FeatureBlock,
     Problem,
     State,
-    best_constant,
     gradients,
     images,
     optimum,
@@ -209,22 +198,23 @@ def fit_classifier(
             single = len(rows.w) * chosen.n_features**2 > SMALL
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-            lost = OnRows(FeatureBlock(Z), rows, spec, largest)
-            start = lost.ends[0][lost.walk(FIRST, FARTHEST)]
-            path = lost.path(lost(CONSTANT), rows.inflation)
-            alpha = path.alpha
+            lost = OnRows(FeatureBlock(Z), rows, spec).held_out(largest)
+            lost.walk()
+            path, start = lost.path(rows.inflation)
+            alpha, start = path.alpha, replace(start, multipliers=None)  # of other rows
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
     codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     on_rows = OnRows(features, ClassSample(None, codes, w), spec)
-    options = spec.tol, spec.max_iter
-    solution = optimum(on_rows.problem(alpha), on_rows.minimised(alpha, start, None, *options))
+    options: Any = {"tol": spec.tol, "max_iter": spec.max_iter}
+    problem = on_rows.problem(alpha)
+    solution = optimum(problem, on_rows.minimised(problem, start, **options))
     calibration = None
     if probability:
         numbers = fold_numbers(blocks, w, seed, where)
         # Without rows of every class the intercept is any number.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
-        calibration = on_rows.calibrated(folds, alpha, solution, *options)
+        calibration = on_rows.calibrated(folds, alpha, solution, **options)
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
     )
@@ -266,9 +256,9 @@ def fit_classifier_exactly(
     if alpha is None and rows.folds:
         path, near = _path(on_rows, chosen)
         alpha = path.alpha
-    alpha = 1.0 if alpha is None else alpha
-    state = on_rows.minimised(alpha, None, None, spec.tol, spec.max_iter, near)
-    solution = optimum(on_rows.problem(alpha), state)
+    problem = on_rows.problem(1.0 if alpha is None else alpha)
+    state = on_rows.minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
+    solution = optimum(problem, state)
     later: Any = partial(calibrated_later, rows, spec) if probability else None
     return warned(
         ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=X)
@@ -315,13 +305,15 @@ def fit_to_support(
     for size in few:
         part_of = replace(rows, codes=rows.codes[order[:size]], w=rows.w[order[:size]])
         K = KernelMatrix(kernel_matrix(ask.kernel, rows.X[order[:size]]))
-        coef = OnRows(K, part_of, spec).minimised(alpha, moves=MOVES_TRIED).coef
+        few_rows = OnRows(K, part_of, spec)
+        coef = few_rows.minimised(few_rows.problem(alpha), moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
     growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
     if not counts[1] * (n / few[1]) ** growth <= min(EXACT_ROWS, most / n):
         return None
-    state = on_rows.minimised(alpha, tol=spec.tol, moves=MOVES_TRIED)
-    solution = optimum(on_rows.problem(alpha), state)
+    problem = on_rows.problem(alpha)
+    state = on_rows.minimised(problem, tol=spec.tol, moves=MOVES_TRIED)
+    solution = optimum(problem, state)
     if solution.outcome is Convergence.MOST_STEPS:
         return None
     support = np.any(solution.coef != 0, axis=1)
@@ -333,102 +325,108 @@ def fit_to_support(
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
-def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State | None]:
-    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
-    few, first = on_rows.subsample(2048, chosen.seed)
-    if few is on_rows or not few.rows.folds:
-        return on_rows.best_path(chosen.search)
-    columns = on_rows.spec.targets(on_rows.rows.codes[:1]).shape[1]
-    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)), chosen.seed)
-    path, end = few.best_path(chosen.search)
-    path, end = dense.finer(path, dense.spread(end, np.searchsorted(kept, first)))
-    return path, on_rows.spread(end, kept)
+def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State]:
+    """Return penalties with the losses of rows left out: by some of many rows, then by more.
 
-
-class OnRows(HeldOutLoss):
-    """Rows, what is minimised on their features or kernel matrix, and the loss of rows left out.
-
-    On a matrix the loss of a hinge, or of pairs, is the log loss of calibrated values.
+    More rows may resolve what looks like noise to fewer, most of all in sums over columns: smaller
+    penalties are tried while the folds of these rows lose less.
     """
+    few, first = on_rows.subsample(2048, chosen.seed)
+    few = few if few.rows.folds else on_rows
+    spec, weight = on_rows.spec, float(few.rows.w.sum())
+    ridge = 2 * chosen.search.share * weight
+    if isinstance(spec.loss, Hinge) and ridge > 0:
+        ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
+    lost = few.held_out(float(few.rows.w @ np.diag(few.on.K)) or 1.0)
+    # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
+    lost.walk(ridge, most=10)
+    path, end = lost.path(few.rows.inflation)
+    if few is on_rows:
+        return path, end
+    columns = spec.targets(on_rows.rows.codes[:1]).shape[1]
+    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)), chosen.seed)
+    rows = replace(dense.rows, folds=enough_folds(dense.rows.every_fold))
+    near, step = dense.spread(end, np.searchsorted(kept, first)), 0
+    lost = replace(dense, rows=rows).held_out(rows.inflation * path.alpha, near)
+    while step < LAST and 0.998 * lost(step) > lost(step + FINER):
+        step += FINER
+    finer, end = lost.path(rows.inflation)
+    return (finer if step else path), on_rows.spread(end, kept)
 
-    def __init__(
-        self,
-        on: Any,
-        rows: ClassSample,
-        spec: ConvexSpec,
-        largest: float = 1.0,
-        near: State | None = None,
-    ) -> None:
-        super().__init__(largest)
-        self.on, self.rows, self.spec, self.near = on, rows, spec, near
-        self.matrix = isinstance(on, KernelMatrix)
-        self.calibrates = self.matrix and (isinstance(spec.loss, Hinge) or spec.pairs is not None)
-        self.ends: list[dict[int, Any]] = [{} for _ in rows.folds]
+
+@dataclass(frozen=True, eq=False)
+class OnRows:
+    """Rows, and what is minimised on their features or kernel matrix."""
+
+    on: Any
+    rows: ClassSample
+    spec: ConvexSpec
 
     def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
         """Return the problem without the rows held out."""
         spec, w, y = self.spec, self.rows.w, self.spec.targets(self.rows.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
-        y = y if self.matrix else y.astype(np.int8)
+        y = y if isinstance(self.on, KernelMatrix) else y.astype(np.int8)
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimised(
         self,
-        alpha: float,
+        problem: Problem,
         start: Any = None,
-        held_out: Array | None = None,
+        *,
         tol: float = TOL,
         max_iter: int = 100,
-        near: State | None = None,
         moves: int = MOVES,
     ) -> State:
-        """Return the minimum without the rows held out; ``moves`` limits LIBSVM."""
-        spec, problem = self.spec, self.problem(alpha, held_out)
-        if not self.matrix:
+        """Return the minimum; ``moves`` limits LIBSVM."""
+        spec = self.spec
+        if not isinstance(self.on, KernelMatrix):
             algorithm = fastest(problem)
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter)
-        pairs = spec.pairs is not None and spec.fit_intercept
-        many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
-        if pairs:
+        if spec.pairs is not None and spec.fit_intercept:
             return decomposed_pairs(problem, self.rows.codes, SLOPES * tol, moves)
+        many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
         if many or isinstance(spec.loss, Hinge):
             return decomposed(problem, SLOPES * tol, moves)
-        return minimise_on_kernel(problem, start, near=near, tol=tol, max_iter=max_iter)
+        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
 
     def calibrated(
-        self, folds: Sequence[Array], alpha: float, start: Any, *options: Any
+        self, folds: Sequence[Array], alpha: float, start: Any, **options: Any
     ) -> Calibration | None:
         """Return the calibration on decision values of rows held out; None without folds."""
         if not folds:
             return None
-        f = np.concatenate([self.minimised(alpha, start, o, *options).fitted[o] for o in folds])
+        ends = (self.minimised(self.problem(alpha, out), start, **options) for out in folds)
+        f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
         f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
         codes, w = self.rows.codes[every], self.rows.w[every]
         step = -(-len(f) // 50_000)  # at most so many rows: few numbers are fitted
         return calibrate(f[::step], codes[::step], w[::step])
 
-    def best_path(self, tuning: Tuning) -> tuple[HeldOutPath, State]:
-        """Return penalties with the losses of rows left out, and where the best ended."""
-        lost = OnRows(self.on, self.rows, self.spec, float(self.rows.w @ np.diag(self.on.K)) or 1.0)
-        ridge = 2 * tuning.share * float(self.rows.w.sum())
-        if isinstance(self.spec.loss, Hinge) and ridge > 0:
-            ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
-        # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
-        best = lost.walk(lost.step_near(ridge, most=10), LAST)
-        return lost.path(lost(CONSTANT), self.rows.inflation), lost.ends[0][best]
+    def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
+        """Return the loss of the rows left out.
 
-    def finer(self, path: HeldOutPath, near: State) -> tuple[HeldOutPath, State]:
-        """Try smaller penalties while the folds of these rows, which are more, lose less.
-
-        More rows may resolve what looks like noise to fewer, most of all in sums over columns.
+        On a matrix that of a hinge, or of pairs, is the log loss of calibrated values. Log losses
+        count a tenth of a row of other classes for the rows of each class: without it a tiny
+        penalty seems best where all rows left out are predicted correctly, and new rows are not.
         """
-        rows, step = replace(self.rows, folds=enough_folds(self.rows.every_fold)), 0
-        lost = OnRows(self.on, rows, self.spec, rows.inflation * path.alpha, near)
-        while step < LAST and 0.998 * lost(step) > lost(step + FINER):
-            step += FINER
-        if not step:
-            return path, lost.ends[0][0]
-        return lost.path(lost(0) / path.errors[path.best], rows.inflation), lost.ends[0][step]
+        rows, spec = self.rows, self.spec
+        margins = isinstance(spec.loss, Hinge) or spec.pairs is not None
+        calibrates = margins and isinstance(self.on, KernelMatrix)
+
+        def total(every: Array, f: Array) -> float:
+            codes, w = rows.codes[every], rows.w[every]
+            if not (calibrates or isinstance(spec.loss, LOG_LOSSES)):
+                return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
+            largest = float(rows.w.max())
+            w = w if largest >= 1 else w / (2 * unit_of(largest))
+            if calibrates:
+                return calibrate(spec.values(f), codes, w).log_loss
+            targets = platt_targets(codes[:, None] == np.arange(spec.n_classes), w, 0.1)
+            return -float(w @ (targets * log_probabilities(f)).sum(axis=1))
+
+        fit = partial(self.minimised, moves=MOVES_COMPARED)
+        return HeldOutLoss(self.problem(1.0), rows.folds, fit, largest, total, near)
 
     def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
@@ -455,41 +453,6 @@ class OnRows(HeldOutLoss):
         coef = np.zeros((len(self.on.K), at.coef.shape[1]))
         coef[numbers] = at.coef
         return State(coef, at.intercept, symmetric_product(self.on.K, coef) + at.intercept)
-
-    def lost(self, step: int) -> float:
-        """Return the loss; infinite where a minimum is not reached and another penalty was judged.
-
-        This penalty is then too small.
-        """
-        rows, spec, values = self.rows, self.spec, list[Array]()
-        for fold, out in enumerate(rows.folds):
-            if step == CONSTANT and not self.calibrates:
-                y, w = spec.targets(rows.codes[~out]), rows.w[~out, None]
-                b = spec.fit_intercept * best_constant(spec.loss, y, w)
-                values.append(np.tile(b, (int(out.sum()), 1)))
-                continue
-            start, near, alpha = self._nearest(fold, step), self.near, self.alpha(step)
-            for other in range(len(self.ends)):
-                near = self._nearest(other, step) or near
-            end = self.minimised(alpha, start, out, near=near, moves=MOVES_COMPARED)
-            self.ends[fold][step] = end if self.matrix else optimum(self.problem(alpha, out), end)
-            progress("Choosing the penalty", f"{alpha:.3g}, one fold")
-            if self.calibrates and self.tried and end.outcome is Convergence.MOST_STEPS:
-                return np.inf
-            values.append(end.fitted[out])
-        f, every = np.concatenate(values), np.concatenate([np.flatnonzero(o) for o in rows.folds])
-        codes, w = rows.codes[every], rows.w[every]
-        if not self.calibrates:
-            return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
-        largest = float(rows.w.max())
-        copies = w if largest >= 1 else w / (2 * unit_of(largest))
-        return calibrate(spec.values(f), codes, copies).log_loss
-
-    def _nearest(self, fold: int, step: int) -> Any:
-        """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""
-        known = [other for other in self.ends[fold] if other <= step or not self.matrix]
-        nearest = min(known, key=lambda other: abs(other - step), default=None)
-        return None if nearest is None else self.ends[fold][nearest]
 
 
 # --- One class ------------------------------------------------------------------------------------
@@ -540,7 +503,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     if nu == 1:  # all coefficients are at their bounds, and any ρ above all scores is best
         at = judged(problem, w_one[:, None], -(K @ w_one).max(keepdims=True))
     else:
-        at = refined(problem, spec.tol, spec.max_iter, (1e-6, 1e-10))
+        at = decomposed(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
     rho = -float(at.intercept[0])
     shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
     at = judged(problem, at.coef, at.intercept - shift, spec.tol, at.steps[0].products)

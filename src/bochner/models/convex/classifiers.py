@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import log_expit, log_softmax
 from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -21,7 +20,7 @@ from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, WithoutTarget, learned
-from bochner.models._labels import Calibration, ProbableLabels
+from bochner.models._labels import Calibration, ProbableLabels, log_probabilities
 from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.models.convex.classification import (
@@ -281,9 +280,7 @@ class LogisticRegression(ConvexClassifier):
         return Multinomial() if n_classes > 2 else Logistic()
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        if f.shape[1] == 1:
-            return log_expit(np.column_stack([-f, f]))
-        return log_softmax(f, axis=1)
+        return log_probabilities(f)
 
 
 @estimator

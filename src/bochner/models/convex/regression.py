@@ -8,6 +8,7 @@ for. Either is a sum over rows Σ uᵢ φ(xᵢ) (Schölkopf, Herbrich and Smola 
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.optimize import minimize_scalar
 
 from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Bool, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
@@ -36,30 +37,21 @@ from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
-from bochner.selection.record import Tuning
-from bochner.solvers.convex.kernel import KernelMatrix, decomposed, minimise_on_kernel, refined
+from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed, minimise_on_kernel
 from bochner.solvers.convex.losses import (
     LOG_LINK,
     Absolute,
     GammaDeviance,
     Huber,
     Loss,
-    MultinomialShares,
+    Multinomial,
     PoissonDeviance,
     Quantile,
     SquaredEpsilonInsensitive,
     huber_scale,
 )
 from bochner.solvers.convex.newton import at_rows, minimise
-from bochner.solvers.convex.penalty_path import (
-    CONSTANT,
-    LAST,
-    TOL,
-    HeldOutLoss,
-    HeldOutPath,
-    held_out_path,
-    largest_penalty,
-)
+from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
     TINY,
     FeatureBlock,
@@ -226,22 +218,22 @@ def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
     return loss.of(tube)
 
 
-def curvature_of(rows: ScaledRows) -> float:
+def curvature_of(loss: Loss, rows: ScaledRows) -> float:
     """Return the curvature as if all rows were active, of squares or over the spread of y.
 
     The spread is not that about a median, which may be any number of an interval.
     """
-    if rows.degree == 2:
-        return 2.0
-    return 1 / float(np.maximum(rows.spread, 1e-3).mean())
+    if loss.nonsmooth:
+        return 1 / float(np.maximum(rows.spread, 1e-3).mean())
+    return 2.0 if isinstance(loss, SquaredEpsilonInsensitive) else 1.0
 
 
-def fold_count(marks: Array) -> int:
-    """Return how many folds rows with these marks need; 0 where all rows are equal."""
-    different = len(np.unique(marks))
+def folds_to_choose_by(marks: Array, w: Float[Array, " n"]) -> list[Bool[Array, " n"]]:
+    """Return as many folds as rows with these marks need; none where all rows are equal."""
+    different, numbers = len(np.unique(marks)), folds_of(marks, w)
     if different < 2:
-        return 0
-    return 1 if different >= 1000 else min(N_FOLDS, different)
+        return []
+    return [numbers == k for k in range(1 if different >= 1000 else min(N_FOLDS, different))]
 
 
 def _best_penalty(
@@ -256,13 +248,12 @@ def _best_penalty(
     if spec.alpha == "auto":
         sample = sampled(rows.blocks, seed, where=where).lowest(4096)
         marks, Z, w = row_marks(sample.X, seed), to_numpy(chosen.features(sample.X)), sample.w
-        folds = fold_count(marks)
+        folds = folds_to_choose_by(marks, w)
         if not folds:
             return None, None
-        out = folds_of(marks, w)[:, None] == np.arange(folds)
         kept = FeatureBlock(Z, sample.y, w)
         problem = replace(problem, rows=kept, y=sample.y, w=w[:, None], value=1.0)
-        curvature = curvature_of(rows)
+        curvature = curvature_of(problem.loss, rows)
         largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
         ridge = share * float(w.sum()) * curvature
     else:
@@ -272,14 +263,15 @@ def _best_penalty(
                 f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
                 "required; got n_samples = 1. Give alpha as a number."
             )
-        out = numbers[:, None] == 0
+        folds = [numbers == 0]
         largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
         square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
         ridge = 0.0 if problem.loss.joint else share / square * largest
-    path, end = held_out_path(problem, out, spec.max_iter, largest, ridge)
-    if end is not None and spec.alpha == "auto":
-        end = replace(end, multipliers=None)
-    return path, end
+    fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
+    lost = HeldOutLoss(problem, folds, fit, largest)
+    lost.walk(ridge)
+    path, end = lost.path()
+    return path, replace(end, multipliers=None) if spec.alpha == "auto" else end
 
 
 # --- any loss ------------------------------------------------------------------------------------
@@ -378,9 +370,7 @@ def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
         return None
     if spec.norm is not None or spec.loss.joint:
         return None
-    per_square = 0.5 if isinstance(spec.loss, SquaredEpsilonInsensitive) else 1.0
-    spread = (float(rows.spread.mean()) or 1.0) if spec.loss.nonsmooth else per_square
-    return spread * float(np.mean(rows.penalty(spec.alpha)))
+    return float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
 
 
 def _columns(
@@ -404,7 +394,7 @@ def _columns(
 def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
     """Refuse targets that a loss cannot have."""
     there, wrong = y[w[:, 0] > 0], ""
-    if isinstance(loss, MultinomialShares):
+    if isinstance(loss, Multinomial):
         sums = there.sum(axis=1)
         if y.shape[1] < 2 or np.any(there < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
             wrong = (
@@ -515,66 +505,35 @@ def fit_svr_exactly(
     rows, seed = scaled(spec.who, blocks, spec.loss.degree), spec.features.seed
     shape = required_targets(spec.who, blocks.target_shape)
     given = gather(rows.blocks, seed)
-    loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(rows)
+    loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(spec.loss, rows)
     alpha = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
     share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
     chosen = choose_exactly(spec, given, given.X, share)
-    K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w[:, None]
-    problem = Problem(K, given.y, w, loss, 1.0, spec.fit_intercept)
-    on_rows, path = OnMatrix(problem, row_marks(given.X, seed), spec, curvature), None
-    if alpha is None:
-        path = on_rows.best_path(chosen.search)
-        alpha = 1.0 if path is None else path.alpha
-    problem = replace(problem, alpha=alpha, value=rows.units**rows.degree)
-    state = on_rows.minimised(alpha, spec.tol)
+    K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w
+    # The rounding of a large offset would be fitted
+    middle = spec.fit_intercept * np.median(given.y[w > 0], axis=0)
+    problem = Problem(K, given.y - middle, w[:, None], loss, 1.0, spec.fit_intercept)
+    folds, path = folds_to_choose_by(row_marks(given.X, seed), w), None
+    if alpha is None and folds:
+        fit = partial(_on_matrix, tol=TOL, max_iter=spec.max_iter)
+        largest = curvature * float(w @ np.diag(K.K)) or 1.0
+        lost = HeldOutLoss(problem, folds, fit, largest)
+        lost.walk(curvature * chosen.search.share * float(w.sum()))
+        path, _ = lost.path()
+        alpha = path.alpha
+    problem = replace(problem, alpha=1.0 if alpha is None else alpha)
+    problem = replace(problem, value=rows.units**rows.degree)
+    state = _on_matrix(problem, tol=spec.tol, max_iter=spec.max_iter)
     errors = left_out_of_matrix(problem, state)
+    state = replace(state, intercept=state.intercept + middle)
     left = _left_out(given.X, given.y, errors, given.w, rows.units)
     more = {"target_shape": shape, "left_out": left, "X": given.X}
     return _fitted(inputs, chosen, rows, problem, state, path, **more)
 
 
-class OnMatrix(HeldOutLoss):
-    """The loss on the kernel matrix of all rows, and the loss of the rows left out."""
-
-    def __init__(self, problem: Problem, marks: Array, spec: ConvexSpec, curvature: float) -> None:
-        super().__init__(curvature * float(problem.w[:, 0] @ np.diag(problem.rows.K)) or 1.0)
-        self.problem, self.spec, self.curvature = problem, spec, curvature
-        number = folds_of(marks, problem.w[:, 0])
-        self.folds = [number == k for k in range(fold_count(marks))]
-
-    def minimised(self, alpha: Any, tol: float, out: Array | None = None) -> State:
-        """Return the minimum for all rows, or without a fold."""
-        spec, problem = self.spec, self.problem
-        w = problem.w if out is None else np.where(out[:, None], 0.0, problem.w)
-        # The rounding of a large offset would be fitted
-        middle = spec.fit_intercept * np.median(problem.y[w[:, 0] > 0], axis=0)
-        about = replace(problem, y=problem.y - middle, w=w, alpha=alpha)
-        if not problem.loss.nonsmooth:
-            at = minimise_on_kernel(about, tol=tol, max_iter=spec.max_iter)
-        elif tol >= TOL:
-            at = decomposed(about, 3e-2, 20)  # a penalty that needs more moves is too small
-        else:
-            at = refined(about, tol, spec.max_iter, (1e-3, 1e-6, 1e-9))
-        return replace(at, intercept=at.intercept + middle, fitted=at.fitted + middle)
-
-    def best_path(self, tuning: Tuning) -> HeldOutPath | None:
-        """Return penalties with the losses of rows left out; None if all rows are equal."""
-        if not self.folds:
-            return None
-        ridge = self.curvature * tuning.share * float(self.problem.w.sum())
-        # Large penalties first: they take less time
-        self.walk(max(self.step_near(ridge) - 1, 0), LAST, first=-1)
-        return self.path(self(CONSTANT))
-
-    def lost(self, step: int) -> float:
-        """Return the loss of the rows held out by fits to the others, or by their constants."""
-        y, loss, total = self.problem.y, self.problem.loss, 0.0
-        for out in self.folds:
-            w = np.where(out[:, None], 0.0, self.problem.w)
-            if step == CONSTANT:
-                fitted = np.tile(best_constant(loss, y, w), (len(y), 1))
-            else:
-                share = float(w.sum() / self.problem.w.sum())
-                fitted = self.minimised(share * self.alpha(step), TOL, out).fitted
-            total += float((self.problem.w[out] * loss.value(y[out], fitted[out])).sum())
-        return total
+def _on_matrix(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
+    if not problem.loss.nonsmooth:
+        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
+    if tol >= TOL:
+        return decomposed(problem, SLOPES * tol, 20)  # a penalty that needs more is too small
+    return decomposed(problem, 0.01 * tol, max_iter, tol)

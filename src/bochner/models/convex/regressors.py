@@ -25,7 +25,7 @@ from bochner.solvers.convex.losses import (
     LOG_LINK,
     EpsilonInsensitive,
     Loss,
-    MultinomialShares,
+    Multinomial,
     Quantile,
     SquaredEpsilonInsensitive,
     by_name,
@@ -273,7 +273,7 @@ class KernelRegressor(ConvexRegressor):
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         if isinstance(self.loss_, LOG_LINK):
             return np.exp(np.minimum(f, 700.0))
-        if isinstance(self.loss_, MultinomialShares):
+        if isinstance(self.loss_, Multinomial):
             return softmax(f, axis=1)
         return np.sort(f, axis=1) if _several_levels(self.loss_) else f
 
@@ -282,7 +282,7 @@ class KernelRegressor(ConvexRegressor):
             f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
             if isinstance(self.loss_, LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
-            elif isinstance(self.loss_, MultinomialShares):
+            elif isinstance(self.loss_, Multinomial):
                 p = self._predicted(f)[:, None, :]
                 yield X, p * (G - (p * G).sum(axis=2, keepdims=True))
             elif _several_levels(self.loss_):

@@ -46,7 +46,7 @@ from bochner.solvers.convex.problem import (
     State,
     Step,
     best_constant,
-    best_length,
+    least_length,
     raised_diagonal,
     side_by_side,
     solved,
@@ -89,24 +89,21 @@ def minimise_on_kernel(
     problem: Problem,
     start: State | None = None,
     *,
-    near: State | None = None,
     tol: float = 1e-4,
     max_iter: int = 100,
 ) -> State:
     """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
 
-    Without a start, ``near`` may be a fit of these rows, such as that to some of them, whose
-    coefficients are not looked at. A step takes O(n² t), and after 6, 18, 42 of them a factor of
-    a³/3 for a rows with curvature, or smaller ones more often. Memory 2 n².
+    A step takes O(n² t), and after 6, 18, 42 of them a factor of a³/3 for a rows with curvature,
+    or smaller ones more often. Memory 2 n².
     """
     t, ends, last = problem.y.shape[1], list[State](), _Last()
     enough = bool(np.count_nonzero(problem.w) >= 256 * EVERY)
-    thins = start is None and near is None and problem.loss.has_inactive_rows and enough
+    thins = start is None and problem.loss.has_inactive_rows and enough
     for k in [np.arange(t)] if problem.loss.joint else np.arange(t)[:, None]:
         column = problem.at(k)
         at = _thinly(column, tol, max_iter) if thins else start and start.at(k)
-        fit = near.at(k) if near is not None and start is None else None
-        ends.append(_descended(column, at, fit, last, tol, max_iter))
+        ends.append(_descended(column, at, last, tol, max_iter))
     return side_by_side(ends)
 
 
@@ -126,14 +123,9 @@ def _thinly(problem: Problem, tol: float, max_iter: int) -> State:
 def _along(problem: Problem, at: State, step: State) -> State:
     """Go to the least on the way, or all of it where rounding hides that the objective falls."""
     image = step.fitted - step.intercept
-    along, across = float((at.coef * image).sum()), float((step.coef * image).sum())
-
-    def slope(length: Array) -> Float[Array, " 1"]:
-        total = float((_slopes(problem, at.fitted + length * step.fitted) * step.fitted).sum())
-        total += problem.alpha * (along + float(length[0]) * across)
-        return np.array([np.inf if np.isnan(total) else total])
-
-    return at.moved(float(best_length(slope, 1, doublings=3)[0]) or 1.0, step)
+    along, across = (inner(c.T, image.T, problem.loss.joint) for c in (at.coef, step.coef))
+    length = least_length(problem, at.fitted, step, along, across, 3)
+    return at.moved(float(length[0]) or 1.0, step)
 
 
 # --- factors -------------------------------------------------------------------------------------
@@ -162,28 +154,20 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 # --- steps ---------------------------------------------------------------------------------------
 
 
-def _descended(
-    problem: Problem,
-    start: State | None,
-    near: State | None,
-    last: _Last,
-    tol: float,
-    max_iter: int,
-) -> State:
+def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_iter: int) -> State:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
     They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
     Of a loss with inactive rows each is Newton's, after which these rows have no coefficients.
     """
     local = problem.loss.has_inactive_rows
-    at, taken, least = near or start, list[Step](), np.inf
+    taken, least = list[Step](), np.inf
     if at is None:  # the best constant, or zero, from where the first step is a ridge regression
         b, none = np.zeros(problem.y.shape[1]), np.zeros(problem.y.shape)
         if problem.fit_intercept and not local and not problem.loss.joint:
             b = best_constant(problem.loss, problem.y, problem.w)
         at = State(none, b, none + b)
-    inverse = _Inverse(problem, _curved(problem, at.fitted)[0], last)
-    at = at if near is None else inverse.solved(near)
+    parts = _parts(problem, _curved(problem, at.fitted)[0], last)
     since, most = 0, 6  # steps with the first factors; twice as many with each that follow
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
@@ -193,10 +177,10 @@ def _descended(
             curved, worth = _curved(problem, at.fitted)
             if local or since >= (worth if worth <= CHEAP else most):
                 most *= 1 + (since >= most)
-                inverse, since = _Inverse(problem, curved, last), 0
+                parts, since = _parts(problem, curved, last), 0
         since += 1
         gradient = _gradient(problem, at)
-        up = step = inverse(*gradient)
+        up = step = _step(problem, parts, gradient)
         steepest = _slope_along(gradient, up)
         if before is not None and not local:
             old, size, earlier = before
@@ -207,7 +191,7 @@ def _descended(
         before, promise = (gradient, steepest, step), -steepest / 2
         there = _along(problem, at, step) if _slope_along(gradient, step) < 0 else at
         new = problem.objective(values(problem, there), there.intercept)
-        share = len(inverse.parts[0].rows) / len(problem.w) if local else 1.0
+        share = len(parts[0].rows) / len(problem.w) if local else 1.0
         taken.append(Step(min(new, value), promise, active=share))
         rounding = 1e-13 * abs(value)
         if promise < min(least, TRUSTED * rounding):
@@ -298,71 +282,55 @@ class _Part:
     rest: float  # curvature of the other rows, over alpha
 
 
-class _Inverse:
-    """Negative inverse of a Hessian without the entries that couple columns.
+def _parts(problem: Problem, curved: list[_Curved], last: _Last) -> list[_Part]:
+    """Return the Hessian without the entries that couple columns, as factors."""
+    K, alpha, parts = problem.rows.K, problem.alpha, list[_Part]()
+    diagonal = K.diagonal()
+    fits = alpha > 1e-30 and float(diagonal.max()) < 1e30
+    for columns, every, rows in curved:
+        h = every[rows]
+        border, h = float(every.sum() - h.sum()) / alpha, np.maximum(h, TINY)
+        root = np.sqrt(h)
+        if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
+            # Whether a factor of float32 over these rows turns steps by next to nothing
+            many = fits and len(rows) > 256
+            single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
+            matrix = problem.rows.single if single else K
+            if len(rows) < len(K):
+                matrix = square_part(matrix, rows)
+            last[:] = [(rows, h, _factored(matrix, root, alpha))]
+        factor = last[0][2]
+        one = root * solved(factor, root[None])[0]
+        parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
+    return parts
+
+
+def _step(problem: Problem, parts: list[_Part], gradient: _Gradient) -> State:
+    """Return the step down a gradient, the negative inverse of the Hessian times it.
 
     Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
     """
-
-    def __init__(self, problem: Problem, curved: list[_Curved], last: _Last) -> None:
-        self.problem, self.parts = problem, list[_Part]()
-        K, alpha = problem.rows.K, problem.alpha
-        diagonal = K.diagonal()
-        fits = alpha > 1e-30 and float(diagonal.max()) < 1e30
-        for columns, every, rows in curved:
-            h = every[rows]
-            border, h = float(every.sum() - h.sum()) / alpha, np.maximum(h, TINY)
-            root = np.sqrt(h)
-            if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
-                # Whether a factor of float32 over these rows turns steps by next to nothing
-                many = fits and len(rows) > 256
-                single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
-                matrix = problem.rows.single if single else K
-                if len(rows) < len(K):
-                    matrix = square_part(matrix, rows)
-                last[:] = [(rows, h, _factored(matrix, root, alpha))]
-            factor = last[0][2]
-            one = root * solved(factor, root[None])[0]
-            self.parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
-
-    def __call__(self, r: Float[Array, "n t"], s: Float[Array, " t"]) -> State:
-        """Return the step down a gradient."""
-        problem, c, b = self.problem, -r / self.problem.alpha, np.zeros(r.shape[1])
-        wanted = (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
-        for part in self.parts:
-            c[part.rows, part.columns] = 0.0
-        far = c
-        if np.any(c):
-            single = all(part.factor.dtype == np.float32 for part in self.parts)
-            K = problem.rows.single if single else problem.rows.K
-            far = symmetric_product(K, c.astype(K.dtype))
-        for part in self.parts:
-            rows, columns, root = part.rows, part.columns, np.sqrt(part.h)[:, None]
-            right = -r[rows, columns] / root - root * far[rows, columns]
-            c[rows, columns] = root * solved(part.factor, right.T).T
-            if problem.fit_intercept:
-                curvature = float(part.one.sum()) + part.rest
-                if curvature > TINY**0.5:  # where no row is active, nothing determines b
-                    b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
-                c[rows, columns] -= np.outer(part.one, b[columns])
-        c, b = problem.loss.centred(c), problem.loss.centred(b)
-        return State(c, b, symmetric_product(problem.rows.K, c) + b)
-
-    def solved(self, near: State) -> State:
-        """Return the end of a Newton step from a fit of rows; its coefficients are not used.
-
-        The end is linear in the slopes, and their factor is the one of least objective.
-        """
-        problem, r = self.problem, np.zeros(near.fitted.shape)
-        for part in self.parts:
-            within = (near.fitted - near.intercept)[part.rows, part.columns]
-            r[part.rows, part.columns] = -part.h[:, None] * within
-        base = self(r, r.sum(axis=0))
-        base = base.moved(1.0, State(np.zeros(r.shape), near.intercept, near.intercept + 0 * r))
-        g = _slopes(problem, near.fitted)
-        step = self(g, g.sum(axis=0))
-        first = _slope_along(_gradient(problem, base), step)
-        return _along(problem, base, step) if first < 0 else base
+    r, s = gradient
+    c, b = -r / problem.alpha, np.zeros(r.shape[1])
+    wanted = (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
+    for part in parts:
+        c[part.rows, part.columns] = 0.0
+    far = c
+    if np.any(c):
+        single = all(part.factor.dtype == np.float32 for part in parts)
+        K = problem.rows.single if single else problem.rows.K
+        far = symmetric_product(K, c.astype(K.dtype))
+    for part in parts:
+        rows, columns, root = part.rows, part.columns, np.sqrt(part.h)[:, None]
+        right = -r[rows, columns] / root - root * far[rows, columns]
+        c[rows, columns] = root * solved(part.factor, right.T).T
+        if problem.fit_intercept:
+            curvature = float(part.one.sum()) + part.rest
+            if curvature > TINY**0.5:  # where no row is active, nothing determines b
+                b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
+            c[rows, columns] -= np.outer(part.one, b[columns])
+    c, b = problem.loss.centred(c), problem.loss.centred(b)
+    return State(c, b, symmetric_product(problem.rows.K, c) + b)
 
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------
@@ -395,9 +363,10 @@ class GaussianRows:
         return np.concatenate([self.kernel(X, self.X[support]) @ coef[support] for X in tiles])
 
 
-def decomposed(problem: Problem, slopes: float, moves: int = MOVES) -> State:
+def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
     """Return where slopes of the dual agree to ``slopes``, or ``moves`` for each row were made.
 
+    It has converged where the duality gap is a share ``tol`` of the objective, or less.
     Columns of y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
     There is an intercept. O(n²) to O(n³) a column, mostly near the former.
     """
@@ -415,7 +384,7 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES) -> State:
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
         taken.append(made)
-    return _ended(problem, coef, intercept, taken)
+    return _ended(problem, coef, intercept, taken, tol)
 
 
 def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
@@ -461,28 +430,17 @@ def _fitted(
     return machine, (int(np.max(machine.n_iter_)), most)
 
 
-def _ended(problem: Problem, coef: Array, intercept: Array, taken: list[tuple[int, int]]) -> State:
+def _ended(
+    problem: Problem,
+    coef: Array,
+    intercept: Array,
+    taken: list[tuple[int, int]],
+    tol: float = 1.0,
+) -> State:
     """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
+    at = judged(problem, coef, intercept, tol, sum(moves for moves, _ in taken))
     ended = all(moves < most for moves, most in taken)
-    outcome = Convergence.CONVERGED if ended else Convergence.MOST_STEPS
-    at = judged(problem, coef, intercept, moves=sum(moves for moves, _ in taken))
-    return replace(at, outcome=outcome)
-
-
-def refined(problem: Problem, tol: float, moves: int, slopes: tuple[float, ...]) -> State:
-    """Return the minimum to a share ``tol`` of it, if one of ``slopes``, in turn, reaches that."""
-    ends = []
-    for k in range(problem.y.shape[1]):
-        column, tried, near = problem.at(np.array([k])), list[State](), False
-        for fine in slopes:
-            tried.append(decomposed(column, fine, moves))
-            best = min(tried, key=lambda at: at.gap[0])
-            near = best.gap[0] <= tol * best.value[0]
-            if near:
-                break
-        outcome = Convergence.CONVERGED if near else Convergence.ROUNDED
-        ends.append(replace(best, outcome=outcome))
-    return side_by_side(ends)
+    return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
 
 def judged(

@@ -31,8 +31,6 @@ class Loss(ABC):
 
     #: Whether one value is made of all columns of a row.
     joint: ClassVar[bool] = False
-    #: Whether a joint loss takes any numbers as targets, in place of the columns of a class.
-    of_numbers: ClassVar[bool] = False
     #: Whether rows of no curvature, beyond a margin, have no slope: they are inactive.
     has_inactive_rows: ClassVar[bool] = False
     #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
@@ -390,11 +388,12 @@ class Logistic(Loss):
         return expit(f) * expit(-f)
 
 
-# --- all columns together: y is 1 in the column of the class, else 0 -----------------------------
+# --- all columns together: y are shares of sum one, or 1 in the column of the class, else 0 ------
 
 
-class SoftmaxLoss(Loss):
-    """log Σₖ exp(fₖ) − Σₖ yₖfₖ."""
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    """log Σₖ exp(fₖ) − Σₖ yₖfₖ: minus the log of the softmax."""
 
     joint = True
 
@@ -414,18 +413,6 @@ class SoftmaxLoss(Loss):
         return state * (1 - state)
 
 
-@dataclass(frozen=True)
-class Multinomial(SoftmaxLoss):
-    """The loss of classes, minus the log of the softmax."""
-
-
-@dataclass(frozen=True)
-class MultinomialShares(SoftmaxLoss):
-    """The loss of shares y ≥ 0 of sum one."""
-
-    of_numbers = True
-
-
 # --- losses by name ------------------------------------------------------------------------------
 
 #: Losses by name.
@@ -436,9 +423,10 @@ NAMES: dict[str, type[Loss]] = {
     "quantile": Quantile,
     "poisson": PoissonDeviance,
     "gamma": GammaDeviance,
-    "multinomial": MultinomialShares,
+    "multinomial": Multinomial,
 }
 LOG_LINK = (PoissonDeviance, GammaDeviance)  # Losses of the logarithm of the mean
+LOG_LOSSES = (Logistic, Multinomial)  # Minus the log of the probability of the class
 
 
 def as_levels(levels: Any) -> tuple[float, ...]:
@@ -473,11 +461,6 @@ def huber_scale(
 def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
     """Return a loss given by name, or as a value; "quantile" has a column for each level."""
     if isinstance(loss, Loss):
-        if loss.joint and not loss.of_numbers:
-            raise InvalidInput(
-                f"loss must be one of numbers; got {loss!r}, which is of classes. Take a "
-                "classifier."
-            )
         return loss
     if isinstance(loss, str) and loss in NAMES:
         return Quantile(as_levels(quantiles)) if loss == "quantile" else NAMES[loss]()

@@ -163,9 +163,10 @@ def _descended(
         gain = -0.5 * inner(step.gradient, step.steps, joint) / local.size
         image = images(problem.rows, step.steps)
         loss, fitted = smoothed(part, here)
-        length = least_length(replace(part, loss=loss), here.coef, fitted, step.steps, image)
-        hessians = step.hessians if len(live) == len(size) else None
         way = State(step.steps[:, :-1].T, step.steps[:, -1], image)
+        along, across = (inner(c.T, way.coef.T, joint) for c in (here.coef, way.coef))
+        length = least_length(replace(part, loss=loss), fitted, way, along, across)
+        hessians = step.hessians if len(live) == len(size) else None
         moved = replace(here.moved(length, way), hessians=hessians)
         before, local = local, _local(part, moved)
         at, size[live] = at.put(live, moved), local.size

@@ -199,7 +199,6 @@ class JointLoss(UserLoss):
     points: tuple[Any, Any] | None = None
 
     joint = True
-    of_numbers = True
     second = "hessian"
     jumps = 0.0
     trial = (np.abs(_GRID[::-1]), np.abs(_GRID[::-1]) + _GRID)

@@ -6,23 +6,28 @@ likely to be near the best one. A fold is the problem of all rows, with weights 
 rows left out.
 """
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bochner._core.progress import progress
-from bochner._core.shapes import Array, Bool, Float
-from bochner.solvers.convex.losses import Loss
-from bochner.solvers.convex.newton import constant, minimise, spread
-from bochner.solvers.convex.problem import TINY, Problem, State, best_constant, places
+from bochner._core.shapes import Array, Bool, Float, Int
+from bochner.solvers.convex.kernel import KernelMatrix
+from bochner.solvers.convex.newton import spread
+from bochner.solvers.convex.problem import (
+    TINY,
+    Convergence,
+    Problem,
+    State,
+    best_constant,
+    places,
+)
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 
-#: Steps of a walk: the first if no penalty is known, the least, the last of a classification on
-#: features, of a regression on features, and with the kernel itself, where a machine that
-#: interpolates stays as it is; and a step at which the fit is nearly a constant.
-FIRST, NEAREST, FARTHEST, MOST, LAST, CONSTANT = 6, -2, 24, 18, 16, -8
+FIRST, NEAREST, LAST = 6, -2, 18  # Steps: the first if no penalty is known, the least, the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,137 +74,114 @@ class HeldOutPath:
 
 # --- penalties -----------------------------------------------------------------------------------
 
+#: Minimises the problem of a fold, from the end of another penalty or fold if there is one.
+Fit = Callable[[Problem, State | None], State]
+#: The loss of rows and their values: one number, or one for each target.
+Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
-class HeldOutLoss(ABC):
-    """Loss of the rows left out, for penalties by their step; each is computed once."""
 
-    def __init__(self, largest: float) -> None:
-        self.largest = largest
+class HeldOutLoss:
+    """Loss of the rows left out, for penalties by their step; each is computed once.
+
+    The penalty of ``problem`` is not looked at; ``total`` replaces its loss. The first fits start
+    from ``near``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        folds: Sequence[Bool[Array, " n"]],
+        fit: Fit,
+        largest: float,
+        total: Total | None = None,
+        near: State | None = None,
+    ) -> None:
+        self.problem, self.folds, self.fit, self.largest = problem, folds, fit, largest
+        self.total, self.near = total, near
         self.tried: dict[int, float] = {}
+        self.ends: list[dict[int, State]] = [{} for _ in folds]
+        self.unfitted = np.maximum(self._lost(None), TINY)
 
     def __call__(self, step: int) -> float:
+        """Return the loss as a share of that of the best constants, the mean over targets."""
         if step not in self.tried:
-            self.tried[step] = self.lost(step)
+            lost = float(np.mean(np.maximum(self._lost(step), TINY) / self.unfitted))
+            progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {lost:.4g}")
+            self.tried[step] = lost
         return self.tried[step]
 
-    @abstractmethod
-    def lost(self, step: int) -> float:
-        """Return the loss at the penalty of a step."""
+    def _lost(self, step: int | None) -> Any:
+        """Return the loss, without a step that of constants.
+
+        It is infinite where a minimum is not reached and another penalty was judged: this one is
+        then too small.
+        """
+        problem, fitted = self.problem, list[Array]()
+        y, w, loss = problem.y, problem.w, problem.loss
+        for fold, out in enumerate(self.folds):
+            kept = np.where(out[:, None], 0.0, w)
+            if step is None:
+                b = problem.fit_intercept * best_constant(loss, y, kept)
+                fitted.append(np.tile(b, (int(out.sum()), 1)))
+                continue
+            here = replace(problem, w=kept, alpha=self.alpha(step))
+            near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
+            end = self.fit(here, next(filter(None, near), self.near))
+            if self.tried and end.outcome is Convergence.MOST_STEPS:
+                return np.inf
+            self.ends[fold][step] = replace(end, width=0.1)
+            fitted.append(end.fitted[out])
+        every, f = np.concatenate([np.flatnonzero(o) for o in self.folds]), np.concatenate(fitted)
+        if self.total is not None:
+            return self.total(every, f)
+        with np.errstate(over="ignore"):
+            return (w[every] * loss.value(y[every], f)).sum(axis=0)
+
+    def _nearest(self, fold: int, step: int) -> State | None:
+        """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""
+        of_kernel = isinstance(self.problem.rows, KernelMatrix)
+        known = [other for other in self.ends[fold] if other <= step or not of_kernel]
+        nearest = min(known, key=lambda other: abs(other - step), default=None)
+        return None if nearest is None else self.ends[fold][nearest]
 
     def alpha(self, step: int) -> float:
         return float(self.largest * FACTOR**step)
 
-    def step_near(self, ridge: float, least: int = 0, most: int = LAST) -> int:
-        """Return the step of the penalty of ridge regression; FIRST where it is unknown."""
-        if not (np.isfinite(ridge) and ridge > 0):
-            return FIRST
-        return int(np.clip(np.rint(np.log(ridge / self.largest) / np.log(FACTOR)), least, most))
+    def walk(self, ridge: float = 0.0, most: int = LAST) -> None:
+        """Go downhill by twos, then by ones, from the penalty of ridge regression if it is known.
 
-    def walk(self, start: int, most: int, first: int = 1) -> int:
-        """Return the step of least loss: downhill by twos, then by ones.
-
-        ``first`` is the sign of the steps that are tried first.
+        Larger penalties are tried first: they take less time. The walk starts at step ``most`` at
+        most.
         """
-        best = start
-        for step in (2 * first, first):
+        best = FIRST
+        if np.isfinite(ridge) and ridge > 0:
+            near = np.log(ridge / self.largest) / np.log(FACTOR)
+            best = int(np.clip(np.rint(near), NEAREST, most))
+        for step in (-2, -1):
             for direction in (step, -step):
                 before, there = best, best + direction
                 # A loss must be smaller by more than rounding
-                while NEAREST <= there <= most and self(there) < 0.9999 * self(best):
+                while NEAREST <= there <= LAST and self(there) < 0.9999 * self(best):
                     best, there = there, there + direction
                 if best != before:
                     break
-        return best
 
-    def path(self, constant: float = 1.0, inflation: float = 1.0) -> HeldOutPath:
-        """Return the penalties tried, divided by ``inflation``, and losses, by ``constant``."""
-        steps = sorted(step for step in self.tried if step != CONSTANT)
-        alphas = np.array([self.alpha(step) for step in steps]) / inflation
-        errors = np.array([self(step) for step in steps]) / max(constant, TINY)
-        return HeldOutPath(alphas, errors, self.none)
+    def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
+        """Return the penalties tried, divided by ``inflation``, and the end of the first fold.
 
-    @property
-    def none(self) -> float:
-        """Difference of losses that counts as none."""
-        return 0.0
-
-
-def held_out_path(
-    problem: Problem,
-    left_out: Bool[Array, "n k"],
-    max_iter: int = 200,
-    largest: float | None = None,
-    ridge: float = 0.0,
-) -> tuple[HeldOutPath, State | None]:
-    """Return the path, and the first fold's state at the best penalty.
-
-    ``largest`` is the penalty to start from, ``ridge`` one that is likely to be near the best one.
-    """
-    largest = largest_penalty(problem) if largest is None else largest
-    lost = _Folds(problem, left_out, max_iter, largest)
-    # Large penalties first: they take less time.
-    lost.walk(lost.step_near(ridge, NEAREST, MOST), MOST, first=-1)
-    path = lost.path()
-    # A joint loss has no end that all rows can start from.
-    end = None if problem.loss.joint else lost.ends[sorted(lost.tried)[path.best]][0]
-    return path, end
-
-
-class _Folds(HeldOutLoss):
-    """Loss of the rows left out, as a share of the best constants' loss."""
-
-    def __init__(
-        self, problem: Problem, left_out: Bool[Array, "n k"], max_iter: int, largest: float
-    ) -> None:
-        super().__init__(largest)
-        self._problem, self._max_iter = replace(problem, value=1.0), max_iter
-        self.ends: dict[int, list[State]] = {}
-        # Of each fold the weights of its rows and of those left out, the state to start from, which
-        # a joint loss lacks, and the loss of the best constants
-        self._folds = list[tuple[Array, Array, State | None, Array]]()
-        y, loss = problem.y, problem.loss
-        for out in left_out.T:
-            w, held_out = (np.where(kept[:, None], problem.w, 0.0) for kept in (~out, out))
-            first = None if loss.joint else constant(replace(problem, w=w))
-            f = np.tile(best_constant(loss, y, w), (len(y), 1)) if first is None else first.fitted
-            unfitted = np.maximum(_lost(loss, y, held_out, f), TINY)
-            self._folds.append((w, held_out, first, unfitted))
-
-    def lost(self, step: int) -> float:
-        alpha, loss, y = self.alpha(step), self._problem.loss, self._problem.y
-        near = min(self.ends, key=lambda known: abs(known - step), default=None)
-        ends, shares = list[State](), list[Array]()
-        for k, (w, held_out, first, unfitted) in enumerate(self._folds):
-            start = first if near is None else self.ends[near][k]
-            if start is not None and first is not None:
-                start = replace(start, width=0.1 * first.width)
-            share = float(w.sum() / self._problem.w.sum())
-            inner = replace(self._problem, w=w, alpha=share * alpha)
-            ends.append(minimise(inner, start, tol=TOL, max_iter=self._max_iter))
-            shares.append(np.maximum(_lost(loss, y, held_out, ends[-1].fitted), TINY) / unfitted)
-        self.ends[step] = ends
-        error = float(np.mean(np.concatenate(shares)))
-        progress("Choosing the penalty", f"{alpha:.3g}, held-out loss {error:.4g}")
-        return error
-
-    @property
-    def none(self) -> float:
-        """A thousandth of the loss of rows at ε, if ε cost something.
-
-        Rows of targets without noise lie at the border of the tube, and the loss of rows between
-        them falls with the penalty for ever.
+        Differences of losses up to a thousandth of the loss of rows at ε, if ε cost something,
+        count as none: rows of targets without noise lie at the border of the tube, and the loss of
+        rows between them falls with the penalty for ever.
         """
-        loss = self._problem.loss
-        if loss.joint:
-            return 0.0
-        tube = np.asarray(getattr(loss, "epsilon", 0.0))
-        shares = [held_out.sum() / unfitted for _, held_out, _, unfitted in self._folds]
-        return float(np.mean(1e-3 * tube**loss.degree * np.array(shares)))
-
-
-def _lost(loss: Loss, y: Array, w: Array, f: Array) -> Float[Array, " t"]:
-    with np.errstate(over="ignore"):
-        return (w * loss.value(y, f)).sum(axis=0)
+        steps, loss, none = sorted(self.tried), self.problem.loss, 0.0
+        if hasattr(loss, "epsilon"):
+            weight = sum(float(self.problem.w[out].sum()) for out in self.folds)
+            none = 1e-3 * float(
+                np.mean(np.asarray(loss.epsilon) ** loss.degree * weight / self.unfitted)
+            )
+        alphas = np.array([self.alpha(step) for step in steps]) / inflation
+        path = HeldOutPath(alphas, np.array([self(step) for step in steps]), none)
+        return path, self.ends[0][steps[path.best]]
 
 
 def largest_penalty(problem: Problem) -> float:

@@ -21,7 +21,6 @@ from bochner._core.arrays import added
 from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner._core.text import Sentence
-from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.factorisations import raised
 
@@ -410,29 +409,31 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 
 def least_length(
     problem: Problem,
-    coef: Float[Array, "D t"],
     fitted: Float[Array, "n t"],
-    steps: Float[Array, "t p"],
-    image: Float[Array, "n t"],
+    step: State,
+    along: Float[Array, " t"],
+    across: Float[Array, " t"],
+    doublings: int = 20,
 ) -> Float[Array, " t"]:
     """Return the length of each column's step at which the objective is least.
 
-    ``fitted`` is where the loss is evaluated at length zero; no passes over features are made.
+    ``fitted`` is where the loss is evaluated at length zero, ``along`` and ``across`` are β·d and
+    d·d; no passes over features are made.
     """
-    joint, d = problem.loss.joint, steps[:, :-1]
+    image = step.fitted
 
     def slopes(length: Float[Array, " t"]) -> Float[Array, " t"]:
-        along = problem.alpha * inner(coef.T + length[:, None] * d, d, joint)
-        sums = np.zeros(len(length))
+        sums = np.zeros(image.shape[1])
         with np.errstate(over="ignore", invalid="ignore"):
             for start in range(0, len(fitted), 1 << 15):
                 rows = slice(start, start + (1 << 15))
                 slope = problem.loss.slope(problem.y[rows], fitted[rows] + length * image[rows])
                 sums += weighted(problem.w[rows], slope * image[rows]).sum(axis=0)
-        sums = np.full(len(length), sums.sum()) if joint else sums
-        return np.where(np.isfinite(sums), sums, np.inf) + along + problem.drift * steps[:, -1]
+        sums = np.full(len(length), sums.sum()) if problem.loss.joint else sums
+        sums = np.where(np.isfinite(sums), sums, np.inf) + problem.drift * step.intercept
+        return sums + problem.alpha * (along + length * across)
 
-    return best_length(slopes, len(steps))
+    return best_length(slopes, len(along), doublings)
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
