@@ -207,7 +207,7 @@ def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 @cache
-def _checks(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]]:
+def checks_of(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]]:
     """Return the checks in the annotations of a dataclass's fields, ``Annotated[type, check]``."""
     named = fields(cls) if is_dataclass(cls) else ()
     notes = {f.name: getattr(f.type, "__metadata__", ()) for f in named}
@@ -227,7 +227,7 @@ class NamedArguments:
 
     def __post_init__(self) -> None:
         kind: Any = type(self)
-        for name, check in _checks(kind).items():
+        for name, check in checks_of(kind).items():
             object.__setattr__(self, name, check(getattr(self, name), kind.__name__, name))
 
 

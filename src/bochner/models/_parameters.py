@@ -1,12 +1,13 @@
 """Parameters of estimators: a constructor from their declaration, and texts that many share."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
 from textwrap import indent
 from typing import Any, TypeVar, dataclass_transform
 
+from bochner._core.names import checks_of
 from bochner._core.random import Seed
 from bochner._core.threads import jobs
 from bochner.features.map import Method
@@ -141,6 +142,13 @@ def by_jobs(method: Call) -> Call:
             return method(self, *args, **kwargs)
 
     return limited  # type: ignore[return-value]
+
+
+def spec_of(kind: type[Made], who: str, asked: Mapping[str, Any]) -> Made:
+    """Return a spec of checked parameters, by the checks that annotations of its fields declare."""
+    checks: Any = checks_of(kind)
+    names = [f.name for f in fields(kind) if f.name in asked]  # type: ignore[arg-type]
+    return kind(**{n: checks[n](asked[n], who, n) if n in checks else asked[n] for n in names})
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True)

@@ -205,17 +205,15 @@ class Descent:
         R: Float[Array, "c m"],
         y: Float[Array, "c t"],
         w: Float[Array, " c"],
-        columns: Any = slice(None),
         coordinates: Array | None = None,
     ) -> None:
         """Make the steps of these rows, a batch at a time; w has mean one over all rows.
 
-        ``R`` has features of these rows, or kernel values: then ``columns`` are the rows of u of
-        its columns (all nonzero ones at least), and ``coordinates`` its columns of these rows.
+        ``R`` has features of these rows, or kernel values: then ``coordinates`` are the rows of u
+        of these rows.
         """
         walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
-        b, middle, coef = walk.intercept, walk.mean_intercept, walk.coef[columns]
-        mean = walk.mean_coef[columns] if len(walk.mean_coef) else walk.mean_coef
+        coef, mean, b, middle = walk.coef, walk.mean_coef, walk.intercept, walk.mean_intercept
         for first in range(0, len(y), self._batch):
             batch = slice(first, first + self._batch)
             rows, targets, weights = R[batch].astype(np.float64, copy=False), y[batch], w[batch]
@@ -237,7 +235,4 @@ class Descent:
                 averaged += 1
                 mean += (coef - mean) / averaged
                 middle += (b - middle) / averaged
-        walk.coef[columns] = coef
-        if len(mean):
-            walk.mean_coef[columns] = mean
         self.walk = replace(walk, steps=steps, averaged=averaged)

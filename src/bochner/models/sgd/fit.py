@@ -1,21 +1,25 @@
 """Stochastic gradient descent: choose a strategy, then step over rows; later fits continue."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.checks import (
+    Counted,
+    Switch,
     finite,
     free_bytes,
     integer,
     nonnegative,
     one_of,
+    optional,
     positive,
-    require_switch,
+    share,
     warn_user,
+    word,
 )
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Predictions
@@ -32,6 +36,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
 from bochner.models._html import FitSummary
 from bochner.models._labels import decided
+from bochner.models._parameters import spec_of
 from bochner.models._rows import TARGETS, KernelSum
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel
@@ -54,65 +59,47 @@ from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_o
 USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
 
 
+NonNegative = Annotated[float, nonnegative]
+
+
 @dataclass(frozen=True)
 class SgdSpec:
     """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
 
     features: FeatureSpec  # kernel, method, n_features, random_state
     loss: str
-    strategy: str
-    alpha: float
-    fit_intercept: bool
-    batch_size: int
-    learning_rate: str
-    eta0: float | None  # None: "auto"
-    power_t: float
-    average: int
-    max_iter: int
-    tol: float | None
+    strategy: Annotated[str, word("auto", *STRATEGIES)]
+    alpha: NonNegative
+    fit_intercept: Switch
+    batch_size: Counted
+    learning_rate: Annotated[str, word("constant", "optimal", "invscaling", "adaptive")]
+    eta0: Annotated[float | None, optional(positive)]  # None: "auto"
+    power_t: Annotated[float, finite]
+    average: Annotated[int, integer]
+    max_iter: Counted
+    tol: Annotated[float | None, optional(nonnegative)]
     early_stopping: bool
-    validation_fraction: float
-    n_iter_no_change: int
+    validation_fraction: Annotated[float, share]
+    n_iter_no_change: Counted
     shuffle: bool
-    epsilon: float
-    quantile: float
+    epsilon: NonNegative = 0.1
+    quantile: Annotated[float, share] = 0.5
 
     @staticmethod
     def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
         """Check the parameters of an estimator of this class."""
-        asked = {"epsilon": 0.1, "quantile": 0.5} | asked
         one_of(asked["loss"], who, "loss", losses)
-        rates = "constant", "optimal", "invscaling", "adaptive"
-        one_of(asked["learning_rate"], who, "learning_rate", rates)
-        one_of(asked["strategy"], who, "strategy", ("auto", *STRATEGIES))
-        for name in ("batch_size", "max_iter", "n_features", "n_iter_no_change"):
-            asked[name] = integer(asked[name], who, name, 1)
-        for name in ("alpha", "epsilon", "quantile"):
-            asked[name] = nonnegative(asked[name], who, name)
-        for name in ("early_stopping", "shuffle"):
-            asked[name] = bool(asked[name])
-        eta0, tol, share = asked["eta0"], asked["tol"], asked["validation_fraction"]
-        asked |= {
-            "eta0": None if eta0 == "auto" else positive(eta0, who, "eta0"),
-            "power_t": finite(asked["power_t"], who, "power_t"),
-            "tol": None if tol is None else nonnegative(tol, who, "tol"),
-            "validation_fraction": positive(share, who, "validation_fraction"),
-            "average": integer(int(asked["average"]), who, "average", 0),
-            "fit_intercept": require_switch(who, asked["fit_intercept"]),
-        }
-        if asked["learning_rate"] == "optimal" and asked["alpha"] == 0:
+        width = integer(asked["n_features"], who, "n_features", 1)
+        given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
+        eta0 = None if asked["eta0"] == "auto" else asked["eta0"]
+        asked = asked | {"eta0": eta0, "average": int(asked["average"])}
+        spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
+        if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
                 f"{who}: learning_rate='optimal' requires alpha above zero, for its rates are "
                 "1/(alpha (t0 + t)); got 0. Take another schedule, or a penalty."
             )
-        for name in ("validation_fraction", "quantile"):
-            if not 0 < asked[name] < 1:
-                raise InvalidInput(f"{who}: {name} must be between 0 and 1; got {asked[name]}.")
-        width, seed = asked["n_features"], asked["random_state"]
-        asked["features"] = FeatureSpec.of(
-            who, asked["kernel"], asked["method"], width, "auto", seed
-        )
-        return SgdSpec(**{f.name: asked[f.name] for f in fields(SgdSpec)})
+        return spec
 
     @property
     def who(self) -> str:
@@ -164,19 +151,24 @@ class SgdFit(FitSummary):
             "loss_before_the_last_pass": self.losses[-1] if self.losses else None,
         }
 
+    @property
+    def _sum(self) -> KernelSum:
+        return KernelSum(self.chosen.kernel, self.support, *self.walk.result)
+
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows and the values of f, (b, t), block by block."""
+        if self.is_dual:
+            yield from self._sum.values(blocks)
+            return
         coef, intercept = self.walk.result
-        for block in blocks.with_rows(rows_to_predict(coef.shape[0])):
-            yield block.X, self.read(_rows(block), self.support) @ coef + intercept
+        for block in blocks.with_rows(rows_to_predict(len(coef))):
+            yield block.X, self.chosen.rounded(_rows(block)) @ coef + intercept
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows and the gradients of f, block by block."""
-        coef, intercept = self.walk.result
-        if not self.is_dual:
-            return self.chosen.gradients(coef, blocks)
-        support = to_numpy(self.support).astype(np.float64)
-        return KernelSum(self.chosen.kernel, support, coef, intercept).gradients(blocks)
+        if self.is_dual:
+            return self._sum.gradients(blocks)
+        return self.chosen.gradients(self.walk.result[0], blocks)
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
         """Return −1 and +1 for classes, or numbers, one column per output."""
@@ -228,8 +220,6 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     required_targets(spec.who, block.y)
     w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
-    if not n:
-        raise _no_weight(spec)
     begun, sample = _begun(spec, blocks, Piece(_rows(block), block.y), inputs, where)
     fit = _for_pieces(begun, sample)
     if spec.strategy == "auto":  # features that fit are kept
@@ -269,19 +259,10 @@ def _of_weight(block: Block) -> Piece:
 
 def _gathered(spec: SgdSpec, blocks: Blocks, has_targets: bool = True) -> Piece:
     """Return all rows of positive weight of blocks."""
-    block = next(iter(blocks.with_rows(count_rows(blocks))))
+    [block] = blocks.with_rows(count_rows(blocks))
     if has_targets:
         required_targets(spec.who, block.y)
-    rows = _of_weight(block)
-    if not len(rows.w):
-        raise _no_weight(spec)
-    return rows
-
-
-def _no_weight(spec: SgdSpec) -> InvalidInput:
-    return InvalidInput(
-        f"{spec.who}: at least one row must have a weight above zero; all are zero."
-    )
+    return _of_weight(block)
 
 
 def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
@@ -338,17 +319,10 @@ class Table:
         """Let the descent make its steps on these rows."""
         itself = self.width - self.X.shape[0] + index if self.fit.is_dual else None
         if self.kept is not None:
-            descent.step(self.kept[index], y, w, coordinates=itself)
-        elif itself is None:
-            descent.step(self.fit.read(self.X[index], None), y, w)
+            values = self.kept[index]
         else:
-            # A row that has had no step has the coefficient zero: its kernel values are not needed.
-            used = descent.walk.support
-            used[itself] = True
-            columns = np.flatnonzero(used)
-            support = self.support if len(columns) == self.width else self.support[columns]
-            K = self.fit.read(self.X[index], support)
-            descent.step(K, y, w, columns, np.searchsorted(columns, itself))
+            values = self.fit.read(self.X[index], self.support)
+        descent.step(values, y, w, itself)
 
 
 # --- Walking -------------------------------------------------------------------------------------

@@ -92,28 +92,25 @@ def plan_strategies(
     ====================== ========================== ================
     exact, on the fly      T (φ + s(D))               D
     exact, cached          n φ + T s(D)               nD
-    kernels on the fly     (T − n/2) n k + T s(n)     n
+    kernels on the fly     T (n k + s(n))             n
     Gram matrix cached     n² k + T s(n)              n²
     approximate, on the fly T (ψ + s(D))              dD + D
     approximate, cached    n ψ + T s(D)               nD + dD
     ====================== ========================== ================
 
-    Kernels are needed with rows that were visited only, half of them in the first pass. φ, k and ψ
-    take 30 + d/4 operations for each number, s(D) 4 D for each target.
+    φ, k and ψ take 30 + d/4 operations for each number, s(D) 4 D for each target.
     """
     (n, d), rows = shape, list[StrategyCost]()
     for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
         if isinstance(of, str):
             rows += [StrategyCost(name, refused=of) for name in names]
             continue
-        width, passes, features = n, (epochs - 0.5) * n, 0
-        if of is not None:
-            width, passes = of.n_features, epochs * n
-            features = 0 if names == EXACT else 8 * d * width
+        width = n if of is None else of.n_features
+        features = 8 * d * width if names == STRATEGIES[4:] else 0
         at_hand = itemsize * width * min(n, block_rows(width, batch_size))
         memory, value = 8 * width * n_targets + features + at_hand, 30 + d / 4  # operations
         steps = n * epochs * 4 * width * n_targets
-        for name, made, kept in zip(names, (passes, n), (0, itemsize * n * width), strict=True):
+        for name, made, kept in zip(names, (epochs * n, n), (0, itemsize * n * width), strict=True):
             rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))
     task = (
         f"{n:,} rows of {d:,} columns, {n_targets} outputs, {epochs} epochs in batches of "

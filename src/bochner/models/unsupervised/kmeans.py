@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.stats import norm
@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer, nonnegative, warn_user
+from bochner._core.checks import Counted, nonnegative, warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.text import HtmlResult
@@ -24,7 +24,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._html import FitSummary
-from bochner.models._parameters import estimator
+from bochner.models._parameters import estimator, spec_of
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import (
@@ -84,10 +84,10 @@ class KMeansSpec:
     """Checked parameters of :class:`KernelKMeans`."""
 
     features: FeatureSpec
-    n_clusters: int
-    n_init: int
-    max_iter: int
-    tol: float
+    n_clusters: Counted
+    n_init: Counted
+    max_iter: Counted
+    tol: Annotated[float, nonnegative]
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,14 +266,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     tol: float = 1e-5
 
     def _spec(self) -> KMeansSpec:
-        who = "KernelKMeans"
-        return KMeansSpec(
-            n_clusters=integer(self.n_clusters, who, "n_clusters", 1),
-            n_init=integer(self.n_init, who, "n_init", 1),
-            max_iter=integer(self.max_iter, who, "max_iter", 1),
-            tol=nonnegative(self.tol, who, "tol"),
-            features=self._width_spec(),
-        )
+        return spec_of(KMeansSpec, "KernelKMeans", vars(self) | {"features": self._width_spec()})
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         # Start on a sample of rows, and continue on all
