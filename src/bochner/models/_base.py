@@ -228,16 +228,18 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
     _inputs = learned("inputs", "What the rows of the fit were.")
     _chosen = learned("chosen", "What was chosen before the sums.")
     n_features_in_ = learned("inputs.n_features_in", "Columns of X.")
-    schema_ = learned("inputs.schema", "What the columns of a table mean.")
+    schema_ = learned("inputs.schema", "A Schema of the columns of a table; None of arrays.")
     seed_ = learned("chosen.seed", "Seed of features and samples.")
     feature_dtype_ = learned("chosen.precision", "Precision that features are rounded to.")
     kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
-    map_ = learned("chosen.map", "φ.")
-    choice_ = learned("chosen.choice", "Method taken, what it was compared with, and the reason.")
+    map_ = learned("chosen.map", "φ; of the kernel itself its Nyström map on all rows.")
+    choice_ = learned(
+        "chosen.choice", "A Choice: the method taken, what it was compared with, and why."
+    )
 
     @property
     def search_(self) -> Any:
-        """Kernels that were compared, and their errors, as a table."""
+        """A Tuning: kernels that were compared, and their errors, as a table."""
         inputs, search = self._inputs, self._fitted.chosen.search
         names = inputs.names if inputs.schema is None else inputs.schema.feature_names
         return replace(search, names=names or ())

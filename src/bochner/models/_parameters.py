@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from textwrap import indent
+from inspect import cleandoc
+from textwrap import fill, indent
 from typing import Any, TypeVar, dataclass_transform
 
 from bochner._core.names import checks_of
@@ -97,36 +98,6 @@ fit_intercept : bool, default True
     "precision": """\
 precision : {"auto", "float32", "float64"}, default "auto"
     Of features and their products; "auto" is float64 where the fit is small.""",
-    "coefficients of classes": """\
-classes_ : (K,)
-coef_ : (1, D) or (K, D)
-    Of ``map_``, also where the kernel itself was fitted. Where pairs of classes are told apart
-    there are K(K − 1)/2, in scikit-learn's order, in the place of K.
-dual_coef_, X_fit_ : (1, n) or (K, n), and (n, d)
-    Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
-intercept_ : (1,) or (K,)
-solution_ : Optimum
-    Coefficients, objective, outcome (its text is the remedy) and history.
-C_ : float
-    The one used.
-path_ : HeldOutPath or None
-    With C="auto": the penalties 1/C that were compared, and what rows left out lost. None also
-    where rows are too few to leave some of a class out: C is then 1.
-n_iter_ : int
-    Newton steps.""",
-    "solution": """\
-solution_ : Optimum
-    Coefficients, duality gap, outcome, and what every step did.""",
-    "coefficients": """\
-coef_ : (D,) or (t, D)
-intercept_ : float or (t,)""",
-    "learned": """\
-kernel_, map_, choice_, search_
-    The kernel with its numbers, φ (of the kernel itself its Nyström map on all rows), and how both
-    were chosen.
-n_features_in_ : int
-feature_names_in_ : (d,) of str
-    Where the rows had names.""",
 }
 
 Made = TypeVar("Made")
@@ -187,22 +158,28 @@ def estimator(cls: type[Made]) -> type[Made]:
     Annotated names with defaults are parameters: the constructor takes them, by keyword only after
     ``_: KW_ONLY``, and stores them as they are. Parameters of ``shared`` classes are added to them.
     ``%(name)s`` in the docstring is a text of :data:`TEXTS`. Those of parameters that it does not
-    describe are added, and of the attributes that all estimators have.
+    describe are added, and the attributes of a fit, which are properties, with their docstrings.
     """
     for base in cls.__mro__[1:]:
         for name in vars(base).get("__shared__", ()):
             if name not in cls.__annotations__:
                 cls.__annotations__[name] = base.__annotations__[name]
                 setattr(cls, name, field(default=getattr(base, name), kw_only=True))
-    text = lambda match: indent(TEXTS[match[2]], match[1])
-    doc = re.sub(r"^( *)%\(([\w ]+)\)s$", text, cls.__doc__ or "", flags=re.MULTILINE)
-    described = doc.partition("Parameters\n")[2].partition("Attributes\n")[0]
+    shared_text = lambda match: indent(TEXTS[match[2]], match[1])
+    doc = re.sub(r"^( *)%\(([\w ]+)\)s$", shared_text, cls.__doc__ or "", flags=re.MULTILINE)
+    described = doc.partition("Parameters\n")[2].partition("See Also\n")[0]
     known = " ".join(re.findall(r"^ {4}(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
-    others = [n for n in cls.__annotations__ if n in TEXTS and n not in known.split()]
-    for section, names in (("Attributes", others), ("See Also", ["learned"])):
-        last = indent("\n".join(TEXTS[name] for name in names), " " * 4)
-        doc = doc.replace(f"\n\n    {section}\n", f"\n{last}\n\n    {section}\n", 1)
-    cls.__doc__ = doc
+    entries = [TEXTS[n] for n in cls.__annotations__ if n in TEXTS and n not in known.split()]
+    entries += ["\nAttributes\n----------"]
+    members = {n: m for base in reversed(cls.__mro__) for n, m in reversed(vars(base).items())}
+    for name, member in reversed(members.items()):
+        if isinstance(member, property) and name.endswith("_") and not name.startswith("_"):
+            kind, text = member.fget.__annotations__.get("return"), cleandoc(member.__doc__ or "")
+            text = text if "\n" in text else fill(text, 92)
+            of = f" : {kind.__name__}" if isinstance(kind, type) else ""
+            entries.append(f"{name}{of}\n{indent(text, ' ' * 4)}")
+    added = indent("\n".join(entries), " " * 4)
+    cls.__doc__ = doc.replace("\n\n    See Also\n", f"\n{added}\n\n    See Also\n", 1)
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
     for parameter in fields(made):
         delattr(made, parameter.name)  # a default, which no instance is to fall back on

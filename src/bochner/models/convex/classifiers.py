@@ -105,7 +105,7 @@ class ConvexClassifier(KernelParameters, Differentiable, ProbableLabels, ConvexE
 
     @property
     def C_(self) -> float:
-        """The weight of the losses that was used."""
+        """C, the weight of the losses that was used."""
         return 1 / self.solution_.alpha if self.solution_.alpha > 0 else math.inf
 
     intercept_ = learned("solution.intercept", "b, (1,) or (K,).")
@@ -154,12 +154,6 @@ class SVC(ConvexClassifier):
     max_iter : int, default 100
         Newton steps at most; where a width of smoothing goes to zero, for each width. LIBSVM has
         no such limit.
-
-    Attributes
-    ----------
-    %(coefficients of classes)s
-    calibration_ : Calibration
-        With ``probability=True``.
 
     See Also
     --------
@@ -249,10 +243,6 @@ class LogisticRegression(ConvexClassifier):
     max_iter : int, default 100
         Newton steps at most.
 
-    Attributes
-    ----------
-    %(coefficients of classes)s
-
     See Also
     --------
     SVC : Classification by a hinge loss.
@@ -302,18 +292,6 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
         Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
     max_iter : int, default 200
         Largest number of Newton steps.
-
-    Attributes
-    ----------
-    offset_ : (1,)
-        ρ: ``decision_function`` is ``score_samples`` − ρ.
-    coef_ : (1, D)
-        β.
-    dual_coef_, X_fit_ : (n,) and (n, d)
-        Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
-    solution_ : Optimum
-        β and −ρ, duality gap, outcome, and what every step did.
-    n_iter_ : int
 
     See Also
     --------
@@ -388,7 +366,7 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
 
     @property
     def offset_(self) -> Float[Array, " 1"]:
-        """ρ, (1,)."""
+        """ρ, (1,): ``decision_function`` is ``score_samples`` − ρ."""
         return -self.solution_.intercept
 
     @property

@@ -284,13 +284,22 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 
     @property
     def coef_(self) -> Any:
-        """β of ``map_``, also where the kernel itself was fitted."""
+        """β of ``map_``, also where the kernel itself was fitted.
+
+        (D,) or (t, D) of numbers; (1, D) or (K, D) of classes, and K(K − 1)/2 rows, in
+        scikit-learn's order, where pairs of classes are told apart.
+        """
         fit, coef = self._fitted, self._fitted.solution.coef
         return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)
 
     @property
     def dual_coef_(self) -> Any:
-        """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b."""
+        """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b: a row for each output.
+
+        Of fits with the kernel itself, and of a KernelRegressor with a penalty, up to 1,024 rows:
+        there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients; of a smooth loss
+        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, of others those of least norm.
+        """
         fit = self._of_rows("dual_coef_")
         return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)
 
@@ -299,9 +308,17 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
         """Rows that ``dual_coef_`` belong to, (n, d)."""
         return self._of_rows("X_fit_").X
 
-    solution_ = learned("solution", "Coefficients, objective, outcome and what every step did.")
-    path_ = _path = learned("path", "Penalties that were compared, and the loss of rows left out.")
-    n_iter_ = learned("n_iter", "Steps taken.")
+    solution_ = learned(
+        "solution",
+        "An Optimum: coefficients, objective, duality gap of numbers, outcome (its text is the "
+        "remedy), and what every step did.",
+    )
+    path_ = _path = learned(
+        "path",
+        "Where the penalty was chosen: those that were compared (1/C of the first target), and "
+        "what rows left out lost. None also where rows are too few to leave some of a class out.",
+    )
+    n_iter_ = learned("n_iter", "Newton steps of the last fit.")
 
 
 # --- The kernel of few rows -----------------------------------------------------------------------

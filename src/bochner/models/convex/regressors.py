@@ -76,19 +76,6 @@ class SVR(KernelParameters, ConvexRegressor):
     max_iter : int, default 200
         Newton steps at most.
 
-    Attributes
-    ----------
-    %(solution)s
-    C_, epsilon_ : float or (t,)
-        Those used, in the units of y; one for each target where these differ.
-    path_ : HeldOutPath or None
-        With C="auto": the penalties 1/C that were compared, of the first target, and the losses
-        of rows left out.
-    %(coefficients)s
-    dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
-        Where the kernel itself was fitted: coefficients of the kernel and each row, and the rows.
-    n_iter_ : int
-
     See Also
     --------
     KernelRegressor : Regression by any convex loss.
@@ -138,7 +125,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
     @property
     def C_(self) -> Any:
-        """The weight of the loss that was used."""
+        """C, the weight of the loss that was used; (t,) where targets differ."""
         return 1 / self.solution_.alpha
 
     @property
@@ -182,24 +169,6 @@ class KernelRegressor(ConvexRegressor):
         The objective is at most about this share above its least value.
     max_iter : int, default 200
         Newton steps at most.
-
-    Attributes
-    ----------
-    loss_ : Loss
-        The loss as a value, with its numbers.
-    %(solution)s
-    path_ : HeldOutPath or None
-        Penalties and what the rows left out lost.
-    alpha_ : float or (t,)
-        The penalty used; one for each target where the loss is not quadratic and their units
-        differ.
-    %(coefficients)s
-    dual_coef_, X_fit_ : (n,) or (t, n), and (n, d)
-        Up to 1,024 rows, with a penalty: u with β = Σ uᵢ φ(xᵢ), the representer theorem's
-        coefficients, and the rows. Of a smooth loss uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, of others
-        those of least norm.
-    n_iter_ : int
-        Steps taken in the last fit.
 
     See Also
     --------
@@ -313,7 +282,9 @@ class KernelRegressor(ConvexRegressor):
         return float(np.mean(1 - lost / np.maximum(most, 1e-300)))
 
     loss_ = learned("loss", "The loss as a value, with its numbers.")
-    alpha_ = learned("solution.alpha", "The penalty used.")
+    alpha_ = learned(
+        "solution.alpha", "The penalty used; (t,) where targets differ in their units."
+    )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

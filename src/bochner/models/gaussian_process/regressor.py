@@ -219,24 +219,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     fit_intercept : bool, default True
         Whether f has an unknown mean b, of flat prior; otherwise it is zero.
 
-    Attributes
-    ----------
-    noise_variance_, amplitude_ : float or (t,)
-        σ² and a²; ``kernel_`` is without the latter. What the features leave out is noise in
-        ``evidence_``, but not in this σ².
-    log_marginal_likelihood_value_ : float
-        Of the process on the features, summed over targets; with an intercept, of the contrasts.
-    evidence_ : Evidence
-        Noise, amplitude and log likelihood of each target, and how their choice went.
-    loo_log_density_ : float
-        Mean log density of rows of the sample, but landmarks, under the law without each.
-    predictive_ : Predictive
-        Law of f(x): posterior of the coefficients, and what the features leave out.
-    calibration_ : ErrorLaw
-        Scores that calibrated intervals are made of, and ``guarantee``, what holds of these.
-    moments_, sample_, schema_
-        As in :class:`KernelRidge`.
-
     See Also
     --------
     KernelRidge : The same mean, without standard deviations.
@@ -553,9 +535,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     _interval_rows = learned("law.block_rows", "Rows whose bounds are made together.")
     map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
-        "law.loo_log_density", "Mean log density of a row of the sample under the law without it."
+        "law.loo_log_density",
+        "Mean log density of rows of the sample, but landmarks, under the law without each.",
     )
-    evidence_ = learned("law.evidence", "Noise, amplitude and likelihood of the fit.")
+    evidence_ = learned(
+        "law.evidence",
+        "An Evidence: noise, amplitude and log likelihood of each target, and how the choice went.",
+    )
 
     @property
     def predictive_(self) -> Predictive:
@@ -571,12 +557,20 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return rows.certificate(self.evidence_.alpha, blocks if other else None)
 
     noise_variance_ = learned(
-        "law.noise", "σ², the variance of a new y about f(x).", by_target=True
+        "law.noise",
+        "σ², the variance of a new y about f(x). What the features leave out is noise in "
+        "``evidence_``, but not in this σ².",
+        by_target=True,
     )
-    amplitude_ = learned("law.evidence.amplitude", "a², the factor of the kernel.", by_target=True)
+    amplitude_ = learned(
+        "law.evidence.amplitude", "a², the factor of ``kernel_``, which has none.", by_target=True
+    )
     alpha_ = learned("law.evidence.alpha", "σ²/a², the ridge penalty.", by_target=True)
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
-        """Log p(y), summed over targets."""
+        """Log p(y) of the process on the features, summed over targets.
+
+        With an intercept that of the contrasts.
+        """
         return float(self.evidence_.log_likelihood.sum())

@@ -81,7 +81,9 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         self._rows_with("coef_")
         return self.solution_.coef
 
-    solution_ = learned("solution", "Coefficients, outcome, and criteria along the path of alpha.")
+    solution_ = learned(
+        "solution", "A Solution: coefficients, outcome, and criteria of each alpha."
+    )
 
     alpha_ = learned("solution.alpha", "The penalty used, or that of each target.")
 
@@ -177,25 +179,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         the fit is small, and products again in float64 where float32 would limit the answer.
         "float32" makes no second pass, and the outcome says if it should. "float64" throughout.
 
-    Attributes
-    ----------
-    moments_ : Moments
-        What further rows, or other models, are added to.
-    solution_ : Solution
-        Coefficients, outcome, and criteria at each alpha that was tried.
-    alpha_ : float or (t,)
-    coef_ : (D,) or (t, D)
-    dual_coef_ : (n,) or (n, t)
-        Of the kernel and each row of ``X_fit_``: only with ``method="exact"`` or ``"local"``, and
-        then there are no ``coef_``, ``moments_`` and ``certificate_``.
-    intercept_ : float or (t,)
-    certificate_ : Certificate
-        How far φ(x)·φ(y) is from k on the rows of the fit; measured when first asked for.
-    schema_ : Schema or None
-        What the columns of a table mean.
-    sample_ : RowSample
-        Rows kept for leave-one-out errors and the certificate.
-
     See Also
     --------
     GaussianProcessRegressor : The same mean, with standard deviations.
@@ -245,7 +228,11 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
-        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t): of a fit without features."""
+        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t).
+
+        Only with ``method="exact"`` or ``"local"``, and then there are no ``coef_``, ``moments_``
+        and ``certificate_``.
+        """
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T
 
@@ -280,18 +267,6 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
         Whether each class has the penalty that is best for its target.
     class_weight : None, "balanced" or dict, default None
         Factors of the rows' weights by class; "balanced": n/(K n_k), all classes weigh alike.
-
-    Attributes
-    ----------
-    classes_ : (K,)
-        Labels, sorted.
-    moments_, sample_, solution_, certificate_, schema_
-        As in :class:`KernelRidge`; targets are ±1.
-    alpha_ : float or (K,)
-    calibration_ : Calibration
-        Of probabilities.
-    coef_ : (K, D), (1, D) for two classes
-    intercept_ : (K,), (1,) for two classes
 
     See Also
     --------
@@ -377,7 +352,9 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
-        """β of each class, or of the second of two."""
+        """β of each class, (K, D); of two classes that of the second, (1, D)."""
         return self._coef.T
 
-    intercept_ = learned("solution.intercept", "Intercept of each class, or of the second of two.")
+    intercept_ = learned(
+        "solution.intercept", "Of each class, (K,), or of the second of two, (1,)."
+    )

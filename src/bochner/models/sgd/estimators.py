@@ -111,7 +111,9 @@ class SgdEstimator(Differentiable):
         return float(self.alpha) * n / 2  # of a mean of losses
 
     plan_ = learned(
-        "plan", 'What "auto" decided by.', 'plan_: only fit with strategy="auto" makes a plan.'
+        "plan",
+        'A StrategyPlan: what "auto" decided by.',
+        'plan_: only fit with strategy="auto" makes a plan.',
     )
 
     @property
@@ -209,23 +211,6 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
         Whether the order is random in each epoch; it depends on the seed and the epoch alone.
     warm_start : bool, default False
         Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
-
-    Attributes
-    ----------
-    classes_ : (K,)
-    strategy_ : str
-        The one taken.
-    plan_ : StrategyPlan
-        What "auto" decided by.
-    coef_ : (K, D) or (1, D)
-        Where steps are made on features, as ``map_``.
-    support_vectors_, dual_coef_ : (m, d), (K, m)
-        Rows and their coefficients, where steps are made on these.
-    intercept_ : (K,) or (1,)
-    loss_curve_, validation_scores_ : tuple of float
-        Of each epoch: mean loss of its rows before their steps; accuracy on rows held out.
-    n_iter_, t_ : int
-        Epochs of the last fit, and steps in all.
 
     See Also
     --------
@@ -331,14 +316,6 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     epsilon : float, default 0.1
         Of "huber", where its slope stops to grow; of the insensitive losses, what counts nothing.
     quantile : float, default 0.5
-
-    Attributes
-    ----------
-    strategy_, plan_, support_vectors_, loss_curve_, validation_scores_, n_iter_, t_
-        See :class:`KernelSGDClassifier`.
-    coef_ : (D,) or (t, D)
-    dual_coef_ : (m,) or (t, m)
-    intercept_ : float or (t,)
 
     See Also
     --------

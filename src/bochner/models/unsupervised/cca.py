@@ -201,21 +201,6 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         Penalty. Without one, wide features correlate perfectly for any data. "cv" takes the
         penalty whose directions, fitted on one half of the rows, correlate most on the other.
 
-    Attributes
-    ----------
-    correlations_ : (q,) float64
-        Correlations of the scores of the fit's rows, in the order of ``singular_values_``.
-    singular_values_ : (q,)
-        The maxima a·C_xy b, falling; below the correlations by what the penalty takes.
-    x_weights_, y_weights_ : (D, q)
-        a and b, scaled so that scores of the fit's rows have variance 1.
-    alpha_ : float
-        The penalty used.
-    path_ : tuple of (float, float)
-        With "cv": penalties, and the mean correlation on rows left out.
-    kernel_y_, map_y_
-        The kernel of Y with its numbers, and its map.
-
     See Also
     --------
     KernelPCA : Directions in which rows of one table vary most.
@@ -326,14 +311,20 @@ class KernelCCA(FeatureParameters, KernelTransformer):
 
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")
-    correlations_ = learned("correlations", "Correlations of the scores of the fit's rows.")
-    singular_values_ = learned("directions.values", "The maxima a·C_xy b, falling.")
-    x_weights_ = learned("directions.a", "a, (D, q).")
-    y_weights_ = learned("directions.b", "b, (D, q).")
+    correlations_ = learned(
+        "correlations",
+        "Of the scores of the fit's rows, in the order of ``singular_values_``, (q,).",
+    )
+    singular_values_ = learned(
+        "directions.values",
+        "The maxima a·C_xy b, falling, (q,); below the correlations by what the penalty takes.",
+    )
+    x_weights_ = learned("directions.a", "a, (D, q): scores of the fit's rows have variance 1.")
+    y_weights_ = learned("directions.b", "b, (D, q), scaled in the same way.")
     x_mean_ = learned("x_mean", "Mean of the features of X.")
     y_mean_ = learned("y_mean", "Mean of the features of Y.")
     alpha_ = learned("alpha", "The penalty used.")
-    path_ = learned("path", "Penalties tried, and the mean correlation on rows left out.")
+    path_ = learned("path", "Penalties tried, and the mean correlation on rows left out, pairs.")
     rows_seen_ = learned("rows", "Rows that were read.")
     _n_features_out = learned("correlations.size", "Columns of ``transform``.")
 

@@ -218,22 +218,6 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     tol : float, default 1e-5
         The centres rest when a pass lowers the cost by less than this share of it.
 
-    Attributes
-    ----------
-    cluster_centers_ : (k, D) float64
-        In feature space.
-    labels_ : (n,) int32
-        Of the rows of the last fit, or call of ``partial_fit``.
-    inertia_ : float
-        Σ wᵢ |φ(xᵢ) − c(i)|² of these rows.
-    objective_ : KernelCost
-        The same in the kernel's own terms, with what the features can hide; measured when first
-        asked for. ``print`` says it in words.
-    n_iter_ : int
-        Passes over all rows.
-    sample_ : RowSample
-        Rows kept for the objective.
-
     See Also
     --------
     KernelPCA : Directions in which rows vary most.
@@ -339,11 +323,17 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         return -assign(features, fit.clusters.centres).inertia
 
     cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")
-    labels_ = learned("clusters.labels", "Clusters of the rows of the last call, (n,) int32.")
+    labels_ = learned(
+        "clusters.labels", "Clusters of the rows of the last fit or ``partial_fit``, (n,) int32."
+    )
     inertia_ = learned("clusters.inertia", "Σ wᵢ |φ(xᵢ) − c(i)|² of these rows.")
     n_iter_ = learned("clusters.passes", "Passes over all rows.")
     converged_ = learned("clusters.converged", "Whether the centres rest.")
     weights_seen_ = learned("seen", "Σ w of the rows that led to each centre, (k,).")
     sample_ = learned("sample", "Rows kept for the objective.")
-    objective_ = learned("objective", "Cost of the clusters in the kernel's own terms.")
+    objective_ = learned(
+        "objective",
+        "Cost of the clusters in the kernel's own terms, with what the features can hide; measured "
+        "when first asked for. ``print`` says it in words.",
+    )
     _n_features_out = learned("seen.size", "Columns of ``transform``.")

@@ -147,11 +147,6 @@ class KernelFeatures(KernelTransformer):
     n_features : int, float or "auto", default 1024
         D; "auto": as many as a ridge penalty of k(x, x)/1000 a row needs.
 
-    Attributes
-    ----------
-    seed_ : int
-        The seed used.
-
     See Also
     --------
     KernelPCA : The features' principal components.
@@ -369,24 +364,6 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     alpha : float or str, default "loo"
         Penalty of that regression, as in :class:`bochner.KernelRidge`.
 
-    Attributes
-    ----------
-    eigenvalues_ : (q,) float64
-        Eigenvalues of the centred kernel matrix of the features, falling; the sums of squares of
-        the scores of the fit's rows.
-    eigenvectors_ : (D, q)
-        v. The entry of largest size of each is positive, so that signs do not depend on the rows'
-        order.
-    explained_variance_ratio_ : (q,)
-        Shares of the trace of the centred kernel matrix: of the kernel itself, so that what the
-        features leave out counts as unexplained.
-    trace_ : float
-        Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².
-    moments_ : Moments
-        What further rows are added to.
-    inverse_ : KernelRidge
-        From scores to rows, with ``fit_inverse_transform``.
-
     See Also
     --------
     KernelCCA : Directions along which two tables correlate most.
@@ -477,23 +454,34 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         """
         return self.inverse_.predict(X)
 
-    eigenvalues_ = learned("eigenvalues", "Eigenvalues of the centred kernel matrix, falling.")
-    eigenvectors_ = learned("eigenvectors", "v, (D, q).")
+    eigenvalues_ = learned(
+        "eigenvalues",
+        "Eigenvalues of the centred kernel matrix of the features, falling, (q,); the sums of "
+        "squares of the scores of the fit's rows.",
+    )
+    eigenvectors_ = learned(
+        "eigenvectors",
+        "v, (D, q). The entry of largest size of each is positive, so that signs do not depend on "
+        "the rows' order.",
+    )
     moments_ = learned("summed.moments", "What further rows, or other models, are added to.")
     sample_ = learned("summed.sample", "Rows that the way back was learned from.")
     rows_seen_ = learned("summed.rows", "Rows that were read.")
-    trace_ = learned("trace", "Trace of the centred kernel matrix of all rows.")
+    trace_ = learned("trace", "Of the centred kernel matrix of all rows, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
     _n_features_out = learned("eigenvalues.size", "Columns of ``transform``.")
 
     @property
     def explained_variance_ratio_(self) -> Float[Array, " q"]:
-        """Share of the kernel's variance that each component explains."""
+        """Shares of the trace of the centred kernel matrix, (q,).
+
+        Of the kernel itself, so that what the features leave out counts as unexplained.
+        """
         trace = self.trace_
         return self.eigenvalues_ / trace if trace > 0 else np.zeros_like(self.eigenvalues_)
 
     @property
     def inverse_(self) -> Any:
-        """From scores to rows: a :class:`bochner.KernelRidge`."""
+        """From scores to rows, with ``fit_inverse_transform``: a :class:`bochner.KernelRidge`."""
         from bochner.models.ridge.estimators import KernelRidge  # noqa: PLC0415  few ask for it
 
         fit = self._fitted.inverse
