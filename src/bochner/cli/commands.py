@@ -456,7 +456,7 @@ def predict(terminal: "Terminal", given: Any) -> None:
 
     _, fitted, blocks = _opened(terminal, given, False)
     out = given.out
-    width = fitted.map_.n_features if fitted._has_features else 1024
+    width = fitted.map_.n_features if fitted.choice_.method.has_features else 1024
     coverage = models.coverage_of(fitted, given.coverage)
     intervals = models.intervals_of(fitted, coverage)
     with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:

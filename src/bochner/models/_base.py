@@ -264,30 +264,20 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         return certify(
             Rounded(self.kernel_, self.map_, self.feature_dtype_),
             rows.X,
-            alpha=self._ridge_penalty(rows.X, n),
+            alpha=self._ridge_penalty(rows.X[:SEARCHED], n),
             kernel=self.kernel_,
             n_rows=n,
             random_state=self.seed_,
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return alpha of such a ridge regression; by default k(x, x)/1000 per row."""
-        if hasattr(self, "alpha_"):
-            return float(np.max(self.alpha_))
-        return WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X[:SEARCHED])))
+        """Return alpha of such a ridge regression, the least of all targets.
 
-    def _least_penalty(self, rows: Any, n: int) -> float:
-        """Return the same, the least of all targets; 0 where neither a penalty nor rows tell."""
+        By default it is k(x, x)/1000 per row, and zero without rows.
+        """
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
-        if rows is None:
-            return 0.0
-        return self._ridge_penalty(next(iter(self._rows_to_predict(rows))).X, n)
-
-    @property
-    def _has_features(self) -> bool:
-        """Whether the fit works with a feature map, and not with the kernel itself."""
-        return bool(self.choice_.method.has_features)
+        return 0.0 if X is None else WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X)))
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return everything that is predicted for rows, as arrays by name, from one pass.

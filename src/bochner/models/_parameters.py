@@ -174,9 +174,12 @@ def estimator(cls: type[Made]) -> type[Made]:
     members = {n: m for base in reversed(cls.__mro__) for n, m in reversed(vars(base).items())}
     for name, member in reversed(members.items()):
         if isinstance(member, property) and name.endswith("_") and not name.startswith("_"):
-            kind, text = member.fget.__annotations__.get("return"), cleandoc(member.__doc__ or "")
+            kind, text = (
+                getattr(member.fget, "__annotations__", {}).get("return"),
+                cleandoc(member.__doc__ or ""),
+            )
             text = text if "\n" in text else fill(text, 92)
-            of = f" : {kind.__name__}" if isinstance(kind, type) else ""
+            of = f" : {kind.__name__}" if isinstance(kind, type) and kind is not Any else ""
             entries.append(f"{name}{of}\n{indent(text, ' ' * 4)}")
     added = indent("\n".join(entries), " " * 4)
     cls.__doc__ = doc.replace("\n\n    See Also\n", f"\n{added}\n\n    See Also\n", 1)

@@ -28,6 +28,7 @@ from bochner.kernels.sphere import is_on_sphere
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
 from bochner.selection.chosen import summand_of
+from bochner.selection.spec import SEARCHED
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.ridge.solution import Path
 from bochner.sums.passes import LOCAL
@@ -251,7 +252,8 @@ class SpectrumDisplay(Display):
         if not model.get_params().get("fit_intercept", True):  # as the solution sees them
             moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
-        alpha = model._least_penalty(X, moments.rows)
+        few = None if X is None else next(iter(model._rows_to_predict(X))).X[:SEARCHED]
+        alpha = model._ridge_penalty(few, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
 
     def plot(self, ax: Any = None) -> Self:

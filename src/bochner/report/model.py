@@ -316,14 +316,14 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
 
 def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDisplay | None:
     """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
-    if not model._has_features:
+    if not model.choice_.method.has_features:
         return None
     rows = bo.Blocks.from_arrays(sample.X)
     display = bo.SpectrumDisplay.from_estimator(model, rows)
     if hasattr(model, "moments_"):
         return display
-    values = display.eigenvalues * n / len(sample.index)
-    return replace(display, eigenvalues=values, alpha=model._least_penalty(rows, n), n_rows=n)
+    values, alpha = display.eigenvalues * n / len(sample.index), model._ridge_penalty(sample.X, n)
+    return replace(display, eigenvalues=values, alpha=alpha, n_rows=n)
 
 
 def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def certificate_of(
     model: KernelEstimator, blocks: bo.Blocks, other: bool = False
 ) -> tuple[bo.Certificate | None, str]:
     """Return the certificate on the rows of the fit, or on other rows; if none, the reason."""
-    if not model._has_features:
+    if not model.choice_.method.has_features:
         return None, "none: the fit has the kernel itself, and nothing to certify."
     try:
         certificate = model._certificate_on(model._as_fitted(blocks), other)

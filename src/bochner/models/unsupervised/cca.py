@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from bochner._core.arrays import array_namespace, as_matrix, from_numpy, joined, to_numpy
+from bochner._core.arrays import array_namespace, as_matrix, from_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
@@ -66,6 +66,10 @@ class Correlations(FitSummary):
     def _results(self) -> dict[str, Any]:
         words = f"{written(self.correlations)}, of the rows of the fit"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
+
+    def scores(self, X: Array) -> Float[Array, "b q"]:
+        """Return (φ(x) − mean)·a."""
+        return (to_numpy(self.chosen.features(X)) - self.x_mean) @ self.directions.a
 
     def require_partners(self, columns: int) -> None:
         """Refuse Y with another number of columns than in the fit."""
@@ -281,19 +285,13 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     @by_partition
     def transform(self, X: Tabular, y: Array | None = None) -> Any:
         """Return the scores (φ(x) − mean)·a, (n, q), float64; with Y also the scores of Y."""
-        fit = self._fitted
-
-        def scored(X: Array, chosen: Chosen, mean: Array, directions: Array) -> Array:
-            return from_numpy((to_numpy(chosen.features(X)) - mean) @ directions, like=X)
-
-        blocks = self._rows_to_predict(X).with_rows(fit.chosen.block_rows)
-        side = fit.chosen, fit.x_mean, fit.directions.a
-        scores = joined([scored(block.X, *side) for block in blocks])
+        fit, scores = self._fitted, super().transform(X)
         if y is None:
             return scores
         Y = as_matrix(columns_of(y), "KernelCCA", "Y")
         fit.require_partners(Y.shape[1])
-        return scores, scored(Y, fit.chosen_y, fit.y_mean, fit.directions.b)
+        of_y = (to_numpy(fit.chosen_y.features(Y)) - fit.y_mean) @ fit.directions.b
+        return scores, from_numpy(of_y, like=Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""

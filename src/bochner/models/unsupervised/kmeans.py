@@ -11,7 +11,7 @@ from scipy.stats import norm
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import from_numpy, joined, squared_norms, to_numpy
 from bochner._core.checks import Counted, nonnegative, warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -101,6 +101,15 @@ class Clustering(FitSummary):
     clusters: Clusters  # centres, and the rows of the last fit or call
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # of these rows
+
+    def scores(self, X: Array) -> Float[Array, "b k"]:
+        """Return the distances |φ(x) − c| to all centres."""
+        Z = self.chosen.double(X)
+        norms = squared_norms(Z)[:, None]
+        squares = distances(Z, self.clusters.centres) + norms
+        # Smaller differences of squares are rounding, which depends on the processor.
+        squares[squares < 16 * np.finfo(np.float64).eps * norms] = 0.0
+        return np.sqrt(squares)
 
     def _results(self) -> dict[str, Any]:
         clusters, sizes = self.clusters, self.clusters.sizes
@@ -201,7 +210,8 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     """k-means in the feature space of a kernel.
 
     Minimises Σ wᵢ |φ(xᵢ) − c(i)|² over k centres c, φ(x)·φ(y) ≈ k(x, y): that is kernel k-means
-    with the kernel φ(x)·φ(y), without a kernel matrix, for any number of rows.
+    with the kernel φ(x)·φ(y), without a kernel matrix, for any number of rows. ``transform`` gives
+    the distances |φ(x) − c| to all centres.
 
     Parameters
     ----------
@@ -301,19 +311,6 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             gaps = distances(to_numpy(fit.chosen.features(block.X)), fit.clusters.centres)
             nearest = np.argmin(gaps, axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
-
-    @by_partition
-    def transform(self, X: Tabular) -> Float[Array, "n k"]:
-        """Return the distances |φ(x) − c| to all centres, (n, k), float64."""
-        parts, fit = [], self._fitted
-        for block in self._rows_to_predict(X).with_rows(fit.chosen.block_rows):
-            Z = fit.chosen.double(block.X)
-            norms = np.einsum("ij,ij->i", Z, Z)[:, None]
-            squares = distances(Z, fit.clusters.centres) + norms
-            # Smaller differences of squares are rounding, which depends on the processor.
-            squares[squares < 16 * np.finfo(np.float64).eps * norms] = 0.0
-            parts.append(from_numpy(np.sqrt(squares), like=block.X))
-        return joined(parts)
 
     def score(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""

@@ -119,6 +119,17 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Fit, and transform the same rows; a call that fails leaves the estimator as it was."""
         return self._atomic(TransformerMixin.fit_transform, X, y, **fit_params)
 
+    @by_partition
+    def transform(self, X: Tabular) -> Any:
+        """Return what rows become, (n, q), in the array library of X: see the class."""
+        return joined(list(self.transform_blocks(self._rows_to_predict(X))))
+
+    def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
+        """Yield what the rows of each block become."""
+        fit = self._fitted
+        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
+            yield from_numpy(fit.scores(block.X), like=block.X)
+
     def _width_spec(self) -> FeatureSpec:
         """Check what is asked of features, whose width is a number."""
         integer(self.n_features, "bochner", "n_features", 1)
@@ -133,10 +144,16 @@ class FeaturesFit(FitSummary):
     spec: FeatureSpec
     chosen: Chosen
 
+    def scores(self, X: Array) -> Array:
+        """Return φ(X), in the precision and the array library of X."""
+        return self.chosen.map(X)
+
 
 @estimator
 class KernelFeatures(KernelTransformer):
     """Turn rows into features φ(x) with φ(x)·φ(y) ≈ k(x, y), for any linear method after it.
+
+    Features are float32 for float32 rows, else float64.
 
     Parameters
     ----------
@@ -189,12 +206,6 @@ class KernelFeatures(KernelTransformer):
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the features of rows."""
         return {"features": super().outputs(X)["scores"]}
-
-    @by_partition
-    def transform(self, X: Tabular) -> Float[Array, "n D"]:
-        """Return φ(X), (n, D); float32 for float32 rows, else float64."""
-        phi = self.map_
-        return joined([phi(block.X) for block in self._rows_to_predict(X)])
 
     _n_features_out = learned("chosen.n_features", "Columns of ``transform``.")
 
@@ -428,17 +439,6 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
         fit = self._fitted
         self.fit_ = solved(self._spec(), fit.inputs, fit.chosen, fit.summed)
         return self
-
-    @by_partition
-    def transform(self, X: Tabular) -> Float[Array, "n q"]:
-        """Return the scores (φ(x) − z̄)·v, (n, q), in the array library of X and float64."""
-        return joined(list(self.transform_blocks(self._rows_to_predict(X))))
-
-    def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the scores of each block of rows."""
-        fit = self._fitted
-        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
-            yield from_numpy(fit.scores(block.X), like=block.X)
 
     @available_if(_goes_back)
     def inverse_transform(self, X: Float[Array, "n q"]) -> Float[Array, "n d"]:
