@@ -408,7 +408,7 @@ def _scale(
     )
     priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
     sample = RowSample(z[0], target[:, None], w, priority)
-    tuning, curves, _ = choose_for_matrix(spec, sample, None, True)
+    tuning, curves = choose_for_matrix(spec, sample, None, True)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     machine, left_out = smoothed(kernel, z[0], target[:, None], w, seed)
     # A penalty that is chosen on dependent errors is too small: take the share, 0 to 1, of the

@@ -350,7 +350,7 @@ def _chosen_kernel(
     if local:
         return chosen_by_leaves(spec, gather(blocks, spec.features.seed))
     if n_rows <= DIRECT_ROWS:
-        tuning, curves, _ = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
+        tuning, curves = chosen_by_matrix(spec, gather(blocks, spec.features.seed))
     else:
         curves, sample = transformed(sample, spec.features.seed, spec.features.bends)
         tuning = searched(spec.features, sample)

@@ -123,15 +123,15 @@ def choose_for_matrix(
     centred: bool,
     judged_again: bool = False,
     search: Search | None = None,
-) -> tuple[Tuning, Curves | None, RowSample]:
-    """Find the kernel of a fit with the exact kernel, the curves of columns, and the rows by them.
+) -> tuple[Tuning, Curves | None]:
+    """Find the kernel of a fit with the exact kernel, and the curves of columns.
 
     ``share``, ``centred`` and ``judged_again``: see :func:`choose_kernel`.
     """
     curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
     tuning = searched(spec, sample, share, search, centred=centred, judged_again=judged_again)
-    return tuning, curves, sample
+    return tuning, curves
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:

@@ -34,7 +34,7 @@ from bochner.kernels.stationary import Gaussian
 from bochner.models._labels import Calibration, calibrate, class_sizes, log_probabilities
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
-from bochner.models.representations.representation import exact_choice, gather
+from bochner.models.representations.representation import chosen_exactly, gather
 from bochner.selection.choose import choose, searched
 from bochner.selection.chosen import Chosen
 from bochner.selection.held_out import platt_targets
@@ -488,7 +488,7 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     every = gather(blocks, spec.features.seed)
     X, w = every.X, every.w
     tuning = searched(spec.features, replace(every, y=every.y[:, :0]))
-    chosen = Chosen(spec.features.seed, tuning, exact_choice(tuning, X))
+    chosen = chosen_exactly(spec.features.seed, tuning, None, X)
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows
     _, first, inverse = np.unique(marks, return_index=True, return_inverse=True)

@@ -23,7 +23,7 @@ from bochner.models._labels import Calibration
 from bochner.models._parameters import shared
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.representation import exact_choice
+from bochner.models.representations.representation import chosen_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.solvers.convex.losses import Loss
@@ -327,7 +327,5 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
     """Choose how columns are transformed, and the kernel."""
     asked = spec.features
-    tuning, curves, _ = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    X = X if curves is None else curves.inputs(X)
-    chosen = Chosen(asked.seed, tuning, exact_choice(tuning, X))
-    return chosen if curves is None else chosen.through(curves)
+    tuning, curves = choose_for_matrix(asked, sample, share, spec.fit_intercept)
+    return chosen_exactly(asked.seed, tuning, curves, X)

@@ -25,7 +25,7 @@ from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._rows import KernelSum
-from bochner.models.representations.representation import Lacking, exact_choice, gather
+from bochner.models.representations.representation import Lacking, chosen_exactly, gather
 from bochner.selection.choose import Search, choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.lengthscales import choose_lengthscale
@@ -345,11 +345,10 @@ class ExactProcess(ProcessLaw):
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        tuning, curves, sample = choose_for_matrix(
+        tuning, curves = choose_for_matrix(
             asked, rows.every, share, spec.fit_intercept, search=search
         )
-        chosen = Chosen(asked.seed, tuning, exact_choice(tuning, sample.X))
-        chosen = chosen if curves is None else chosen.through(curves)
+        chosen = chosen_exactly(asked.seed, tuning, curves, rows.X)
         start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 

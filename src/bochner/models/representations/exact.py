@@ -41,7 +41,7 @@ from bochner.models.representations.representation import (
     ExactKernel,
     LocalKernel,
     RidgeSpec,
-    exact_choice,
+    chosen_exactly,
     gather,
     given_share,
     lacks_of_kernel,
@@ -164,10 +164,9 @@ def _direct_rows(
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
     seed = spec.features.seed
     rows = gather(blocks, seed)
-    tuning, curves, sample = chosen_by_matrix(spec, rows)
-    chosen = Chosen(seed, tuning, exact_choice(tuning, sample.X, method))
-    chosen = chosen if curves is None else chosen.through(curves)
-    order = np.argsort(sample.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
+    tuning, curves = chosen_by_matrix(spec, rows)
+    chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
+    order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     shuffled = rows.take(order)
     judged = tuning.share * float(shuffled.w[:PENALTY_ROWS].sum())
     K = kernel_matrix(chosen.kernel, shuffled.X)
@@ -183,14 +182,14 @@ def _direct_rows(
     return made, solution.of_rows(np.argsort(order))
 
 
-def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None, RowSample]:
-    """Return the kernel, the curves of columns, and the rows through these."""
+def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves | None]:
+    """Return the kernel, and the curves of columns."""
     share = given_share(spec, rows)
-    tuning, curves, sample = choose_for_matrix(spec.features, rows, share, spec.fit_intercept)
-    searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(sample.X)
+    tuning, curves = choose_for_matrix(spec.features, rows, share, spec.fit_intercept)
+    searched = len(tuning.compared) > 1 and tuning.matrix is None and not is_sparse(rows.X)
     if searched and share is None and len(rows) > 4096:  # Then by the density of all rows
-        tuning = among_near_rows(spec, sample, (tuning, None, sample))[0]
-    return tuning, curves, sample
+        tuning = among_near_rows(spec, rows, (tuning, curves, rows))[0]
+    return tuning, curves
 
 
 def _summed(
@@ -560,5 +559,5 @@ def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
     asked = given_share(spec, rows), spec.fit_intercept
-    tuning, curves, _ = choose_for_matrix(spec.features, sample, *asked, judged_again=True)
+    tuning, curves = choose_for_matrix(spec.features, sample, *asked, judged_again=True)
     return tuning, curves, sample

@@ -24,7 +24,7 @@ from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate, decided
 from bochner.models.error_law import LeftOutRows
 from bochner.selection.chosen import Chosen, FeatureSpec
-from bochner.selection.record import Tuning
+from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
 from bochner.sums.passes import Executor, require_order, sampled
 
@@ -291,11 +291,15 @@ class ExactKernel(Method):
         super().__post_init__()
 
 
-def exact_choice(tuning: Tuning, X: Array, method: ExactKernel | None = None) -> Choice:
+def chosen_exactly(
+    seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
+) -> Chosen:
     """Return the choice of the kernel itself; its map is the Nyström map with all of these rows."""
     reason = f"The exact kernel of {X.shape[0]:,} rows, by the matrix of its values."
-    phi = NystromMap(tuning.kernel, to_numpy(dense(X)))
-    return Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
+    phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
+    choice = Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
+    chosen = Chosen(seed, tuning, choice)
+    return chosen if curves is None else chosen.through(curves)
 
 
 @dataclass(frozen=True)

@@ -133,11 +133,6 @@ class SgdFit(FitSummary):
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
 
     @property
-    def is_cached(self) -> bool:
-        """Whether features or kernel values are computed once and kept."""
-        return self.strategy in CACHED
-
-    @property
     def is_dual(self) -> bool:
         """Whether coefficients belong to rows."""
         return self.strategy in DUAL
@@ -174,12 +169,6 @@ class SgdFit(FitSummary):
         """Return −1 and +1 for classes, or numbers, one column per output."""
         classes = self.inputs.classes
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
-
-    def read(self, X: Array, support: Any) -> Float[Array, "n m"]:
-        """Return what coefficients multiply: features, or kernel values with ``support``."""
-        if self.is_dual:
-            return to_numpy(self.chosen.kernel(X, support))
-        return self.chosen.rounded(X)
 
 
 # --- Fits ----------------------------------------------------------------------------------------
@@ -296,33 +285,28 @@ class Table:
             support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
         self.fit, self.X, self.support = fit, X, support
         self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features
+        size, n = block_rows(self.width, 256), X.shape[0]
+        self.slices = [slice(start, start + size) for start in range(0, n, size)]
         self.kept: Array | None = None
-        if fit.is_cached:
-            self.kept = np.empty((X.shape[0], self.width), fit.chosen.precision)
-            for rows in self._slices():
-                self.kept[rows] = fit.read(X[rows], support)
+        if fit.strategy in CACHED:
+            kept = np.empty((n, self.width), fit.chosen.precision)
+            for rows in self.slices:
+                kept[rows] = self.values(rows)
+            self.kept = kept
 
-    def values(self, coef: Float[Array, "m t"]) -> Float[Array, "n t"]:
-        """Return the products of all coefficients with what they multiply."""
+    def values(self, rows: slice | Array) -> Float[Array, "c m"]:
+        """Return what coefficients multiply: features of these rows, or kernel values."""
         if self.kept is not None:
-            return self.kept @ coef
-        parts = [self.fit.read(self.X[rows], self.support) @ coef for rows in self._slices()]
-        return np.concatenate(parts)
-
-    def _slices(self) -> list[slice]:
-        size = block_rows(self.width, 256)
-        return [slice(start, start + size) for start in range(0, self.X.shape[0], size)]
+            return self.kept[rows]
+        chosen, X = self.fit.chosen, self.X[rows]
+        return to_numpy(chosen.kernel(X, self.support)) if self.fit.is_dual else chosen.rounded(X)
 
     def step(
         self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
     ) -> None:
         """Let the descent make its steps on these rows."""
         itself = self.width - self.X.shape[0] + index if self.fit.is_dual else None
-        if self.kept is not None:
-            values = self.kept[index]
-        else:
-            values = self.fit.read(self.X[index], self.support)
-        descent.step(values, y, w, itself)
+        descent.step(self.values(index), y, w, itself)
 
 
 # --- Walking -------------------------------------------------------------------------------------
@@ -372,7 +356,7 @@ def _walked(
                 for start in range(0, n, size):
                     index = order[start : start + size]
                     table.step(descent, index, y[index], w[index])
-                given += [(table, y, w)] if fit.is_cached else []
+                given += [(table, y, w)] if fit.strategy in CACHED else []
         kept, walk = given, descent.walk
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
@@ -429,7 +413,7 @@ def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | No
 
     def score(walk: Walk) -> float:
         coef, intercept = walk.result
-        f = out.values(coef) + intercept
+        f = np.concatenate([out.values(rows) @ coef for rows in out.slices]) + intercept
         if table.fit.inputs.classes is not None:
             return float(np.average(decided(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
