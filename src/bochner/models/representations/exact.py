@@ -62,13 +62,13 @@ from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import Eigen, decompose
+from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, solve_ridge
-from bochner.sums.moments import Accumulator, Moments, Precision
+from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor
 
 #: Number of rows of a local fit with leave-one-out errors: a tenth of the time of the factors.
@@ -192,36 +192,23 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
     return tuning, curves
 
 
-def _summed(
-    chosen: Chosen, rows: RowSample, precision: Precision, centred: bool
-) -> tuple[Array, Moments, Eigen]:
-    """Return φ of all rows, its moments, about zero if there is no intercept, and eigenvalues."""
-    features = replace(chosen, precision=precision).features
-    Z, sums = np.empty((len(rows), chosen.n_features), precision), Accumulator(precision)
-    for start in range(0, len(Z), chosen.block_rows):
-        here = slice(start, start + chosen.block_rows)
-        Z[here] = to_numpy(features(rows.X[here]))
-        sums.add(Z[here], rows.y[here], rows.w[here])
-    moments = sums.moments() if centred else sums.moments().about_zero()
-    return Z, moments, decompose(moments, centred)
-
-
 def _by_gradients(
     spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample
 ) -> Solution:
     """Choose the penalty on the features, and solve for u by conjugate gradients.
 
-    Features are of float32, in half of the time, where a given penalty is above their rounding. The
-    lift is the weighted mean of K c in the last exact product, which the intercept removes.
+    The lift is the weighted mean of K c in the last exact product, which the intercept removes.
     """
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
-    alpha, peak, summed = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X)))), None
-    if not isinstance(alpha, str) and peak**2 * weight <= min(1e7 * np.min(alpha), 1e30):
-        summed = _summed(chosen, rows, "float32", spec.fit_intercept)
-        summed = summed if _serves(summed[2].values, alpha) else None
-    Z, moments, eigen = summed or _summed(chosen, rows, "float64", spec.fit_intercept)
-    mean = moments.target_mean
-    Z -= moments.feature_mean.astype(Z.dtype)
+    alpha, peak = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X))))
+    Z, sums = np.empty((len(rows), chosen.n_features)), Accumulator("float64")
+    for start in range(0, len(Z), chosen.block_rows):
+        here = slice(start, start + chosen.block_rows)
+        Z[here] = chosen.double(rows.X[here])
+        sums.add(Z[here], rows.y[here], rows.w[here])
+    moments = sums.moments() if spec.fit_intercept else sums.moments().about_zero()
+    eigen, mean = decompose(moments, spec.fit_intercept), moments.target_mean
+    Z -= moments.feature_mean
     kept = chosen_rows(chosen.seed, len(rows), KEPT_ROWS)
     judged = ((Z[i], rows.y[i] - mean, rows.w[i]) for i in np.array_split(kept, 8))
     solution = solve_ridge(
@@ -231,9 +218,11 @@ def _by_gradients(
         judged if alpha == "loo" else (),
         per_target=spec.per_target,
     )
-    Z *= root.astype(Z.dtype)
+    Z *= root
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
-    Z = Z.astype(np.float32, copy=False) if _serves(eigen.values, alphas) else Z
+    # float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties
+    if np.finfo(np.float32).eps * eigen.values.max(initial=0.0) <= 0.01 * np.min(alphas):
+        Z = Z.astype(np.float32)
     operator, centred = _operator(kernel, rows.X), spec.fit_intercept
     lift: Any = 0.0
 
@@ -281,12 +270,6 @@ def _by_gradients(
         history=iterate.history,
         iterations=iterate.iterations,
     )
-
-
-def _serves(values: Array, alphas: Any) -> bool:
-    """Whether float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties."""
-    rounding = np.finfo(np.float32).eps * values.max(initial=0.0)
-    return bool(rounding <= 0.01 * np.min(alphas))
 
 
 def _operator(kernel: Kernel, X: Array) -> KernelOperator:
