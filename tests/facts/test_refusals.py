@@ -742,7 +742,7 @@ CASES = [
     # stochastic gradient descent
     (lambda: steps(alpha=0.0), InvalidInput, "'optimal' requires alpha above zero"),
     (lambda: steps(early_stopping=True, validation_fraction=1e-4), InvalidInput, "leaves none to"),
-    (lambda: steps(strategy="exact_cached"), UnsupportedKernel, "requires a kernel with finitely"),
+    (lambda: steps(strategy="exact_cached"), UnsupportedKernel, "has no exact finite features"),
     (lambda: steps(Gaussian() * Linear(), strategy="exact_cached"), UnsupportedKernel, "no exact"),
     (lambda: steps(strategy="gram_cached", stream=True), InvalidInput, "'gram_cached' holds all"),
     (lambda: steps(early_stopping=True, stream=True), InvalidInput, "early_stopping=True holds"),

@@ -53,17 +53,9 @@ class DoubleDescent(TableResult):
     train_wrong, test_wrong : (a, p) or None
         Share of labels predicted wrongly; None if the target is numeric.
 
-    Examples
+    See Also
     --------
-    >>> import numpy as np
-    >>> import bochner as bo
-    >>> X = np.random.default_rng(0).standard_normal((150, 5))
-    >>> y = np.sin(X[:, 0])
-    >>> result = bo.double_descent(
-    ...     X[:50], y[:50], X[50:], y[50:], widths=[10, 50, 200], random_state=0
-    ... )
-    >>> result.n_rows, result.widths.tolist(), result.test_error.shape
-    (50, [10, 50, 200], (1, 3))
+    double_descent : Computes what is shown.
     """
 
     kernel: Kernel

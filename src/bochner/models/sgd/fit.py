@@ -39,7 +39,7 @@ from bochner.models._labels import decided
 from bochner.models._parameters import spec_of
 from bochner.models._rows import TARGETS, KernelSum
 from bochner.models.error_law import ErrorLaw
-from bochner.models.representations.representation import ExactKernel
+from bochner.models.representations.representation import ExactKernel, require_alike
 from bochner.models.sgd.strategies import (
     CACHED,
     DUAL,
@@ -435,13 +435,8 @@ def _start(
     in_pieces: bool = False,
 ) -> SgdFit:
     """Return the fit to continue: the one before with the new spec, or one without steps."""
-    shape = rows.y.shape[1:]
     if before is not None:
-        if shape != before.target_shape:
-            raise InvalidInput(
-                f"{spec.who}: y must have the same targets in every call; got rows of shape "
-                f"{before.target_shape} before and {shape} now."
-            )
+        require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
     begun, sample = _begun(spec, blocks, rows, inputs)
     if in_pieces:
@@ -465,9 +460,8 @@ def _begun(
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
         sample = sampled(blocks, asked.seed, n_classes, where)
     search = _searched(spec, sample)
-    few = slice(1024)
-    w = None if rows.w is None else rows.w[few]
-    size = float(np.average(to_numpy(search.kernel.diag(rows.X[few])), weights=w))
+    few = part(rows, slice(1024))
+    size = float(np.average(to_numpy(search.kernel.diag(few.X)), weights=few.w))
     choice = Choice(None, ExactKernel(), (), f"The kernel itself.{search.reason}")
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
@@ -484,18 +478,9 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
     """Return the fit before the first step, by the strategy of this name."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
-        try:
-            phi = exact_map(chosen.kernel, n_inputs)
-        except UnsupportedKernel as refused:
-            if fit.spec.strategy == "auto":
-                raise
-            raise UnsupportedKernel(
-                f"{fit.spec.who}: strategy={name!r} requires a kernel with finitely many exact "
-                f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
-                "kernel itself, 'approximate_cached' for its approximation."
-            ) from refused
-        reason = f"The kernel's own features.{chosen.search.reason}"
-        chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
+        phi, reason = exact_map(chosen.kernel, n_inputs), "The kernel's own features."
+        choice = Choice(phi, Explicit(), (), reason + chosen.search.reason)
+        chosen = replace(chosen, choice=choice)
     elif name not in DUAL:
         asked = fit.spec.features
         choice = choice_of(asked, chosen.kernel, n_inputs, sample, None, None, True)

@@ -26,6 +26,7 @@ from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
+from bochner.data.sources import weights_of
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import Method
@@ -91,11 +92,8 @@ def diagonal_of(kernel: Kernel) -> SumOf:
 
 
 def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
-    values = to_numpy(kernel.diag(block.X)).astype(np.float64, copy=False)
-    if block.w is None:
-        return float(values.sum()), len(values)
-    w = to_numpy(block.w).astype(np.float64)
-    return float(w @ values), int(np.sum(w > 0))
+    w = weights_of(block)
+    return float(w @ to_numpy(kernel.diag(block.X)).astype(np.float64)), int(np.sum(w > 0))
 
 
 @shared
