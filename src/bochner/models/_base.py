@@ -313,7 +313,9 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         """
         who, known = type(self).__name__, None if first else self._inputs
         if isinstance(X, Blocks):
-            blocks = self._encoded(X, where, classes) if first else self._as_fitted(X)
+            n_classes = 0 if classes is None else len(classes)
+            asked = n_classes, is_classifier(self) or is_regressor(self), where
+            blocks = encoded(who, X, *asked) if first else self._as_fitted(X)
             return blocks, self._inputs_of(blocks, first)
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
@@ -380,18 +382,12 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         table = Blocks.from_table(X, schema=schema).read_by(type(self).__name__)
         if known is not None and y is None and sample_weight is None:
             return table, known
-        table = table.beside(y, sample_weight)
-        if known is None:
-            table = self._encoded(table, LOCAL, classes)
+        table, inputs = KernelEstimator._read(
+            self, table.beside(y, sample_weight), first=known is None, classes=classes
+        )
         # encoded once: a fit reads the rows many times
         rows = join([Piece(*block[:3]) for block in table])
-        return Blocks.from_arrays(*rows), self._inputs_of(table, known is None)
-
-    def _encoded(self, blocks: Blocks, where: Executor, classes: Any) -> Blocks:
-        """Return blocks of a table through what is learned of its columns; others as they are."""
-        with_targets = is_classifier(self) or is_regressor(self)
-        n_classes = 0 if classes is None else len(classes)
-        return encoded(type(self).__name__, blocks, n_classes, with_targets, where)
+        return Blocks.from_arrays(*rows), inputs
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks as the fit reads them; as they are if they lack columns of its table."""

@@ -1,7 +1,6 @@
 """Notebook displays of fits and estimators."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -84,23 +83,14 @@ class FitSummary(HtmlResult):
     def _results(self) -> dict[str, Any]:
         return {}
 
-
-@dataclass(frozen=True)
-class InDiagram:
-    """Content of scikit-learn's diagram of a fitted estimator, instead of its attributes.
-
-    Its own table would read all attributes, and certificates and calibrations are measured where
-    they are first read.
-    """
-
-    fit: HtmlResult
+    # scikit-learn's diagram of an estimator shows a fit that has these in the place of a table of
+    # attributes, which would read all, and measure certificates and calibrations.
 
     def __len__(self) -> int:
         return 1
 
     def _repr_html_inner(self) -> str:
-        """Return the HTML."""
-        return self.fit._repr_html_()
+        return self._repr_html_()
 
 
 class HtmlEstimator:
@@ -108,8 +98,8 @@ class HtmlEstimator:
 
     fit_: Any
 
-    def _get_fitted_attr_html(self, doc_link: str = "") -> InDiagram:
-        return InDiagram(self.fit_)
+    def _get_fitted_attr_html(self, doc_link: str = "") -> FitSummary:
+        return self.fit_
 
     def _html_repr(self) -> str:
         """Return the diagram; below it the fit, where scikit-learn leaves no place for it."""
