@@ -180,26 +180,22 @@ def begun(
             f"KernelKMeans: n_clusters={k} must be at most the number of rows to start from; got "
             f"n_samples={len(rows)} of positive weight. Ask for fewer clusters."
         )
-    # Distinct rows in a fixed order, with the summed weights of their copies
+    # Distinct rows in a fixed order, with the summed weights of their copies; k rows at least
     few = rows.lowest(max(2048, 20 * k))
     marks = row_marks(few.X, chosen.seed)
     _, first, which = np.unique(marks, return_index=True, return_inverse=True)
     few = replace(few.take(first), w=np.bincount(which, few.w))
-    Z, distinct = to_numpy(chosen.features(few.X)), len(few)
-    if distinct >= k:
-        seed = int(stream(chosen.seed, "clusters").integers(2**31))
-        means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
-        with warnings.catch_warnings():  # of fewer different rows than clusters
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            means.fit(Z, sample_weight=few.w)
-        distinct = len(np.unique(means.labels_))
-    if distinct < k:
+    few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
+    seed = int(stream(chosen.seed, "clusters").integers(2**31))
+    means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
+    with warnings.catch_warnings():  # of fewer different rows than clusters
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        means.fit(to_numpy(chosen.features(few.X)), sample_weight=few.w)
+    if (distinct := len(np.unique(means.labels_))) < k:
         warn_user(
             f"KernelKMeans: n_clusters={k}, but the rows to start from have only {distinct} "
             "different features; the other clusters stay empty. Ask for fewer."
         )
-    if len(few) < k:
-        return chosen, rows, Z[np.arange(k) % len(few)].astype(np.float64)
     centres = means.cluster_centers_.astype(np.float64)
     points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
     return chosen, rows, run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
