@@ -26,10 +26,6 @@ n_jobs : int or None, default None
 verbose : bool, default False
     Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
     logger ``bochner``.""",
-    "kernel": """\
-kernel : Kernel or str, default "gaussian"
-    A value is used as it is; a name means: of this family, with the lengthscale chosen from a
-    sample of the rows, as in :class:`bochner.KernelRidge`.""",
     "kernel or auto": """\
 kernel : Kernel or str, default "auto"
     A value is used as it is; a name means: of this family, with the lengthscale chosen from a
@@ -50,16 +46,6 @@ method : Method, str or None, default None
     None: up to 8192 rows, or 2048 with a squared hinge, the kernel itself, with no features,
     unless ``n_features`` or ``precision`` ask for them, and "auto" for more.
     "auto" or a method: how features are made; see :func:`bochner.draw`.""",
-    "method or kernel": """\
-method : Method, str or None, default None
-    None: up to 2048 rows the kernel itself, with no features, unless ``n_features``,
-    ``precision`` or ``fit_intercept=False`` ask for them, and "auto" for more. "auto" or a
-    method: how features are made; see :func:`bochner.draw`.""",
-    "method of one class": """\
-method : Method, str or None, default None
-    None: up to 4096 rows the kernel itself, with no features, unless ``n_features`` or
-    ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made; see
-    :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, float, "auto" or None, default None
     D, or the largest ε; "auto" is 0.1; None: 1024, where features are made.""",
@@ -71,11 +57,6 @@ method : Method or str, default "auto"
     "n_features": """\
 n_features : int, float or "auto", default 1024
     D, or the largest ε of :func:`bochner.required_features`; "auto" is 0.1.""",
-    "metric of tables": """\
-metric : None or "learned", default None
-    "learned": columns are scaled and turned first, by the average outer product of the
-    gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
-    tables whose columns matter unequally.""",
     "metric": """\
 metric : None or "learned", default None
     "learned": columns are scaled and turned by the gradients of a few fits on a sample of

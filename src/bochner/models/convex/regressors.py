@@ -59,7 +59,10 @@ class SVR(KernelParameters, ConvexRegressor):
     Parameters
     ----------
     %(kernel or auto)s
-    %(method or kernel)s
+    method : Method, str or None, default None
+        None: up to 2048 rows the kernel itself, with no features, unless ``n_features``,
+        ``precision`` or ``fit_intercept=False`` ask for them, and "auto" for more. "auto" or a
+        method: how features are made; see :func:`bochner.draw`.
     %(n_features or exact)s
     C : "auto" or float, default "auto"
         Weight of the loss against the penalty, above zero; a number means what it does in
@@ -143,7 +146,9 @@ class KernelRegressor(ConvexRegressor):
 
     Parameters
     ----------
-    %(kernel)s
+    kernel : Kernel or str, default "gaussian"
+        A value is used as it is; a name means: of this family, with the lengthscale chosen from a
+        sample of the rows, as in :class:`bochner.KernelRidge`.
     loss : str or Loss, default "squared"
         "squared" (y − f)²/2; "absolute" |y − f|, the conditional median; "huber", squares up to
         1.35 standard deviations of the noise, which is estimated along with the fit as in

@@ -163,7 +163,10 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         :func:`bochner.required_features`. With "exact" the width of the preconditioner. More than
         10,000, with more than 8192 rows: the fit is made of some tens of passes over the rows, in
         O(n D) time each, and no D × D matrix.
-    %(metric of tables)s
+    metric : None or "learned", default None
+        "learned": columns are scaled and turned first, by the average outer product of the
+        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
+        tables whose columns matter unequally.
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, of 8192 random rows, corrected by the residuals of

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -85,6 +86,8 @@ class SgdSpec:
     epsilon: NonNegative = 0.1
     quantile: Annotated[float, share] = 0.5
 
+    who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
+
     @staticmethod
     def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
         """Check the parameters of an estimator of this class."""
@@ -100,11 +103,6 @@ class SgdSpec:
                 "1/(alpha (t0 + t)); got 0. Take another schedule, or a penalty."
             )
         return spec
-
-    @property
-    def who(self) -> str:
-        """The class of the learner, as messages name it."""
-        return self.features.who
 
     def schedule(self, size: float) -> Schedule:
         """Return the learning rates for rows of this mean of k(x, x)."""
