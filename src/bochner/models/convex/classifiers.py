@@ -285,8 +285,8 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     %(kernel at the median)s
     method : Method, str or None, default None
         None: up to 4096 rows the kernel itself, with no features, unless ``n_features`` or
-        ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made; see
-        :func:`bochner.draw`.
+        ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made;
+        see :func:`bochner.draw`.
     %(n_features or exact)s
     nu : float, default 0.5
         Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
