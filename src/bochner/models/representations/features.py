@@ -207,23 +207,18 @@ def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
     return Triangle.of(to_numpy(chosen.features(block.X)), y, w, centred)
 
 
-def triangle(summed: FeatureSums, blocks: Blocks | None, where: Executor) -> Eigen:
-    """Decompose all rows by QR, from their blocks or from a sample that is all of them."""
-    summand = SumOf(partial(_triangle_of, chosen=summed.chosen, centred=summed.fit_intercept))
-    rows = summed.sample
-    every = Blocks.from_arrays(rows.X, rows.y, rows.w) if blocks is None else blocks
-    return where.sum(summand, every.with_rows(summed.chosen.block_rows)).eigen()
-
-
 def solve(
     spec: RidgeSpec, sums: FeatureSums, blocks: Blocks | None = None, where: Executor = LOCAL
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
     double = sums.chosen.precision == "float64"
     by_triangle = double and given_alpha(spec.alpha) == 0
-    if by_triangle and (blocks is not None or sums.keeps_all):
-        eigen = triangle(sums, blocks, where)
-        rows: Iterable[Rows] = map(sums.centred, sums.pieces(sums.sample))
+    if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
+        sample, chosen = sums.sample, sums.chosen
+        every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
+        triangle = SumOf(partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept))
+        eigen = where.sum(triangle, every.with_rows(chosen.block_rows)).eigen()
+        rows: Iterable[Rows] = map(sums.centred, sums.pieces(sample))
     else:
         eigen, rows = sums.decomposed()
     judged = rows if spec.alpha == "loo" else None

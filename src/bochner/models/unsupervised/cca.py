@@ -1,5 +1,6 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
+import math
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -155,7 +156,8 @@ def _penalty(
         half, share = Sides.of(fit, width), fit.weight / sides.weight
         for i, alpha in enumerate(alphas):
             pairs = half.directions(spec.n_components, share * alpha)
-            scores[i] += _mean(correlations(test, pairs)) / 2
+            values = correlations(test, pairs)
+            scores[i] += values.sum() / (2 * max(1, len(values)))
     best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest that is as good
     return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
 
@@ -166,10 +168,6 @@ def _added(a: Moments | None, b: Moments | None) -> Moments | None:
     return a + b
 
 
-def _mean(values: Float[Array, " q"]) -> float:
-    return float(values.mean()) if len(values) else 0.0
-
-
 def columns_of(Y: Any) -> Any:
     """Return Y as a matrix: a vector is one column."""
     Y = np.asarray(Y) if isinstance(Y, list | tuple) else Y
@@ -178,8 +176,7 @@ def columns_of(Y: Any) -> Any:
 
 def _partners(blocks: Blocks) -> int:
     """Return the number of columns of Y."""
-    shape = required_targets("KernelCCA", blocks.target_shape)
-    return int(shape[0]) if shape else 1
+    return math.prod(required_targets("KernelCCA", blocks.target_shape))
 
 
 @estimator
@@ -242,11 +239,6 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
         return CcaSpec(features, kernel_y, count, alpha)
 
-    def _read(self, X: Any, y: Any = None, *rest: Any, **options: Any) -> tuple[Blocks, Inputs]:
-        if y is None and not isinstance(X, Blocks):
-            raise InvalidInput("KernelCCA: requires y to be passed, but the target y is None.")
-        return super()._read(X, y, *rest, **options)
-
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
         # Each map is drawn from the rows of its side alone.
         spec, partners = self._spec(), _partners(blocks)
@@ -305,7 +297,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         if (q := x_scores.shape[1]) == 0:
             return 0.0
         moments = Moments.of(np.hstack([x_scores, y_scores]), np.zeros((len(x_scores), 0)), w)
-        return _mean(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))))
+        return float(correlations(moments, Directions(np.eye(q), np.eye(q), np.ones(q))).mean())
 
     kernel_y_ = learned("chosen_y.kernel", "The kernel of Y with its numbers.")
     map_y_ = learned("chosen_y.map", "ψ.")
