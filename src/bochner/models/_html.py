@@ -83,7 +83,7 @@ class FitSummary(HtmlResult):
     def _results(self) -> dict[str, Any]:
         return {}
 
-    # scikit-learn's diagram of an estimator shows a fit that has these in the place of a table of
+    # scikit-learn's diagram of an estimator shows a fit that has these instead of a table of
     # attributes, which would read all, and measure certificates and calibrations.
 
     def __len__(self) -> int:

@@ -138,7 +138,7 @@ def estimator(cls: type[Made]) -> type[Made]:
 
     Annotated names with defaults are parameters: the constructor takes them, by keyword only after
     ``_: KW_ONLY``, and stores them as they are. Parameters of ``shared`` classes are added to them.
-    ``%(name)s`` in the docstring is a text of :data:`TEXTS`. Those of parameters that it does not
+    ``%(name)s`` in the docstring is a text of :data:`TEXTS`. Texts of parameters that it does not
     describe are added, and the attributes of a fit, which are properties, with their docstrings.
     """
     for base in cls.__mro__[1:]:

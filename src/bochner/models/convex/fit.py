@@ -287,7 +287,7 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
         """β of ``map_``, also where the kernel itself was fitted.
 
         (D,) or (t, D) of numbers; (1, D) or (K, D) of classes, and K(K − 1)/2 rows, in
-        scikit-learn's order, where pairs of classes are told apart.
+        scikit-learn's order, where pairs of classes are separated.
         """
         fit, coef = self._fitted, self._fitted.solution.coef
         return self._by_target((to_numpy(fit.chosen.map(fit.X)).T @ coef if fit.exact else coef).T)

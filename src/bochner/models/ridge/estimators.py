@@ -355,7 +355,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     @property
     def coef_(self) -> Float[Array, "K D"]:
-        """β of each class, (K, D); of two classes that of the second, (1, D)."""
+        """β of each class, (K, D); for two classes β of the second, (1, D)."""
         return self._coef.T
 
     intercept_ = learned(

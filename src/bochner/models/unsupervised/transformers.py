@@ -119,7 +119,7 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     @by_partition
     def transform(self, X: Tabular) -> Any:
-        """Return what rows become, (n, q), in the array library of X: see the class."""
+        """Return the columns of the rows, (n, q), in the array library of X: see the class."""
         return joined(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
