@@ -157,12 +157,11 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         itself among rows that are near one another, and landmarks for the rest
         (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
     n_features : int, float, "auto" or None, default None
-        D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D;
-        time grows like n D² + D³ and memory like D². A number below one: as many as bring ε of the
-        certificate to this number ("auto": 0.1) at the penalty that is forecast; see
-        :func:`bochner.required_features`. With "exact" the width of the preconditioner. More than
-        10,000, with more than 8192 rows: the fit is made of some tens of passes over the rows, in
-        O(n D) time each, and no D × D matrix.
+        D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D.
+        A number below one: as many as bring ε of the certificate to this number ("auto": 0.1) at
+        the penalty that is forecast; see :func:`bochner.required_features`. With "exact" the width
+        of the preconditioner. More than 10,000, with more than 8192 rows: the fit is made of some
+        tens of passes over the rows, in O(n D) time each, and no D × D matrix.
     metric : None or "learned", default None
         "learned": columns are scaled and turned first, by the average outer product of the
         gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
@@ -256,13 +255,8 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
 
     Parameters
     ----------
-    kernel : Kernel or str, default "auto"
-        A value, or a name whose lengthscale is chosen; see :class:`KernelRidge`.
-    method : Method, str or None, default None
-        How features are made, or "exact" or "local" for the kernel itself; None: as in
-        :class:`KernelRidge`.
-    n_features : int, float, "auto" or None, default None
-        D; None: 1024 or 2048, where features are made. As in :class:`KernelRidge`.
+    kernel, method, n_features : default "auto", None, None
+        As in :class:`KernelRidge`.
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
         "loo" then minimises the leave-one-out log loss of calibrated probabilities, starting there.
@@ -298,7 +292,7 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
     class_weight: Any = None
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
-        pieces = len(rows) > 3  # partial_fit also passes whether it is the first
+        pieces = "classes" in options  # of partial_fit
         return self._signs(*super()._read(*rows, **options), pieces)
 
     @available_if(takes_pieces)
