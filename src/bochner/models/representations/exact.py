@@ -7,7 +7,7 @@ matrix, and coupled through landmarks of all rows (:mod:`bochner.solvers.ridge.g
 grows like n.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -315,53 +315,32 @@ class LeafRows(AllRows):
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         return self.judged
 
-    block_rows = 4096
+    block_rows = 1 << 14
 
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
-        machines = self._machines
-
-        def at(X: Array) -> Float[Array, "b t"]:
-            kernel, X = _within(self.chosen.kernel, as_rows(X))
-            total = np.zeros((len(X), len(solution.intercept)))
-            for leaf, here in self._by_leaf((kernel, X)):
-                if leaf not in machines:
-                    machines[leaf] = self.machine(leaf, solution, inner=True)
-                total[here] = machines[leaf].at(X[here])
-            return total
-
-        return at
+        return lambda X: self._of_leaves(solution, X, KernelSum.at)
 
     def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         for block in blocks.with_rows(self.block_rows):
-            X = as_rows(block.X)
-            total = np.zeros((*X.shape, len(solution.intercept)))
-            for leaf, here in self._by_leaf(_within(self.chosen.kernel, X)):
-                total[here] = self.machine(leaf, solution).gradients_at(X[here])
-            yield block.X, total
+            yield block.X, self._of_leaves(solution, block.X, KernelSum.gradients_at)
 
-    def _by_leaf(self, seen: SeenRows) -> Iterator[tuple[int, Array]]:
-        """Give leaves, and which rows are in them."""
-        leaf = self.tree.leaves(*seen)
-        for number in np.unique(leaf):
-            yield int(number), np.flatnonzero(leaf == number)
+    def _of_leaves(self, solution: Any, X: Array, values: Callable[..., Array]) -> Array:
+        """Return values of the kernel sums of leaves at the rows of each."""
+        X = as_rows(X)
+        leaf = self.tree.leaves(*_within(self.chosen.kernel, X))
+        parts = [values(self.machine(n, solution), X[leaf == n]) for n in np.unique(leaf)]
+        return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
 
-    def machine(self, leaf: int, solution: Any, inner: bool = False) -> KernelSum:
-        """Return the kernel sum of landmarks and rows of a leaf; ``inner``: of transformed rows."""
-        index, kernel = self._rows_of[leaf], self.chosen.kernel
+    def machine(self, leaf: int, solution: Any) -> KernelSum:
+        """Return the kernel sum of landmarks and rows of a leaf."""
+        index = self._rows_of[leaf]
         coef = np.concatenate([self.across[leaf], solution.coef[index]])
         X = np.concatenate([_landmarks(self.chosen.map), self.X[index]])
-        if inner:
-            kernel, X = _within(kernel, X)
-        return KernelSum(kernel, X, coef, solution.intercept)
+        return KernelSum(self.chosen.kernel, X, coef, solution.intercept)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
         return rows_of_leaves(self.leaf, self.tree.n_leaves)
-
-    @cached_property
-    def _machines(self) -> dict[int, KernelSum]:
-        """Cache of the predictors of leaves; there is one solution."""
-        return {}
 
 
 def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m"]]:
