@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, joined
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
@@ -22,7 +21,6 @@ from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import by_jobs, estimator, shared
-from bochner.models._tables import by_partition
 from bochner.models.sgd.fit import SgdFit, SgdSpec, fit_sgd, fit_stream, plan_sgd, with_rows_of
 from bochner.models.sgd.strategies import StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
@@ -271,13 +269,6 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
                 "once; pass a dict of class: weight."
             )
         return self._add_rows(X, y, sample_weight, classes=classes)
-
-    @by_partition
-    def decision_function(self, X: Tabular) -> Array:
-        """Return f, (n,) for two classes (above zero: the second), else (n, K)."""
-        values = self._fitted.predictions(self._rows_to_predict(X))
-        f = joined([from_numpy(f, like=rows) for rows, f in values])
-        return f[:, 0] if f.shape[1] == 1 else f
 
     predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
