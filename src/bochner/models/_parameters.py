@@ -98,7 +98,7 @@ def by_jobs(method: Call) -> Call:
 
 def spec_of(kind: type[Made], who: str, asked: Mapping[str, Any]) -> Made:
     """Return a spec of checked parameters, by the checks that annotations of its fields declare."""
-    checks: Any = checks_of(kind)
+    checks: Any = checks_of(kind)  # type: ignore[arg-type]
     names = [f.name for f in fields(kind) if f.name in asked]  # type: ignore[arg-type]
     return kind(**{n: checks[n](asked[n], who, n) if n in checks else asked[n] for n in names})
 
@@ -152,7 +152,7 @@ def estimator(cls: type[Made]) -> type[Made]:
     known = " ".join(re.findall(r"^ {4}(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
     entries = [TEXTS[n] for n in cls.__annotations__ if n in TEXTS and n not in known.split()]
     entries += ["\nAttributes\n----------"]
-    members = {n: m for base in reversed(cls.__mro__) for n, m in reversed(vars(base).items())}
+    members = {n: m for base in reversed(cls.__mro__) for n, m in reversed([*vars(base).items()])}
     for name, member in reversed(members.items()):
         if isinstance(member, property) and name.endswith("_") and not name.startswith("_"):
             kind, text = (
