@@ -280,15 +280,9 @@ class ExactKernel(Method):
     """
 
     has_features: ClassVar[bool] = False
-    preconditioner: Method | str | None = None
+    preconditioner: Annotated[Any, optional(lambda given, *_: features.as_method(given))] = None
     tol: Positive = 1e-6
     max_iter: Counted = 1000
-
-    def __post_init__(self) -> None:
-        """Check the arguments."""
-        if self.preconditioner is not None:
-            object.__setattr__(self, "preconditioner", features.as_method(self.preconditioner))
-        super().__post_init__()
 
 
 def chosen_exactly(
