@@ -77,9 +77,16 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         return self._fitted.representation.require(name, who)
 
     @property
-    def _coef(self) -> Float[Array, "D t"]:
+    def coef_(self) -> Any:
+        """β, (D,) or (t, D); of classes (K, D), or (1, D), β of the second of two."""
         self._rows_with("coef_")
-        return self.solution_.coef
+        return self._by_target(self.solution_.coef.T)
+
+    intercept_ = learned(
+        "solution.intercept",
+        "b, a number or (t,); of classes (K,), or (1,), of the second of two.",
+        by_target=True,
+    )
 
     solution_ = learned(
         "solution", "A Solution: coefficients, outcome, and criteria of each alpha."
@@ -224,11 +231,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         return self._fitted.left_out()
 
     @property
-    def coef_(self) -> Float[Array, " D"]:
-        """β, (D,) or (t, D)."""
-        return self._by_target(self._coef.T)
-
-    @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
         """Of the kernel and each row of ``X_fit_``, (n,) or (n, t).
 
@@ -237,8 +239,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         """
         self._rows_with("dual_coef_")
         return self._by_target(self.solution_.coef.T).T
-
-    intercept_ = learned("solution.intercept", "b, a number or (t,).", by_target=True)
 
 
 # --- Kernel ridge classification: ridge regression of ±1, one target for each class --------------
@@ -346,12 +346,3 @@ class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
         """Yield the labels of each block of rows."""
         for _, values in self._fitted.predictions(self._as_fitted(blocks)):
             yield self.classes_[decided(values)]
-
-    @property
-    def coef_(self) -> Float[Array, "K D"]:
-        """β of each class, (K, D); for two classes β of the second, (1, D)."""
-        return self._coef.T
-
-    intercept_ = learned(
-        "solution.intercept", "Of each class, (K,), or of the second of two, (1,)."
-    )
