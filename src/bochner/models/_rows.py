@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, numpy_rows, to_numpy
+from bochner._core.arrays import is_sparse, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import scattered, stream
 from bochner._core.shapes import Array, Float, Gradients, Predictions
@@ -149,22 +149,18 @@ class KernelSum:
     def at(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:
         """Return f of rows in float64, by tiles."""
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
-        for here in self._tiles:
+        for here in slices(len(self.coef), TILE):
             total += self.kernel(X, self.X[here]) @ self.coef[here]
         return total
 
     def gradients_at(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
         """Return the gradients of f at rows in float64, by tiles."""
         total = np.zeros((*X.shape, self.coef.shape[1]))
-        for here in self._tiles:
+        for here in slices(len(self.coef), TILE):
             S = to_numpy(self.X[here])
             for t, c in enumerate(self.coef[here].T):
                 total[:, :, t] += gradients(self.kernel, X, S, np.broadcast_to(c, (len(X), len(S))))
         return total
-
-    @property
-    def _tiles(self) -> list[slice]:
-        return [slice(start, start + TILE) for start in range(0, len(self.coef), TILE)]
 
 
 # --- Folds by content: equal rows are in the same fold ------------------------------------------

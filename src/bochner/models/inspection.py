@@ -27,7 +27,7 @@ import numpy as np
 from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import slices, to_numpy
 from bochner._core.checks import integer, one_of
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
@@ -498,7 +498,7 @@ def _of_row(
             places = seen.columns[j][1]
             rows[step + 1, i, places] = x[places]
     flat, many = rows.reshape((c + 1) * k, -1), 1 << 14  # rows that are predicted together
-    parts = [seen.predict(flat[i : i + many]) for i in range(0, len(flat), many)]
+    parts = [seen.predict(flat[here]) for here in slices(len(flat), many)]
     steps = np.diff(np.concatenate(parts).reshape(c + 1, k, -1), axis=0)  # (c, k, t)
     gains = np.empty_like(steps)
     for i in range(k):

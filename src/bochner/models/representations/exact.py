@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import dense, is_sparse, numpy_rows, to_numpy, unit_of
+from bochner._core.arrays import dense, is_sparse, numpy_rows, slices, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Int
@@ -202,8 +202,7 @@ def _by_gradients(
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     alpha, peak = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X))))
     Z, sums = np.empty((len(rows), chosen.n_features)), Accumulator("float64")
-    for start in range(0, len(Z), chosen.block_rows):
-        here = slice(start, start + chosen.block_rows)
+    for here in slices(len(Z), chosen.block_rows):
         Z[here] = chosen.double(rows.X[here])
         sums.add(Z[here], rows.y[here], rows.w[here])
     moments = sums.moments() if spec.fit_intercept else sums.moments().about_zero()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import slices, to_numpy
 from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, WIDE, kept_rows, sums_first
@@ -92,11 +92,10 @@ class FeatureSums(Representation):
         """Whether the sample is all rows."""
         return len(self.sample.w) == self.moments.rows
 
-    def pieces(self, sample: RowSample) -> Iterator[RowSample]:
-        """Yield the rows of a sample block by block."""
-        size = self.chosen.block_rows
-        for start in range(0, len(sample), size):
-            yield sample.take(np.arange(start, min(start + size, len(sample))))
+    def pieces(self) -> Iterator[Rows]:
+        """Yield centred rows of the sample, block by block."""
+        blocks = slices(len(self.sample), self.chosen.block_rows)
+        return (self.centred(self.sample.take(rows)) for rows in blocks)
 
     def centred(self, rows: RowSample) -> Rows:
         """Return centred features and targets of rows."""
@@ -113,7 +112,7 @@ class FeatureSums(Representation):
             rows = self.centred(self.sample)
             return decompose_rows(*rows, centred=self.fit_intercept), [rows]
         moments = self.moments if self.fit_intercept else self.moments.about_zero()
-        return decompose(moments, self.fit_intercept), map(self.centred, self.pieces(self.sample))
+        return decompose(moments, self.fit_intercept), self.pieces()
 
     def checked(self) -> "FeatureSums":
         """Refuse weights and targets so small that their sums and squares vanish in float64."""
@@ -218,7 +217,7 @@ def solve(
         every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
         triangle = SumOf(partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept))
         eigen = where.sum(triangle, every.with_rows(chosen.block_rows)).eigen()
-        rows: Iterable[Rows] = map(sums.centred, sums.pieces(sample))
+        rows: Iterable[Rows] = sums.pieces()
     else:
         eigen, rows = sums.decomposed()
     judged = rows if spec.alpha == "loo" else None
@@ -365,10 +364,8 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSum
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
     rows = sample.lowest(rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
-    for start in range(0, len(rows), 256):
-        index = np.arange(start, min(start + 256, len(rows)))
-        made = to_numpy(phi.features(rows.take(index).X))
-        Z[index] = made.astype(np.float64, copy=False) - mean
+    for here in slices(len(rows), 256):
+        Z[here] = to_numpy(phi.features(rows.X[here])).astype(np.float64, copy=False) - mean
     judges = JudgingRows(Z, rows.y - target, rows.w, W)
     problem = WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)

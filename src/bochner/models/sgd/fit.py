@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, to_numpy
+from bochner._core.arrays import is_sparse, slices, to_numpy
 from bochner._core.checks import (
     Counted,
     Switch,
@@ -283,8 +283,8 @@ class Table:
             support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
         self.fit, self.X, self.support = fit, X, support
         self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features
-        size, n = block_rows(self.width, 256), X.shape[0]
-        self.slices = [slice(start, start + size) for start in range(0, n, size)]
+        n = X.shape[0]
+        self.slices = [*slices(n, block_rows(self.width, 256))]
         self.kept: Array | None = None
         if fit.strategy in CACHED:
             kept = np.empty((n, self.width), fit.chosen.precision)
@@ -351,8 +351,7 @@ def _walked(
                 n, size = len(w), block_rows(table.width, spec.batch_size)
                 random = stream(fit.chosen.seed, "order", number, i)
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
-                for start in range(0, n, size):
-                    index = order[start : start + size]
+                for index in map(order.__getitem__, slices(n, size)):
                     table.step(descent, index, y[index], w[index])
                 given += [(table, y, w)] if fit.strategy in CACHED else []
         kept, walk = given, descent.walk
