@@ -210,11 +210,6 @@ class Graph:
         self._inputs: dict[str, Any] = {}
         self.turned: dict[str, str] = {}  # transposes of matrices, and these
 
-    @property
-    def first(self) -> str:
-        """The name of the first input, which has as many rows as every other."""
-        return next(iter(self._inputs))
-
     def input(self, name: str, dtype: np.dtype, columns: int, text: str) -> "Traced":
         """Add and return an input of ``columns`` columns and any number of rows."""
         self._inputs[name] = self._onnx.helper.make_tensor_value_info(
@@ -312,7 +307,8 @@ class Graph:
         """Return ``a`` repeated to a shape with the number of rows in it."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
-        rows = self.node("Shape", self.first, start=0, end=1)  # their number
+        first = next(iter(self._inputs))
+        rows = self.node("Shape", first, start=0, end=1)  # their number, in every input the same
         sizes = [rows if _free([s]) else self.constant([s]) for s in shape]
         wanted = self.node("Concat", *sizes, axis=0)
         return Traced(self, self.node("Expand", a.name, wanted), shape, a.dtype)

@@ -61,11 +61,10 @@ def to_onnx(
     -------
     onnx.ModelProto
         Operators of version 18 (onnxruntime 1.17 or later), for any number of rows. Of a model
-        that was fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one that was
-        fitted to a table with text, dates or times, each column that it uses is an input of its
-        name and of shape (rows, 1): text as text, "" where missing; dates and times as seconds
-        from 1970 on in float64; numbers of ``precision``; NaN where missing. Categories, medians
-        and other learned values are in the graph. Outputs by kind of model:
+        fitted to numbers, the one input is ``X`` of shape (rows, columns). Of one fitted to a table
+        with text, dates or times, each column is an input of its name, (rows, 1): text as text, ""
+        where missing; dates and times as seconds from 1970 on in float64; numbers of ``precision``;
+        NaN where missing. Outputs by kind of model:
 
         ======================================  ================================================
         regressors                              ``prediction``; of a Gaussian process ``deviation``
@@ -89,12 +88,11 @@ def to_onnx(
 
     Notes
     -----
-    The outputs equal the model's for rows in float64, up to the rounding of ``precision``.
-    If the fit rounded features to float32 ("auto" with many rows), what that rounding adds to
-    the model's own predictions is missing from the graph's.
+    The outputs equal the model's for rows in float64, up to the rounding of ``precision`` and,
+    where the fit rounded features to float32, of the model's own predictions.
 
-    Kernels are evaluated from differences of rows, column by column, as exactly as here: graphs of
-    landmarks in hundreds of columns are long and slow. Rows must be finite, which is not checked. A
+    Kernels are evaluated from differences of rows, column by column: graphs of landmarks in
+    hundreds of columns are long and slow. Rows must be finite, which is not checked. A
     ``MercerHarmonic`` map is NaN for rows a quarter farther from the centre than any row it was
     drawn from. Like a model file the graph holds rows of the training data where the map does.
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
-from scipy.spatial import cKDTree
+from sklearn.neighbors import KNeighborsRegressor
 
 import bochner as bo
 from bochner._core.checks import integer
@@ -283,8 +283,8 @@ def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Arra
     train, test, seed = study.train, study.test, study.seed
     truth, places = study.y.astype(np.float64), study.places
     globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # three cells, and little noise
-    tree = cKDTree(globe.inputs(places[train]))
-    mean = truth[train][tree.query(globe.inputs(places[test]), FEW)[1]].mean(axis=1)
+    nearest = KNeighborsRegressor(FEW).fit(globe.inputs(places[train]), truth[train])
+    mean = nearest.predict(globe.inputs(places[test]))
     yield "Mean of the nearest cells", f"KNeighborsRegressor({FEW})", f"{FEW} cells", mean
 
     # Finer harmonics than two for three rows of cells see every cell that is left out.
