@@ -51,6 +51,10 @@ from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 #: amplitude, a polynomial beyond the data, from the right kernel; the evidence can.
 WORTH = 0.003
 
+#: Deviation of the log of an amplitude above the variance of the target, a priori. Of two kernels
+#: with about the same evidence the one with the smaller amplitude stays near the data beyond them.
+AMPLITUDE = 1.5
+
 Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
 
 
@@ -61,7 +65,7 @@ class Judged:
     candidate: TunedKernel  # With its best penalty
     squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
-    evidence: float  # Minus twice the log evidence, summed over targets
+    evidence: float  # Minus twice the log evidence, summed over targets, less a log prior
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
     made: Any = None  # The candidate as it was tuned
@@ -408,7 +412,9 @@ class Race:
             alpha = penalties.best("evidence", candidate.alpha, level=0.015)
             likeliest = penalties.at(alpha) or fit
         fitted = across @ fit.coef + fit.intercept
-        return self._judgement(candidate, problem, fitted, likeliest.criteria["evidence"][0])
+        judged = self._judgement(candidate, problem, fitted, likeliest.criteria["evidence"][0])
+        above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
+        return replace(judged, evidence=judged.evidence + (above / AMPLITUDE) ** 2)
 
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties while the error falls."""
@@ -452,7 +458,7 @@ class Race:
         """
         if self.of_classes:
             return 0.5
-        return 1.0 if self.train.X.shape[1] > 1 else 2.0
+        return 1.0 if self.train.X.shape[1] > 1 else 3.0
 
     def _preference(self, judged: Judged) -> float:
         """Return a number that is least for the candidate that is taken in a tie.

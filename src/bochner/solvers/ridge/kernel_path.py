@@ -39,6 +39,10 @@ EVIDENCE_ROWS = 2048  # Largest number of rows that noise and amplitude are chos
 LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log loss
 COMPARED = 1e-4  # Residual of solutions whose errors are compared, for three digits
 
+#: Log evidence by which a function must be above noise about a constant. The best of many kernels
+#: was at most 3 above for 28 of 30 tables of noise, and 15 or more for functions that it found.
+ABOVE_NOISE = 3.0
+
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
@@ -46,6 +50,7 @@ class Penalties:
 
     rows: KernelRows
     tried: dict[float, Dual | None] = field(default_factory=dict)
+    noise_is_constant: bool = True  # Not where a loss settles the penalty, from where this starts
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -78,7 +83,7 @@ class Penalties:
         lengthscale a fit is a polynomial beyond its rows: such penalties are excluded.
         """
         fit = self.at(alpha)
-        if fit is None or self._amplitude(fit, target) > 1e3:
+        if fit is None or self.amplitude(fit, target) > 1e3:
             return np.inf, -np.inf
         value, slope = fit.criteria[criterion]
         if criterion == "evidence":  # a logarithm already
@@ -105,10 +110,10 @@ class Penalties:
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
         surely = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
-        trusted = surely and self._amplitude(fit, target) <= 10.0
+        trusted = surely and self.amplitude(fit, target) <= 10.0
         return best if trusted else self.likeliest(best, target)
 
-    def _amplitude(self, fit: Dual, target: int | None) -> float:
+    def amplitude(self, fit: Dual, target: int | None) -> float:
         """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
         each = fit.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
@@ -119,17 +124,28 @@ class Penalties:
 
         The least error first, the largest evidence from there, and if that errs by too much, half
         of the way back, five times. The mean squared error may exceed the least by 2 % of that of
-        the 99 % of the rows that err least, so that one gross error cannot hide others.
+        the 99 % of the rows that err least, so that one gross error cannot hide others. The largest
+        penalty, a constant in effect, if the evidence is hardly above that of noise alone.
         """
         near = self.best("loo", start, target)
         least = self._squares(near, target)
         most = least.sum() + 0.02 * least[: int(0.99 * len(least))].sum()
         far = middle = self.best("evidence", near, target)
+        above = self._above_noise(far, target) if self.noise_is_constant else np.inf
+        if -np.inf < above <= ABOVE_NOISE:
+            return float(np.exp(self.bounds[1]))
         for _ in range(5):
             errs_little = self._squares(middle, target).sum() <= most
             near, far = (middle, far) if errs_little else (near, middle)
             middle = float(np.sqrt(near * far))
         return near
+
+    def _above_noise(self, alpha: float, target: int | None) -> float:
+        """Return the log evidence less that of noise about a constant, of one target or of all."""
+        rows, nu = self.rows, max(freedom(self.rows), 1.0)
+        targets = rows.power > 0 if target is None else [target]
+        of_noise = 1 + np.log(2 * np.pi * rows.power[targets] / nu)
+        return 0.5 * nu * (float(of_noise.sum()) - self.slope("evidence", target, alpha)[0])
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
         """Return rising squared errors of rows left out, infinite where there are none."""
@@ -209,7 +225,8 @@ def solve_kernel(
     all at least, and one for each time that a quarter of the penalty loses less.
     """
     few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
-    penalties, tried, before = Penalties(few), dict[float, SolvedRows](), None
+    penalties = Penalties(few, noise_is_constant=lost is None)
+    tried, before = dict[float, SolvedRows](), None
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if lost is None else len(dense.w)
 
