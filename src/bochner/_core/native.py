@@ -13,13 +13,12 @@ the call, nor on the number of threads.
 
 import os
 import warnings
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, slices, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -91,8 +90,7 @@ def waves(
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
     out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
     if (compiled := loops()) is None:
-        for rows in _row_blocks(X, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size):
-            out[rows] = waves_twin(X[rows], frequencies, scale, b)
+        out[...] = waves_twin(X, frequencies, scale, b)
         return out
     bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
     if chains is not None:
@@ -155,11 +153,6 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _row_blocks(X: Array, columns: int) -> Iterator[slice]:
-    """Slices of rows whose temporaries, `columns` wide, take at most 16 MB."""
-    return slices(X.shape[0], max(1, (16 << 20) // max(1, columns * X.dtype.itemsize)))
-
-
 # ---- three-term recurrences over rows; the twins run on whole columns, in any library
 
 
@@ -192,8 +185,7 @@ def polynomials(
         given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
         compiled.polynomials(X, *given, out, get_num_threads())
         return out
-    for rows in _row_blocks(X, 4 * W.shape[1]):
-        out[rows] = polynomials_twin(X[rows], W, radial[rows], up, down)
+    out[...] = polynomials_twin(X, W, radial, up, down)
     return out
 
 
@@ -228,8 +220,7 @@ def harmonics(
         plan = (programme.parents, programme.inputs, factors)
         compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
         return out
-    for rows in _row_blocks(U, 4 * len(programme.factors) + out.shape[1]):
-        out[rows] = harmonics_twin(U[rows], programme, radial[rows], first, count)
+    out[...] = harmonics_twin(U, programme, radial, first, count)
     return out
 
 
