@@ -328,8 +328,6 @@ CASES = [
     (lambda: Gaussian().diag(X[0]), InvalidInput, "Gaussian: X must have"),
     (lambda: Gaussian((1.0, 2.0)).diag(X), InvalidInput, "got 2 for 3"),
     # series and radial kernels
-    (lambda: radial_kernels(Laplace(), 3), UnsupportedKernel, "require a kernel of"),
-    (lambda: radial_kernels(Gaussian((1.0, 2.0)), 2), UnsupportedKernel, "one lengthscale for all"),
     (lambda: radial_kernels(NotAKernel(), 3).matrices(1, ONES, ONES), NotPositive, "ient -1"),
     (lambda: radial_kernels(DotExponential(), 3).matrices(0, *THIRTY), InvalidInput, "below 700"),
     (lambda: radial_kernels(DIVERGENT, 3).matrices(0, ONES, ONES), InvalidInput, "after 4096 t"),
@@ -440,7 +438,6 @@ CASES = [
     (lambda: blind(Gaussian(), bo.Gegenbauer()), InvalidInput, "Gegenbauer chooses order and"),
     (lambda: blind(Gaussian(), bo.Gegenbauer("monomial", 3, 2), 2), InvalidInput, "at least the 3"),
     (lambda: blind(Gaussian(), bo.MercerHarmonic()), InvalidInput, "takes its radial functions"),
-    (lambda: radial_kernels(NNGP() ** 2 * Linear(), 3), UnsupportedKernel, r"got NNGP.*\*\*2"),
     (lambda: drawn(Gaussian(), bo.Explicit()), UnsupportedKernel, "a kernel with finitely many"),
     (lambda: drawn(Laplace(), PROJECTED), UnsupportedKernel, "of the Euclidean"),
     (lambda: drawn(Matern(), bo.Compressed(bo.HermiteMercer())), UnsupportedKernel, "requires a"),

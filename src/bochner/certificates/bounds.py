@@ -31,7 +31,7 @@ from bochner.features.sketch.powers import log_coefficients, power_form, powers
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Constant, Kernel, Scaled
-from bochner.kernels.radial import RadialKernels, monomials, radial_kernels
+from bochner.kernels.radial import RadialKernels, monomials
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import Angular, ArcCosine, GeneralizedZonal
 from bochner.kernels.zonal import alpha as harmonics
@@ -578,8 +578,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
     who = "ball_bound"
     rows, alpha = dense_rows(X, who), positive(alpha, who, "alpha")
     n, d = rows.shape
-    plain, scales = in_balls(who, kernel, d)
-    radial = radial_kernels(plain, d)
+    _, scales, radial = in_balls(who, kernel, d)
     constant, growth, highest = _growth(kernel, radial)
     d_alpha = effective(who, values_of(kernel, rows, who), alpha, 2.0)
     square = float(np.square(rows / scales).sum(axis=1).max())
@@ -638,8 +637,8 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     the functions of a ``GeneralizedZonal`` (then True is returned too), else the monomials.
     """
     d = rows.shape[1]
-    plain, scales = in_balls("zonal_bound", kernel, d)
-    radial, radii = radial_kernels(plain, d), np.linalg.norm(rows / scales, axis=1)
+    plain, scales, radial = in_balls("zonal_bound", kernel, d)
+    radii = np.linalg.norm(rows / scales, axis=1)
     diagonal = lambda q: to_numpy(plain.diag(on_axis(q, d)))
     trace = float(diagonal(radii).sum())
     if radial.zonal or one_radius(radii):

@@ -291,10 +291,9 @@ def _all_drawn(
         except InvalidInput as why:
             refused.append(why)
     if not candidates:
-        for other in refused:
-            if not isinstance(other, UnsupportedKernel):
-                raise other
-        raise UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
+        others = (other for other in refused if not isinstance(other, UnsupportedKernel))
+        none = UnsupportedKernel(f"Auto: no candidate serves {kernel!r}; Nystrom() serves all.")
+        raise next(others, none)
     return candidates, method.budget * min(c.multiplications for c, _ in candidates)
 
 

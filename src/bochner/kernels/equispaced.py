@@ -71,10 +71,8 @@ def equispaced_weights(
                 within = _density(inner, part.root, *along)
             case _:
                 raise UnsupportedKernel(
-                    "FourierGrid requires a stationary kernel with a spectral density, such as "
-                    "Gaussian, Matern, Exponential, RationalQuadratic, Laplace or Cauchy, a "
-                    f"Periodic one, or sums and products of such; got {part!r}. Nystrom(...) "
-                    "serves every kernel."
+                    "FourierGrid requires a stationary kernel with a spectral density, a Periodic "
+                    f"one, or sums and products of such; got {part!r}. Nystrom(...) serves it."
                 )
         weights = np.zeros([2 * m + 1 for m in extent])
         place = tuple(slice(None) if a in axes else m for a, m in enumerate(extent))

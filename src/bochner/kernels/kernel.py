@@ -213,10 +213,8 @@ class Kernel(Value, abc.ABC):
         """
         raise UnsupportedKernel(
             f"Gradients in rows have no closed form here for {type(self).__name__}. Kernels that "
-            "have one: Gaussian, Matern of smoothness above 1, RationalQuadratic, Cauchy, "
-            "Periodic, SpectralMixture, Linear, Polynomial, DotExponential, DotProduct, "
-            "SkewedChi2, and sums, products, multiples, powers, Exp, Columns and Mahalanobis of "
-            "these."
+            "have one: smooth ones of x − y, Linear, Polynomial, DotExponential, DotProduct, "
+            "SkewedChi2, and sums, products, powers, Exp, Columns and Mahalanobis of these."
         )
 
     def __sklearn_clone__(self) -> Self:

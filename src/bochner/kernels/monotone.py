@@ -62,10 +62,9 @@ class Monotone(Transformed):
             fits = fits and bool((np.diff(p) > 0).all() and (np.diff(v) >= 0).all())
         if not fits:
             raise InvalidInput(
-                "Monotone: points and values must be two or more finite numbers for each of the "
-                f"{len(self.columns)} columns, points rising and values rising or equal; got "
-                f"{[len(p) for p in self.points]} points and {[len(v) for v in self.values]} "
-                "values. Sort and pair them."
+                "Monotone: points and values must be two or more finite numbers for each column, "
+                f"points rising and values rising or equal; got {[len(p) for p in self.points]} "
+                f"points and {[len(v) for v in self.values]} values. Sort and pair them."
             )
 
     def inputs(self, X: Rows) -> Rows:

@@ -21,7 +21,7 @@ from scipy.special import gammaln, ive
 from bochner._core.arrays import slices
 from bochner._core.native import power_of_two
 from bochner._core.shapes import Float
-from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
+from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, Scaled
@@ -230,15 +230,9 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
 
 
 def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
-    """Return the radial kernels of a kernel in d dimensions; refuse one that is not zonal."""
+    """Return the radial kernels of a generalised zonal kernel in d dimensions."""
     functions = zonal(kernel, d)
-    if functions is None:
-        raise UnsupportedKernel(
-            "Radial kernels require a kernel of ⟨x, y⟩, of the Euclidean distance with one "
-            "lengthscale for all columns (Gaussian, Matern), of the angle (Angular, ArcCosine), "
-            "GeneralizedZonal, sums and multiples of these, or products of kernels of ⟨x, y⟩ and "
-            f"Gaussians; got {kernel!r}."
-        )
+    assert functions is not None
     return functions
 
 

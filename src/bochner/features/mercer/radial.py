@@ -87,12 +87,14 @@ def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
     return zonal(isotropic(kernel, d)[0], d) is not None
 
 
-def in_balls(who: str, kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
-    """Return a rotation-invariant kernel and scales ℓ, with k(x, y) = kernel(x/ℓ, y/ℓ)."""
+def in_balls(
+    who: str, kernel: Kernel, d: int
+) -> tuple[Kernel, Float[np.ndarray, " d"], RadialKernels]:
+    """Return a rotation-invariant kernel, ℓ with k(x, y) = kernel(x/ℓ, y/ℓ), and its R_l."""
     unit, scales = isotropic(kernel, d)
-    if zonal(unit, d) is None:
+    if (radial := zonal(unit, d)) is None:
         raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
-    return unit, scales
+    return unit, scales, radial
 
 
 def on_axis(q: Float[np.ndarray, " M"], d: int) -> Float[np.ndarray, "M d"]:
@@ -403,8 +405,7 @@ class MercerHarmonicMap(FeatureMap):
 
 def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> MercerHarmonicMap:
     """Draw the D harmonics times radial functions of greatest energy on the radii of the rows."""
-    plain, scales = in_balls("MercerHarmonic", kernel, ask.n_inputs)
-    radial = radial_kernels(plain, ask.n_inputs)
+    plain, scales, radial = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
         require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel))

@@ -40,7 +40,7 @@ from bochner.features.mercer.radial import (
     spectrum,
 )
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import RadialKernels, radial_kernels
+from bochner.kernels.radial import RadialKernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
 
 
@@ -177,8 +177,7 @@ class Radials(NamedTuple):
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
-    plain, scales = in_balls("Gegenbauer", kernel, ask.n_inputs)
-    radial = radial_kernels(plain, ask.n_inputs)
+    plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
