@@ -86,12 +86,11 @@ def waves(
     in m s log₂ p additions per row. Absolute error of the trigonometry at most 1.3e-7 (float32) and
     2.5e-16 (float64) times `scale`.
     """
+    if not is_numpy(X) or (compiled := loops()) is None:
+        return waves_twin(X, frequencies, scale, b)
     chains = frequencies if isinstance(frequencies, Chains) else None
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
     out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
-    if (compiled := loops()) is None:
-        out[...] = waves_twin(X, frequencies, scale, b)
-        return out
     bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
     if chains is not None:
         compiled.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
@@ -180,12 +179,11 @@ def polynomials(
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
     Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations.
     """
+    if not is_numpy(X) or (compiled := loops()) is None:
+        return polynomials_twin(X, W, radial, up, down)
     out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
-    if (compiled := loops()) is not None:
-        given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
-        compiled.polynomials(X, *given, out, get_num_threads())
-        return out
-    out[...] = polynomials_twin(X, W, radial, up, down)
+    given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
+    compiled.polynomials(X, *given, out, get_num_threads())
     return out
 
 
@@ -214,13 +212,12 @@ def harmonics(
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Costs about 4
     operations per value and one per column of the result.
     """
+    if not is_numpy(U) or (compiled := loops()) is None:
+        return harmonics_twin(U, programme, radial, first, count)
     out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
-    if (compiled := loops()) is not None:
-        factors = programme.factors.astype(U.dtype, copy=False)
-        plan = (programme.parents, programme.inputs, factors)
-        compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
-        return out
-    out[...] = harmonics_twin(U, programme, radial, first, count)
+    factors = programme.factors.astype(U.dtype, copy=False)
+    plan = (programme.parents, programme.inputs, factors)
+    compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
     return out
 
 

@@ -40,11 +40,8 @@ class Method(NamedArguments, ABC):
     has_features: ClassVar[bool] = True
     #: Numbers per feature that a map takes at least; by default a vector of all columns and one.
     numbers_each: int | None = None
-
-    @property
-    def granularity(self) -> int:
-        """The number that the width of a map of this method is a multiple of."""
-        return 1
+    #: The number that the width of a map of this method is a multiple of.
+    granularity: int = 1
 
 
 def kind_of(known: str, *kinds: type) -> Callable[[Any, str, str], Any]:

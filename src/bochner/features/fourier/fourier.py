@@ -84,7 +84,7 @@ class Fourier(Method):
         return 3 if chained else None
 
     @property
-    def granularity(self) -> int:
+    def granularity(self) -> int:  # type: ignore[override]
         return 1 if self.form == "phase" or isinstance(self.placement, placements.Grid) else 2
 
 
@@ -155,10 +155,9 @@ class FourierMap(FeatureMap):
         double, phased = arrays.precision(X) == np.float64, len(self.phases) > 0
         scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
         turns, phases = self._turns[double]
-        if arrays.is_numpy(X):
-            Z = native.waves(np.ascontiguousarray(X), turns, scale, phases if phased else None)
-        elif isinstance(turns, native.Chains):
-            Z = native.waves_twin(X, turns, scale, phases if phased else None)
+        if arrays.is_numpy(X) or isinstance(turns, native.Chains):
+            X = np.ascontiguousarray(X) if arrays.is_numpy(X) else X
+            Z = native.waves(X, turns, scale, phases if phased else None)
         else:
             angles = X @ arrays.moved(self.matrix, like=X)
             angles = angles + arrays.moved(self.phases, like=angles) if phased else angles

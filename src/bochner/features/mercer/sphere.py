@@ -22,10 +22,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import dense, is_numpy, moved, precision
+from bochner._core.arrays import dense, moved, precision
 from bochner._core.checks import bounded, integer, require_room
 from bochner._core.globe import require_places, unit_vectors
-from bochner._core.native import Programme, harmonics, harmonics_twin
+from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, in_double, in_precision
@@ -41,8 +41,7 @@ def harmonic_blocks(
 ) -> Float[Array, "n D"]:
     """Return blocks radial[:, b] · (the first counts[b] harmonics of degree degrees[b])."""
     plan, first = _plan(d, U.shape[1], tuple(degrees.tolist()), tuple(counts.tolist()))
-    run = harmonics if is_numpy(U) else harmonics_twin
-    return run(U, plan, radial, first, counts.astype(np.int32))
+    return harmonics(U, plan, radial, first, counts.astype(np.int32))
 
 
 @lru_cache(maxsize=32)

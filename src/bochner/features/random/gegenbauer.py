@@ -17,9 +17,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import array_namespace, is_numpy, moved, taken, to_numpy
+from bochner._core.arrays import array_namespace, moved, taken, to_numpy
 from bochner._core.checks import MaybeCounted, integer, optional, word
-from bochner._core.native import polynomials, polynomials_twin
+from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
@@ -126,8 +126,7 @@ class GegenbauerMap(FeatureMap):
         H = self.radial(r) * self.directions.shape[1] ** -0.5
         H = taken(xp.concat([H, xp.zeros_like(H[:, :1])], axis=1), self._places, axis=1)
         H = xp.reshape(H, (U.shape[0], self.order, self.degree + 1))
-        run = polynomials if is_numpy(U) else polynomials_twin
-        return run(U, moved(self.directions, like=U), H, *self._steps)
+        return polynomials(U, moved(self.directions, like=U), H, *self._steps)
 
     @cached_property
     def _places(self) -> np.ndarray:

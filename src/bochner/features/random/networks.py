@@ -364,7 +364,7 @@ class Positive(Method):
     form: Annotated[str, word("hyperbolic", "plain")] = "hyperbolic"
 
     @property
-    def granularity(self) -> int:
+    def granularity(self) -> int:  # type: ignore[override]
         return 2 if self.form == "hyperbolic" else 1
 
 
