@@ -5,6 +5,7 @@ from bochner.kernels.algebra import Custom as Custom
 from bochner.kernels.algebra import Exp as Exp
 from bochner.kernels.algebra import Mahalanobis as Mahalanobis
 from bochner.kernels.algebra import Modulated as Modulated
+from bochner.kernels.algebra import Monotone as Monotone
 from bochner.kernels.algebra import Normalised as Normalised
 from bochner.kernels.algebra import Warped as Warped
 from bochner.kernels.basis import Brownian as Brownian
@@ -29,7 +30,6 @@ from bochner.kernels.kernel import Power as Power
 from bochner.kernels.kernel import Product as Product
 from bochner.kernels.kernel import Scaled as Scaled
 from bochner.kernels.kernel import Sum as Sum
-from bochner.kernels.monotone import Monotone as Monotone
 from bochner.kernels.sphere import OnSphere as OnSphere
 from bochner.kernels.stationary import Cauchy as Cauchy
 from bochner.kernels.stationary import CoordinateWise as CoordinateWise

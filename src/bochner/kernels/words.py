@@ -7,10 +7,9 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
-from bochner.kernels.algebra import Columns, Mahalanobis
+from bochner.kernels.algebra import Columns, Mahalanobis, Monotone
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel, Product, Scaled, Sum, leaves_of
-from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 

@@ -10,7 +10,7 @@ from sklearn.utils import estimator_html_repr
 from bochner._core.arrays import is_sparse
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner.data.schema import Inputs, reasons
-from bochner.kernels.monotone import Monotone
+from bochner.kernels.algebra import Monotone
 from bochner.kernels.words import in_words, listed
 from bochner.selection.rows import deviations
 

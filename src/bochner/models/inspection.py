@@ -35,7 +35,7 @@ from bochner._core.text import columns, html_table, paragraph
 from bochner.data.blocks import Blocks
 from bochner.data.encoders import Encoder, Numbers
 from bochner.errors import InvalidInput
-from bochner.kernels.monotone import Monotone
+from bochner.kernels.algebra import Monotone
 from bochner.models._base import Differentiable, KernelEstimator
 from bochner.models.displays import Display
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner._core.text import HtmlResult, columns, html_table, paragraph
+from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.monotone import Monotone
 from bochner.kernels.stationary import Gaussian
 
 
