@@ -60,14 +60,14 @@ def run(arguments: list[str]) -> int:
     """
     open_streams()
     try:
-        with _sentences(), _unwinding():
+        with _unwinding():
             return bochner.main(arguments, prog_name="bochner", standalone_mode=False) or 0
     except click.ClickException as error:
-        if "--json" in arguments:
-            _tell_as_json(error.format_message(), MISUSED)
-            return MISUSED
         with suppress(OSError):
-            error.show()
+            if "--json" in arguments:
+                _tell_as_json(error.format_message(), MISUSED)
+            else:
+                error.show()
         return MISUSED
     except (click.Abort, KeyboardInterrupt, _Killed) as stopped:
         cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
@@ -108,24 +108,18 @@ def _sentence(error: Exception) -> str:
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
-    """Write bochner's warnings as a line each, without file names and source code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("default", BochnerWarning)
-        warnings.showwarning = lambda message, *_, **__: tell(f"Note: {message}")
-        yield
-
-
-@contextmanager
 def _unwinding() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, as Ctrl-C does."""
+    """Write each warning as a line without source code; SIGTERM unwinds the stack, as Ctrl-C."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _Killed
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", BochnerWarning)
+            warnings.showwarning = lambda message, *_, **__: tell(f"Note: {message}")
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
