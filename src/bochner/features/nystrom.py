@@ -14,16 +14,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
-from bochner._core.arrays import (
-    as_matrix,
-    dense,
-    different_rows,
-    is_numpy,
-    is_sparse,
-    moved,
-    precision,
-    to_numpy,
-)
+from bochner._core import arrays
 from bochner._core.blas import eigvalsh, invert_triangle, triangular_product
 from bochner._core.checks import Counted, MaybePositive, word
 from bochner._core.names import NamedArguments, meant
@@ -79,7 +70,7 @@ class Given(Landmarks):
 
     def __post_init__(self) -> None:
         """Keep a read-only copy in float64."""
-        rows = np.array(to_numpy(as_matrix(self.rows, "Given", "rows")), np.float64)
+        rows = np.array(arrays.to_numpy(arrays.as_matrix(self.rows, "Given", "rows")), np.float64)
         if not len(rows):
             raise InvalidInput("Given: rows must be at least one row; got none.")
         rows.flags.writeable = False
@@ -153,19 +144,20 @@ class KMeans(Landmarks):
 
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng)
-        if not is_sparse(pool) and len(different_rows(pool[: 2 * count])) <= count:
-            different = different_rows(pool)
+        if not arrays.is_sparse(pool) and len(arrays.different_rows(pool[: 2 * count])) <= count:
+            different = arrays.different_rows(pool)
             if len(different) <= count:
                 return pool[different].astype(np.float64)
         units = lengthscales(kernel, X.shape[1])
         if (units != 1.0).any():
             scales = 1.0 / units
-            pool = pool.multiply(scales[None, :]).tocsr() if is_sparse(pool) else pool * scales
+            sparse = arrays.is_sparse(pool)
+            pool = pool.multiply(scales[None, :]).tocsr() if sparse else pool * scales
         centres = self._centres(pool, min(count, pool.shape[0]), rng)
-        return centres[different_rows(centres)] * units
+        return centres[arrays.different_rows(centres)] * units
 
     def _centres(self, X: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
-        if self.seeds == "random" and not is_sparse(X):
+        if self.seeds == "random" and not arrays.is_sparse(X):
             # About the mean, and at most one in size: float32 then loses no digits to a mean, and
             # squares of any rows are numbers.
             mean = X.mean(axis=0, dtype=np.float64)
@@ -237,8 +229,7 @@ class RidgeLeverage(Landmarks):
 
 def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
     """Return these rows as a NumPy array of float64."""
-    rows = X[index]
-    return np.ascontiguousarray(rows.toarray() if is_sparse(rows) else rows, dtype=np.float64)
+    return np.ascontiguousarray(arrays.dense(X[index]), dtype=np.float64)
 
 
 def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
@@ -257,7 +248,7 @@ def _pool(X: Float[Array, "n d"], size: int, rng: Generator) -> Float[Array, "m 
     size = min(X.shape[0], max(8192, size))
     rows = np.sort(rng.choice(X.shape[0], size=size, replace=False))
     pool = X if size == X.shape[0] else X[rows]
-    pool = dense(pool) if size * X.shape[1] <= FEW_CELLS else pool
+    pool = arrays.dense(pool) if size * X.shape[1] <= FEW_CELLS else pool
     return pool if pool.dtype == np.float32 else pool.astype(np.float64, copy=False)
 
 
@@ -408,7 +399,7 @@ class NystromMap(FeatureMap):
         """Return L⁻ᵀ in this precision, so that features are one product C L⁻ᵀ."""
         known = self.roots.get(dtype.name)
         if known is None:
-            A = to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
+            A = arrays.to_numpy(self.kernel(self.landmarks, self.landmarks)).astype(np.float64)
             scale = float(np.mean(np.diag(A))) or 1.0
             jitter = scale * (JITTER[dtype] if self.jitter is None else self.jitter)
             lower = raised_factor(A, jitter, float(np.finfo(float).eps) * scale)
@@ -420,18 +411,18 @@ class NystromMap(FeatureMap):
 
     def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return C = k(X, S), (n, D), of checked rows."""
-        return self.kernel.evaluate(X, moved(self.landmarks, like=X))
+        return self.kernel.evaluate(X, arrays.moved(self.landmarks, like=X))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         C = self.values(X)
-        if is_numpy(C) or not self.whitened:
+        if arrays.is_numpy(C) or not self.whitened:
             return self.whiten(C) if self.whitened else C
-        return C @ moved(self.root(precision(C)), like=C)
+        return C @ arrays.moved(self.root(arrays.precision(C)), like=C)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if self.whitened:
-            C = C @ moved(self.root(precision(X)).T, like=X)
-        return gradients(self.kernel, X, moved(self.landmarks, like=X), C)
+            C = C @ arrays.moved(self.root(arrays.precision(X)).T, like=X)
+        return gradients(self.kernel, X, arrays.moved(self.landmarks, like=X), C)
 
     def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
         """Return C L⁻ᵀ, written over the NumPy array C, in its precision."""
@@ -450,7 +441,7 @@ class Rounded(FeatureMap):
         inner = self.inner
         if self.precision == "float64":
             return inner.features(in_precision(X, "float64"))
-        if isinstance(inner, NystromMap) and (is_numpy(X) or is_sparse(X)):
+        if isinstance(inner, NystromMap) and (arrays.is_numpy(X) or arrays.is_sparse(X)):
             return inner.whiten(inner.values(X).astype(np.float32, copy=False))
         return in_precision(inner.features(X), "float32")
 
