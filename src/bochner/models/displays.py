@@ -142,18 +142,17 @@ class PathDisplay(Display):
                 "display."
             )
         solution = model._fitted.solution
-        names, unit = CRITERIA, "root mean squared error"
         if solution.criterion == "evidence":
-            unit = "log marginal likelihood"
-            names = {"evidence": unit}
-        curves = {}
-        for key, name in names.items():
-            values = getattr(path, key)
-            if names is CRITERIA:
-                values = np.sqrt(np.where(np.isfinite(values) & (values >= 0), values, np.nan))
-            if np.isfinite(values).any():
-                curves[name] = values
-        alpha, chosen = np.atleast_1d(solution.alpha), names.get(solution.criterion, "")
+            unit = chosen = "log marginal likelihood"
+            curves = {unit: path.evidence}
+        else:
+            unit, chosen = "root mean squared error", CRITERIA.get(solution.criterion, "")
+            squares = {name: getattr(path, key) for key, name in CRITERIA.items()}
+            curves = {
+                n: np.sqrt(np.where((s >= 0) & (s < np.inf), s, np.nan)) for n, s in squares.items()
+            }
+        curves = {name: values for name, values in curves.items() if np.isfinite(values).any()}
+        alpha = np.atleast_1d(solution.alpha)
         return PathDisplay(path.alphas, curves, alpha, unit, chosen, path.effective_dimension)
 
     def plot(self, ax: Any = None) -> Self:

@@ -89,6 +89,13 @@ class SgdEstimator(Differentiable):
         -------
         StrategyPlan
             ``print`` shows the table; a star marks the strategy that "auto" chooses.
+
+        Notes
+        -----
+        T = n·epochs steps of one row take T (φ + s(D)) operations with features that are made for
+        each step, and n φ + T s(D) with features that are kept, which are n D numbers; T (n k +
+        s(n)) with kernel values, and n² k + T s(n) with the Gram matrix, n² numbers. φ and k take
+        30 + d/4 operations for each number, s(D) 4 D for each target.
         """
         blocks, inputs = KernelEstimator._read(self, X) if y is None else self._read(X, y)
         spec = self._spec(strategy="auto", random_state=deepcopy(self.random_state))
@@ -220,10 +227,9 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     Probabilities are 1/(1 + e^{−f}) with the logistic loss, and (min(max(f, −1), 1) + 1)/2 with the
     modified Huber loss (Zhang 2004), divided by their sum over the classes.
 
-    Time and memory: see :func:`bochner.models.sgd.strategies.plan_strategies`. With ``partial_fit``
-    features need O(D) memory for ever, coefficients of rows grow with them. ``fit_blocks`` of more
-    than 8192 rows steps on features, in an epoch on all rows, which it shuffles within windows of
-    8192: shuffle sorted rows before.
+    Time and memory: see :meth:`plan`. With ``partial_fit`` features need O(D) memory for ever,
+    coefficients of rows grow with them. ``fit_blocks`` of more than 8192 rows steps on features,
+    in an epoch on all rows, which it shuffles within windows of 8192: shuffle sorted rows before.
 
     Examples
     --------

@@ -83,22 +83,7 @@ def plan_strategies(
     """Count the operations and bytes of each of the six strategies.
 
     ``exact`` and ``phi`` are the exact and the approximate features, or why there are none.
-
-    With T = n·epochs steps of one row, φ or ψ for a row of features, k for a kernel value and s(D)
-    for a step:
-
-    ====================== ========================== ================
-    strategy               operations                 memory beside nd
-    ====================== ========================== ================
-    exact, on the fly      T (φ + s(D))               D
-    exact, cached          n φ + T s(D)               nD
-    kernels on the fly     T (n k + s(n))             n
-    Gram matrix cached     n² k + T s(n)              n²
-    approximate, on the fly T (ψ + s(D))              dD + D
-    approximate, cached    n ψ + T s(D)               nD + dD
-    ====================== ========================== ================
-
-    φ, k and ψ take 30 + d/4 operations for each number, s(D) 4 D for each target.
+    The formulas are in the docstring of :meth:`KernelSGDClassifier.plan`.
     """
     (n, d), rows = shape, list[StrategyCost]()
     for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
