@@ -314,21 +314,32 @@ class LeafRows(AllRows):
     def left_out(self, solution: Solution) -> LeftOutRows:  # judged with the fit
         return self.judged
 
-    block_rows = 1 << 14
+    block_rows = 4096
 
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._of_leaves(solution, X, KernelSum.at)
+        return lambda X: self._of_leaves(solution, X, values=True)
 
     def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
         for block in blocks.with_rows(self.block_rows):
-            yield block.X, self._of_leaves(solution, block.X, KernelSum.gradients_at)
+            yield block.X, self._of_leaves(solution, block.X, values=False)
 
-    def _of_leaves(self, solution: Any, X: Array, values: Callable[..., Array]) -> Array:
-        """Return values of the kernel sums of leaves at the rows of each."""
+    def _of_leaves(self, solution: Any, X: Array, values: bool) -> Array:
+        """Return values or gradients of the kernel sums of leaves, at the rows of each."""
         X = as_rows(X)
-        leaf = self.tree.leaves(*_within(self.chosen.kernel, X))
-        parts = [values(self.machine(n, solution), X[leaf == n]) for n in np.unique(leaf)]
+        kernel, seen = _within(self.chosen.kernel, X)
+        leaf, parts = self.tree.leaves(kernel, seen), []
+        for number in np.unique(leaf):
+            here, machine = leaf == number, self.machine(number, solution)
+            if values:  # transformed rows are kept
+                machine = replace(machine, kernel=kernel, X=self._seen[number])
+            parts.append(machine.at(seen[here]) if values else machine.gradients_at(X[here]))
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
+
+    @cached_property
+    def _seen(self) -> list[Float[Array, "m d"]]:
+        """Landmarks and rows of each leaf, transformed as by the kernel."""
+        marks, kernel = _landmarks(self.chosen.map), self.chosen.kernel
+        return [_within(kernel, np.concatenate([marks, self.X[i]]))[1] for i in self._rows_of]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of landmarks and rows of a leaf."""
