@@ -232,7 +232,7 @@ def test_a_second_ctrl_c_waits_for_nothing(folder):
     where = bo.engines.Local(folder, every=1e9)
     with pytest.raises(KeyboardInterrupt):
         ridge().fit_blocks(bo.Blocks.from_arrays(X, Y).watch(interrupted), where=where)
-    assert not (folder / "now.npz").exists()
+    assert not list(folder.glob("*.npz"))
 
 
 # ---- a full disk
@@ -321,7 +321,7 @@ def test_a_file_that_was_written_again_is_refused(where, tmp_path):
 
 
 def damage(folder, _):
-    record = folder / "now.npz"
+    (record,) = folder.glob("*.npz")
     record.write_bytes(record.read_bytes()[:-100])
 
 
@@ -350,7 +350,7 @@ def test_records_that_are_others_or_damaged_are_refused(left, folder, monkeypatc
     ("place", "match"),
     [
         ("", "a folder of other files"),
-        ("mine.txt", "mine.txt' must be a folder.*it is a file"),
+        ("mine.txt", "mine.txt' must be a folder.*file exists"),
         ("mine.txt/run.ckpt", "cannot be made"),
     ],
 )

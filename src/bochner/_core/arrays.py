@@ -44,11 +44,6 @@ def to_device_of(A: Any, other: Any) -> Any:
     return array_api_compat.to_device(A, device(other))
 
 
-def is_eager(X: Any) -> bool:
-    """Whether values of X can be looked at: not of a library that ``writes_down`` what to do."""
-    return is_numpy(X) or is_sparse(X) or not getattr(array_namespace(X), "writes_down", False)
-
-
 def to_numpy(X: Any) -> np.ndarray:
     """Return X as a NumPy array, copied from its device if need be; do not write into it."""
     if isinstance(X, np.ndarray):
@@ -102,11 +97,7 @@ def taken(A: Array, places: np.ndarray, axis: int) -> Array:
 
 
 def as_matrix(X: Any, who: str, name: str = "X") -> Any:
-    """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers.
-
-    float32 and float64 are kept, without a copy unless they are not aligned in memory; other real
-    dtypes become float64.
-    """
+    """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers."""
     array = as_array(X, who, name)
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInput(
@@ -126,30 +117,25 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
 
 def as_array(X: Any, who: str, name: str) -> Any:
     """Return X as an array of its library, or CSR matrix, of real numbers of any precision."""
-    array = X if type(X) is np.ndarray else _as_array(X, who, name)
-    if isinstance(array, np.ndarray) or is_sparse(array):
-        real = array.dtype.kind in "fiub"
-    else:
-        xp = array_namespace(array)
-        real = array.dtype == xp.bool or xp.isdtype(array.dtype, ("integral", "real floating"))
-    if not real:
-        raise _no_numbers(who, name, array.dtype)
-    return array
-
-
-def _as_array(X: Any, who: str, name: str) -> Any:
     if is_sparse(X):
-        return X.tocsr()
-    if not isinstance(X, np.ndarray) and array_api_compat.is_array_api_obj(X):
-        return X
-    refuse_masked(X, who, name)
-    try:
-        return np.asarray(X)
-    except ValueError as error:
-        raise InvalidInput(
-            f"{who}: {name} must be a table of numbers, rows of equal length; got "
-            f"{type(X).__name__} that NumPy cannot read ({error})."
-        ) from error
+        X = X.tocsr()
+    elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):
+        refuse_masked(X, who, name)
+        try:
+            X = np.asarray(X)
+        except ValueError as error:
+            raise InvalidInput(
+                f"{who}: {name} must be a table of numbers, rows of equal length; got "
+                f"{type(X).__name__} that NumPy cannot read ({error})."
+            ) from error
+    if isinstance(X, np.ndarray) or is_sparse(X):
+        real = X.dtype.kind in "fiub"
+    else:
+        xp = array_namespace(X)
+        real = X.dtype == xp.bool or xp.isdtype(X.dtype, ("integral", "real floating"))
+    if not real:
+        raise _no_numbers(who, name, X.dtype)
+    return X
 
 
 def refuse_masked(X: Any, who: str, name: str = "X") -> None:
@@ -204,11 +190,7 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
 
 
 def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
-    """Return the numbers of the different rows in lexicographic order; of equal ones the first.
-
-    X[different_rows(X)] is np.unique(X, axis=0), but rows are sorted by as many columns only as it
-    takes to tell them apart.
-    """
+    """Return the numbers of the different rows in lexicographic order; of equal ones the first."""
     same = np.ascontiguousarray(X + 0.0)  # adding zero makes −0 and 0 the same bytes
     as_bytes = same.view(np.dtype((np.void, same.itemsize * same.shape[1])))[:, 0]
     rows = np.unique(as_bytes, return_index=True)[1]
@@ -243,10 +225,7 @@ def squared_norms(A: Float[Array, "n d"]) -> Float[Array, " n"]:
 
 
 def unit_of(largest: float) -> float:
-    """Return the power of two next below a number, one for zero: dividing by it is exact.
-
-    Beyond 2^±1000 the inverse would be infinite.
-    """
+    """Return the power of two next below a number, one for zero: dividing by it is exact."""
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, -1000, 1000) if largest > 0 else 1.0
 
 

@@ -9,7 +9,7 @@ sweep use SciPy's BLAS, as its factorisations do.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.linalg
 
 from bochner._core import lapack
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner._core.threads import all_threads, one_thread, side_by_side
 
 #: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
@@ -69,15 +69,6 @@ def _equal_parts(length: int, work: int) -> list[slice]:
     return _between([length * k // count for k in range(count + 1)])
 
 
-def _parts_of_triangle(length: int, work: int) -> list[slice]:
-    """Return columns of an upper triangle in parts of equal areas, the largest of them first.
-
-    More parts than two are wide, or products would read the rows too often.
-    """
-    count = min(max(work // (4 * LEAST_WORK), 1), max(length // PART, 2), MOST_PARTS)
-    return _between([int(length * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [length])
-
-
 def _between(ends: Sequence[int]) -> list[slice]:
     return [slice(start, end) for start, end in pairwise(ends)]
 
@@ -119,14 +110,13 @@ def square_part(K: Float[Array, "n n"], index: Array) -> Float[Array, "m m"]:
 
 
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
-    """Add factor · Zᵀ Z to the upper triangle of G, in place.
-
-    G is Fortran-contiguous, Z C-contiguous, both of one dtype. A symmetric rank-n update is half
-    the work of a product, and adding into its result makes small blocks as fast as large ones.
-    """
+    """Add factor · Zᵀ Z to the upper triangle of G, Fortran-contiguous, of the dtype of Z."""
     A = np.ascontiguousarray(Z).T
-    parts = _parts_of_triangle(len(A), A.size * len(A))
-    _shared([partial(_add_to_columns, G, A, factor, part) for part in parts])
+    # columns in parts of equal areas; more than two are wide, or rows would be read too often
+    D = len(A)
+    count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
+    ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]
+    _shared([partial(_add_to_columns, G, A, factor, part) for part in _between(ends)])
 
 
 def _add_to_columns(
@@ -140,11 +130,10 @@ def _add_to_columns(
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Overwrite the upper triangle of A with U, UᵀU = A; n³/3 operations.
+    """Overwrite the upper triangle of A with U, UᵀU = A; LinAlgError if A is not positive.
 
     Of a large matrix the parts are computed side by side, with one thread of BLAS each: the same
-    for any number of threads, which do not spin while they wait for one another. LinAlgError if
-    rounding leaves A not positive.
+    for any number of threads, which do not spin while they wait for one another.
     """
     if len(A) < SHARED:
         with one_thread():
@@ -174,7 +163,6 @@ def invert_triangle(U: Float[Array, "n n"]) -> None:
     """Put the inverse of an upper triangle in its place: n³/3 operations.
 
     By halves, [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹]. Nothing below the diagonal is read or written.
-    U is Fortran-contiguous, or a part of such; its diagonal is positive.
     """
     n = len(U)
     if n <= 64:  # of larger ones LAPACK's own blocks take up to twice as long as halves do
@@ -198,12 +186,11 @@ def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[
 
 def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
     """Copy the upper triangle of G onto the lower one, in place, and return G."""
-    D = len(G)
+    D, below = len(G), np.tri(TILE, k=-1, dtype=bool)
     for start in range(0, D, TILE):
         stop = min(start + TILE, D)
         corner = G[start:stop, start:stop]
-        below = _below()[: stop - start, : stop - start]
-        np.copyto(corner, corner.T.copy(), where=below)
+        np.copyto(corner, corner.T.copy(), where=below[: stop - start, : stop - start])
         G[stop:, start:stop] = G[start:stop, stop:].T
     return G
 
@@ -216,12 +203,6 @@ def upper_part(U: Float[Array, "n n"]) -> Float[Array, "n n"]:
         upper[:start, here] = U[:start, here]
         upper[here, here] = np.triu(U[here, here])
     return upper
-
-
-@cache
-def _below() -> Bool[Array, "tile tile"]:
-    """Where a tile is below its diagonal."""
-    return np.tri(TILE, k=-1, dtype=bool)
 
 
 # --- Decompositions of matrices, on one thread ---------------------------------------------------
@@ -274,10 +255,7 @@ def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
 
 
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
-    """Return eigenvalues and vectors as SciPy's function does, elsewhere where that is asked for.
-
-    Subsets of the eigenvalues, and matrices too small to be worth moving, are computed here.
-    """
+    """Return SciPy's ``eigh``; of large matrices as `decompositions_by` asks, without subsets."""
     decomposed = _DECOMPOSED.get()
     if decomposed is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)

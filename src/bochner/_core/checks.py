@@ -193,10 +193,7 @@ LITTLE = 256 << 20
 
 
 def free_bytes() -> int:
-    """Return the bytes that this process can still take without swapping, as far as is known.
-
-    The least of what the system has available and what the container's limit leaves.
-    """
+    """Return the bytes that this process, or its container, can still take without swapping."""
     return max(0, min(_available(), _left_in_container()))
 
 
@@ -204,7 +201,6 @@ def require_room(need: int, what: str, remedy: str) -> None:
     """Refuse a computation that takes at least ``need`` bytes if memory is too small.
 
     Swapped memory counts as free; if free memory is unknown, the memory of the machine counts.
-    Refusing a computation that would have worked is worse than an error of the system.
     """
     if need <= LITTLE or need <= (room := max(0, min(_available(swap=True), _left_in_container()))):
         return
@@ -236,10 +232,7 @@ def _available(swap: bool = False) -> int:
 
 
 def _left_in_container() -> int:
-    """Return limit − use of control group version 2, or plenty where there is no limit.
-
-    Pages of files that were read and are not in use are given back when memory is asked for.
-    """
+    """Return limit − use, without caches, of control group version 2; plenty without a limit."""
     group = Path("/sys/fs/cgroup")
     limit, used = _lines(group / "memory.max"), _lines(group / "memory.current")
     if limit and used and limit[0].isdigit() and used[0].isdigit():

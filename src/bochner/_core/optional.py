@@ -48,10 +48,8 @@ def loaded_when_used(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.
 
-    Its names are loaded when they are first used. Its stub, ``__init__.pyi``, has a line
-    ``from bochner.module import name as name`` for each of them.
-
-    For a name that is not there, suggestions come from these parts of bochner too.
+    Its stub, ``__init__.pyi``, has ``from bochner.module import name as name`` for each name.
+    For a name that is not there, suggestions come from the parts ``elsewhere`` too.
     """
     stub = spec.loader.get_data(f"{spec.origin.removesuffix('c')}i").decode()
     homes = {name: home for home, name in findall(r"from (bochner\S*) import \(?\s*(\w+) as", stub)}

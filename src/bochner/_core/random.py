@@ -40,18 +40,14 @@ def fresh_seed() -> int:
 def stream(seed: int, *names: str | int) -> np.random.Generator:
     """Return the generator of ``seed`` for this purpose, e.g. ``stream(0, "draw", 3)``.
 
-    Different names give independent streams (NumPy's SeedSequence spawn keys); the same names
-    return the same numbers on every platform.
+    Different names give independent streams: they are spawn keys of NumPy's SeedSequence.
     """
     keys = tuple(n if isinstance(n, int) else zlib.crc32(n.encode()) for n in names)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))
 
 
 def scattered(numbers: np.ndarray) -> np.ndarray:
-    """Spread uint64 numbers over all bits, in place: the finaliser of SplitMix64.
-
-    Steele, Lea and Flood (2014).
-    """
+    """Spread uint64 numbers over all bits, in place: SplitMix64 (Steele, Lea and Flood, 2014)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers ^= numbers >> np.uint64(shift)
         numbers *= np.uint64(factor)

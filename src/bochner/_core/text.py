@@ -123,10 +123,7 @@ def html_table(
     marked: int = -1,
     words: tuple[int, ...] = (),
 ) -> str:
-    """Return rows of cells under a head: the first cell of a row names it, others are numbers.
-
-    ``marked`` is the chosen row; ``words`` are the columns that hold sentences.
-    """
+    """Return rows under a head, the row ``marked`` in bold; ``words`` are columns of sentences."""
     caption = f"<caption>{escape(caption)}</caption>" if caption else ""
     names = "".join(
         f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)

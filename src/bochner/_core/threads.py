@@ -73,21 +73,17 @@ def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
     before = _here.most
     if before is None:
         n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
-        _here.most = None if n_jobs is None else _counted(n_jobs, who)
+        if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
+            raise InvalidInput(
+                f"{who}: n_jobs must be None or an integer other than 0; got {n_jobs!r}."
+            )
+        if n_jobs is not None:  # −1 means all processors, −2 all but one
+            _here.most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
     try:
         with one_thread():
             yield
     finally:
         _here.most = before
-
-
-def _counted(n_jobs: int, who: str) -> int:
-    """Return the number of threads; −1 means all processors, −2 all but one."""
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0:
-        raise InvalidInput(
-            f"{who}: n_jobs must be None or an integer other than 0; got {n_jobs!r}."
-        )
-    return int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
 
 
 def _processors() -> int:
@@ -100,10 +96,7 @@ def _processors() -> int:
 
 
 class _Limit:
-    """BLAS limited to one thread, for the whole process, while at least one context is open.
-
-    The first context sets the limit, and the last one to close restores the numbers from before.
-    """
+    """BLAS limited to one thread, for the whole process, while at least one context is open."""
 
     def __init__(self) -> None:
         self._lock, self._open, self._before = Lock(), 0, list[int]()
@@ -140,11 +133,7 @@ _limit = _Limit()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let BLAS use one thread: where several would wait for one another.
-
-    The number of threads is the process's. Any number of threads of Python may ask at a time.
-    Setting it takes 10 microseconds, and nothing within another such context.
-    """
+    """Let BLAS of this process use one thread: where several would wait for one another."""
     if _here.limited:
         yield
         return
@@ -180,9 +169,8 @@ def _set(numbers: Sequence[int]) -> None:
 def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Made]:
     """Return the results of tasks in order, computed in at most ``most`` threads.
 
-    Each task has one thread of BLAS, so that results do not depend on the number of threads. Tasks
-    of a task run sequentially. The first error is raised when the running tasks have ended; the
-    others are not started.
+    Each task has one thread of BLAS, so that results do not depend on the number of threads. The
+    first error is raised when the running tasks have ended; the others are not started.
     """
     workers = min(get_num_threads(), len(tasks), most)
     with one_thread():

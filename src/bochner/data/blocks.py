@@ -13,7 +13,7 @@ from bochner._core.random import Seed, seed_of
 from bochner.data.files import Paths, find_files, open_file
 from bochner.data.frames import open_table
 from bochner.data.learning import Target, Types, open_tables
-from bochner.data.partitions import is_stored, library_of, open_stored, partitions_of
+from bochner.data.partitions import library_of, partitions_of
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
@@ -75,7 +75,6 @@ class Blocks:
     changes: tuple[Callable[[Piece], Piece], ...] = ()  # one after the other
     weigh: Callable[[Any], Any] | None = None  # factors of weights, of y
     others: Piece | None = None  # y and w of all rows, which the source has not
-    first: int = 0  # number of the first row, where they are a part of others
     _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
 
     @classmethod
@@ -107,8 +106,7 @@ class Blocks:
         """
         X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
         opener = partitions_of(X).chunks if library_of(X) == "dask" else open_arrays
-        opened = open_stored if is_stored(X) else opener
-        return cls._of(opened(X, y, sample_weight), block_rows)
+        return cls._of(opener(X, y, sample_weight), block_rows)
 
     @classmethod
     def from_table(
@@ -236,9 +234,8 @@ class Blocks:
 
     @classmethod
     def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
-        if block_rows is None:
-            return cls(source, default_rows(source.n_columns))
-        return cls(source, integer(block_rows, "Blocks", "block_rows", 1))
+        rows = default_rows(source.n_columns) if block_rows is None else block_rows
+        return cls(source, integer(rows, "Blocks", "block_rows", 1))
 
     @property
     def n_columns(self) -> int:
@@ -287,11 +284,8 @@ class Blocks:
 
     def walk(self) -> Iterator[Block]:
         """Yield the blocks, and check each by itself alone."""
-        first = self.first
-        pieces = self.source.pieces(self.block_rows)
-        if not isinstance(self.source, Arrays):
-            pieces = cut(pieces, self.block_rows)
-        for piece in pieces:
+        first = self.source.first
+        for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
             if self.others is not None:
                 rows = slice(first, first + piece.X.shape[0])
                 piece = part(self.others, rows)._replace(X=piece.X)  # noqa: PLW2901
@@ -327,7 +321,7 @@ class Blocks:
         """Return these rows, from a block's first, to be read elsewhere; None if it cannot be."""
         if (source := self.source.part(start, stop)) is None:
             return None
-        return replace(self, source=source, first=self.first + start, callbacks=(), _counted=[])
+        return replace(self, source=source, callbacks=(), _counted=[])
 
     def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
         """Return the same rows, in these partitions of an engine."""
@@ -335,8 +329,6 @@ class Blocks:
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
-        if block_rows == self.block_rows:
-            return self
         return replace(self, block_rows=integer(block_rows, "Blocks", "block_rows", 1))
 
     def watch(self, callback: Callable[[int], Any]) -> "Blocks":
@@ -414,7 +406,7 @@ class Blocks:
         pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
-        if isinstance(self.source, Arrays) and not self.changes:
+        if isinstance(self.source, Arrays) and not (self.changes or self.source.step):
             index = chosen_rows(seed, self.source.n_rows, m)
             return Sample(*self.source.rows(index), index)
         return sample_stream(self, m, seed)

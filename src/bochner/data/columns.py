@@ -79,10 +79,7 @@ class SeenCells:
 def cells_in(
     block: Block, drafts: tuple[Encoder, ...], n_classes: int = 0, with_targets: bool = True
 ) -> SeenCells:
-    """Return the sums of a block of cells, NaN where they are missing; ``drafts`` say their kinds.
-
-    ``n_classes`` above 0: y holds codes of classes. Targets are used where there are any.
-    """
+    """Return the sums of a block of cells of these kinds; with ``n_classes`` y holds codes."""
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
     gone = np.isnan(columns)
@@ -167,9 +164,8 @@ def columns_from(
 ) -> tuple[tuple[Encoder, ...], list[tuple[str, str]], dict[str, Array]]:
     """Return encoders, dropped columns with reasons, and tables for the rows of the fit.
 
-    There are no encoders where columns are numbers without missing cells, which stay as they are.
-    Tables are (folds, levels + 2, p), without the targets of a row's fold. ``dropped`` are columns
-    without a draft.
+    Columns that are numbers without missing cells have no encoders. Tables are
+    (folds, levels + 2, p), without the targets of a row's fold.
     """
     before: set[Any] = set()
     encoders, out, tables = [], dict(dropped), {}

@@ -46,6 +46,10 @@ class Encoder(ABC):
     def _names(self) -> tuple[str, ...]:
         """Names of the columns of X, without the indicator."""
 
+    @abstractmethod
+    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+        """Return the cells of an Arrow column as numbers, NaN where they are missing."""
+
     def encode(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X, (n, p), of cells (n,)."""
         columns = self._encoded(cells)
@@ -75,6 +79,16 @@ class Numbers(Encoder):
     @property
     def _names(self) -> tuple[str, ...]:
         return (self.name,)
+
+    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+        cells = numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
+        if np.isinf(cells).any():
+            row = int(np.argmax(np.isinf(cells)))
+            raise InvalidInput(
+                f"Blocks: column {self.name!r} must hold finite numbers; got {cells[row]} in "
+                f"{where(row)}. Leave such cells empty, or drop such rows first."
+            )
+        return cells
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         gone = np.isnan(cells)
@@ -114,14 +128,13 @@ class Levels(Encoder):
 
     @cached_property
     def _latest(self) -> list[Any]:
-        return [None, np.empty(0)]  # texts and their codes
+        return [None, np.empty(0)]  # different texts and their codes
 
-    def codes(self, texts: Any) -> np.ndarray:
-        """Return the code of each text of an Arrow array of strings."""
-        if self._latest[0] is None or not self._latest[0].equals(texts):
-            codes = np.array([self.code.get(text, UNSEEN) for text in texts.to_pylist()], float)
-            self._latest[:] = texts, codes
-        return self._latest[1]
+    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+        texts = as_texts(column)
+        if self._latest[0] is None or not self._latest[0].equals(texts.dictionary):
+            self._latest[:] = texts.dictionary, codes_among(self.code, texts.dictionary)
+        return by_value(texts, self._latest[1])
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -171,8 +184,7 @@ def codes_of_levels(count: int) -> np.ndarray:
     They are words of the Reed–Muller code RM(2, 4), which has 2¹¹ words (MacWilliams and Sloane,
     1977, chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16
     points of {0, 1}⁴. On average two codes differ in half of the columns, so that a kernel of codes
-    is nearly a kernel of one column per level, and each column is 1 for about half of the levels,
-    so that few rows determine its lengthscale. The last row, for unseen levels, is equally far from
+    is nearly a kernel of one column per level. The last row, for unseen levels, is equally far from
     all others.
     """
     x = (np.arange(CODE)[:, None] >> np.arange(4)) & 1
@@ -206,10 +218,7 @@ PARTS: dict[str, tuple[tuple[str, ...], Callable[[np.ndarray], tuple[np.ndarray,
 
 
 def parts_for(seconds: np.ndarray, clock: bool) -> tuple[str, ...]:
-    """Return the parts that vary: the hour of clock times; of dates, cycles that they span twice.
-
-    Dates that are all the first moment of a month have no day of the week.
-    """
+    """Return the parts that vary: the hour of clock times; cycles that dates span twice."""
     if clock:
         return ("day",)
     known = seconds[np.isfinite(seconds)]
@@ -237,6 +246,25 @@ class Times(Encoder):
     @property
     def _names(self) -> tuple[str, ...]:
         return tuple(f"{self.name} ({word})" for part in self.parts for word in PARTS[part][0])
+
+    def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
+        kind = str(column.type)
+        if "string" not in kind:
+            if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
+                raise _of_another_type(self.name, "times", kind, where)
+            return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
+        texts = as_texts(column)
+        form = self.form or form_of(texts_in(texts)) or "year-month-day"
+        seconds = np.array([seconds_of(text, form) for text in texts.dictionary.to_pylist()])
+        cells = by_value(texts, np.where(np.isnan(seconds), np.inf, seconds))
+        if np.isinf(cells).any():
+            row = int(np.argmax(np.isinf(cells)))
+            raise InvalidInput(
+                f"Blocks: column {self.name!r} must hold times as {form}; got "
+                f"{display_text(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or "
+                f"take the column as text with dtypes={{{self.name!r}: 'category'}}."
+            )
+        return cells
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         seconds = np.where(np.isnan(cells), self.fill, cells)
@@ -304,24 +332,6 @@ def column_of(frame: Any, name: str) -> Any:
     return column
 
 
-def cells_of(encoder: Encoder, frame: Any, where: Where) -> Float[np.ndarray, " n"]:
-    """Return the cells of the encoder's column: finite numbers, codes of levels, or seconds."""
-    column = column_of(frame, encoder.name)
-    if isinstance(encoder, Levels):
-        return codes_of(column, encoder)
-    if isinstance(encoder, Times):
-        return _times(encoder, column, where)
-    comma = isinstance(encoder, Numbers) and encoder.comma
-    cells = numbers_of(encoder.name, column, np.dtype(np.float64), where, comma)
-    if np.isinf(cells).any():
-        row = int(np.flatnonzero(np.isinf(cells))[0])
-        raise InvalidInput(
-            f"Blocks: column {encoder.name!r} must hold finite numbers; got {cells[row]} in "
-            f"{where(row)}. Leave such cells empty, or drop such rows first."
-        )
-    return cells
-
-
 def plain(array: Any, missing: float = 0) -> np.ndarray:
     """Return an Arrow array of numbers as NumPy's; pyarrow's own conversion imports pandas."""
     dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
@@ -343,10 +353,11 @@ def as_texts(column: Any) -> Any:
     """Return a column as codes of a dictionary of large strings; str converts other values."""
     import pyarrow as pa
 
+    words: Any = getattr(column, "dictionary", ())
+    if len(words) and (words.null_count or len(words) > len(column)):
+        column = column.dictionary_decode()  # then encoded by the words that occur
     if str(column.type) in ("null", "string_view"):
         column = column.cast("large_string")
-    if hasattr(column, "dictionary") and column.dictionary.null_count:
-        column = column.dictionary_decode()
     if not hasattr(column, "dictionary"):
         column = column.dictionary_encode()
     words = column.dictionary
@@ -357,27 +368,15 @@ def as_texts(column: Any) -> Any:
     return pa.DictionaryArray.from_arrays(column.indices, words)
 
 
-def _occurring(column: Any) -> Any:
-    """Return a column as texts; of a dictionary longer than it only the words that occur."""
-    if hasattr(column, "dictionary") and len(column.dictionary) > len(column):
-        column = column.dictionary_decode()
-    return as_texts(column)
-
-
-def places_in(texts: Any) -> np.ndarray:
-    """Return the index of each cell's text in the dictionary; its length where missing."""
-    return plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
-
-
 def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
     """Return the number of each cell from those of the different texts; NaN where it is missing."""
-    return np.append(np.asarray(numbers, np.float64), np.nan).take(places_in(texts))
+    places = plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
+    return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 
 
-def codes_of(column: Any, levels: Levels) -> Float[np.ndarray, " n"]:
-    """Return the code of each text; NaN where it is missing."""
-    texts = as_texts(column)
-    return by_value(texts, levels.codes(texts.dictionary))
+def codes_among(known: Mapping[str, float], words: Any) -> Float[np.ndarray, " n"]:
+    """Return the code of each word of an Arrow array; UNSEEN if it is not known."""
+    return np.array([known.get(word, UNSEEN) for word in words.to_pylist()], np.float64)
 
 
 def texts_in(column: Any) -> list[str]:
@@ -413,7 +412,7 @@ def numbers_of(
     if kind == "null":
         return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
-        texts = _occurring(column)
+        texts = as_texts(column)
         words = [w.replace(",", ".", 1) if comma else w for w in texts.dictionary.to_pylist()]
         stray = [not is_number(word) for word in words]
         if (wrong := np.flatnonzero(by_value(texts, stray) == 1)).size:
@@ -471,26 +470,6 @@ def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
     )
 
 
-def _times(encoder: Times, column: Any, where: Where) -> Float[np.ndarray, " n"]:
-    kind = str(column.type)
-    if "string" not in kind:
-        if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
-            raise _of_another_type(encoder.name, "times", kind, where)
-        return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
-    texts = _occurring(column)
-    form = encoder.form or form_of(texts_in(texts)) or "year-month-day"
-    seconds = np.array([seconds_of(text, form) for text in texts.dictionary.to_pylist()])
-    cells = by_value(texts, np.where(np.isnan(seconds), np.inf, seconds))
-    if np.isinf(cells).any():
-        row = int(np.flatnonzero(np.isinf(cells))[0])
-        raise InvalidInput(
-            f"Blocks: column {encoder.name!r} must hold times as {form}; got "
-            f"{display_text(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or take "
-            f"the column as text with dtypes={{{encoder.name!r}: 'category'}}."
-        )
-    return cells
-
-
 # --- Texts that are dates and times, as seconds since 1970 or since midnight ----------------------
 
 _CLOCK = (
@@ -534,27 +513,18 @@ def seconds_of(text: str, form: str) -> float:
     if match is None:
         return np.nan
     part = match.groupdict()
+    hour, minute = int(part.get("hour") or 0), int(part.get("minute") or 0)
+    second = float((part.get("second") or "0").replace(",", "."))
+    if half := part.get("half"):
+        hour = hour % 12 + 12 * (half in "Pp") if 1 <= hour <= 12 else 99
+    if minute > 59 or second >= 61 or hour * 60 + minute > 24 * 60:
+        return np.nan
+    clock = 3600.0 * hour + 60.0 * minute + second
+    if form == "clock":
+        return clock
+    month = part.get("month") or 3 * int(part["quarter"]) - 2
     try:
-        clock = _clock(part)
-        if form == "clock":
-            return clock
-        month = part.get("month") or 3 * int(part["quarter"]) - 2
         day = dt.date(int(part["year"]), int(month), int(part.get("day") or 1))
     except ValueError:
         return np.nan
     return (day.toordinal() - dt.date(1970, 1, 1).toordinal()) * DAY + clock
-
-
-def _clock(part: dict[str, Any]) -> float:
-    """Return seconds since midnight; ValueError if it is not a time of day."""
-    if not part.get("hour"):
-        return 0.0
-    hour, minute = int(part["hour"]), int(part["minute"])
-    second = float((part["second"] or "0").replace(",", "."))
-    if part["half"]:
-        if not 1 <= hour <= 12:
-            raise ValueError(hour)
-        hour = hour % 12 + 12 * (part["half"] in "Pp")
-    if hour > 24 or minute > 59 or second >= 61 or hour * 60 + minute > 24 * 60:
-        raise ValueError(hour)
-    return 3600.0 * hour + 60.0 * minute + second

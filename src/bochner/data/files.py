@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from os import PathLike
@@ -46,11 +46,6 @@ class Remote:
 
     def __str__(self) -> str:
         return str(self.system.unstrip_protocol(self.path))
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return PurePosixPath(self.path).name
 
     def open(self, mode: str) -> IO[Any]:
         """Open it as `Path.open` does."""
@@ -125,10 +120,7 @@ def unreadable(file: object, error: Exception) -> DataFileError:
 
 
 def find_files(paths: Any) -> list[Any]:
-    """Return the files (:data:`File`) meant by a path, folder, glob, URL, or a list of these.
-
-    Folders and globs are sorted by name, so that the order of rows is the same everywhere.
-    """
+    """Return the files of a path, folder, glob, URL, or a list, sorted by name within each."""
     if isinstance(paths, _ONE):
         return _expand(paths)
     if not isinstance(paths, Sequence) or not all(isinstance(p, _ONE) for p in paths):
@@ -225,11 +217,6 @@ def _nothing(path: object, near: str, more: str) -> Any:
     raise DataFileError(f"{WHO}: {none}. {more}")
 
 
-def empty_file(file: File) -> DataFileError:
-    """Say that a file holds nothing."""
-    return DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
-
-
 def within(file: File) -> tuple[str, Any]:
     """Return the path and the file system that pyarrow reads it by."""
     systems = needed("pyarrow.fs", WHO)
@@ -249,20 +236,20 @@ def unpacked(file: File) -> Any:
 
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader of a file, by its first bytes, or by its name for text."""
-    suffix, stamp = table_suffix(file.name), stamp_of(file)
+    suffix, stamp = table_suffix(str(file)), stamp_of(file)
     with readable(file), file.open("rb") as stream:
         head = stream.read(6)
     if not head:
-        raise empty_file(file)
+        raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
     if head.startswith(b"PAR1") or suffix in PARQUET:
         with _parquet(file, 1) as opened:
             schema, metadata = opened.schema_arrow, opened.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             coded = _coded(schema, metadata)
     elif head == b"ARROW1" or suffix in FEATHER:
-        with _feather(file, []) as opened:  # all columns
+        with _feather(file) as opened:
             schema, coded = opened.schema, None
-        with _feather(file, [0]) as opened:
+        with _feather(file, schema.names[:1]) as opened:
             groups = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
     elif suffix in TEXT:
         return _open_text(file, stamp, separator)
@@ -272,14 +259,15 @@ def open_file(file: File, separator: str | None) -> Reader:
             f"text ({listed(TEXT)}, perhaps compressed: {listed(COMPRESSED)}); got the "
             f"suffix {suffix!r}. Convert or rename it."
         )
-    rows, label, index = sum(groups), f"'{file}'", re.compile("__index_level_.*__")
+    rows, label = sum(groups), f"'{file}'"
     # row names of pandas are no columns, and columns without rows hold nothing
     columns = tuple(
         column if rows else Column(column.name, "nothing", False, "no rows")
         for column in arrow_columns(schema, label)
-        if not index.fullmatch(column.name)
+        if not re.fullmatch("__index_level_.*__", column.name)
     )
-    return BinaryReader(file, stamp, label, columns, rows, tuple(groups), coded)
+    shape: Any = {"label": label, "columns": columns, "n_rows": rows}
+    return BinaryReader(file, stamp, tuple(groups), coded, **shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,18 +276,16 @@ class BinaryReader(Reader):
 
     file: File
     stamp: Stamp
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: int
     groups: tuple[int, ...]  # rows of each row group or batch of the file
     coded: frozenset[str] | None  # columns of Parquet that are read as codes; None for Feather
-    first: int = 0
+    label: str = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    absent: Any = field(default=(), kw_only=True)
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield batches of these columns.
-
-        A part that begins in the group where the part before has ended continues its reading.
-        """
+        """Yield batches; a part that begins where another has ended continues its reading."""
         if self.n_rows == 0:
             return
         key, end = (str(self.file), self.stamp, names, text, rows), self.first + self.n_rows
@@ -327,18 +313,13 @@ class BinaryReader(Reader):
             with _parquet(self.file, len(self.columns), text & self.coded) as opened:
                 yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
             return
-        with _feather(self.file, []) as opened:
-            places = [*map(opened.schema.names.index, names)]
-        with _feather(self.file, places) as opened:
+        with _feather(self.file, names) as opened:
             for batch in map(opened.get_batch, numbers):
                 batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
                 yield batch
 
     def mark(self) -> str:
         return f"'{self.file}' {self.stamp}"
-
-    def part(self, start: int, stop: int) -> "BinaryReader":
-        return replace(self, first=self.first + start, n_rows=stop - start)
 
 
 #: Where the last reading of a part has ended, and its further batches.
@@ -366,8 +347,7 @@ def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
 def _coded(schema: Any, metadata: Any) -> frozenset[str]:
     """Return the columns of text that are stored as codes of a small dictionary.
 
-    Other columns are read as text: pyarrow would gather the texts of a whole row group. A column
-    that takes over 3 bytes per value plus 2 MB in some row group is read as text.
+    Others are read as text, or pyarrow would gather the texts of a whole row group.
     """
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
@@ -399,11 +379,13 @@ def _parquet(file: File, columns: int, text: Iterable[str] = ()) -> Iterator[Any
 
 
 @contextmanager
-def _feather(file: File, columns: list[int]) -> Iterator[Any]:
+def _feather(file: File, names: Sequence[str] = ()) -> Iterator[Any]:
+    """Open a file, with these columns or all."""
     (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
-    options = ipc.IpcReadOptions(included_fields=columns, use_threads=False)
     said = partial(_no_whole, file, "Feather")
     with _explained(file, said), system.open_input_file(path) as opened:
+        places = [*map(ipc.open_file(opened).schema.names.index, names)]
+        options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
         yield ipc.open_file(opened, options=options)
 
 
@@ -417,11 +399,13 @@ class TextReader(Reader):
     file: File
     stamp: Stamp
     separator: str
-    block: int  # bytes read at a time
-    label: str
-    columns: tuple[Column, ...] = ()
-    n_rows: int | None = None  # 0, or None: only reading tells
-    hint: str = ""
+    block: int = 0  # bytes read at a time
+    label: str = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    absent: Any = field(default=(), kw_only=True)
+    hint: str = field(default="", kw_only=True)
     of_text = True
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
@@ -481,11 +465,11 @@ class TextReader(Reader):
 
 def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
     """Find the separator, the names and, from the first block, the types."""
-    file = TextReader(path, stamp, separator or "", 0, f"'{path}'")
+    file = TextReader(path, stamp, separator or "", label=f"'{path}'", columns=())
     with _explained(path, partial(_sentence, file)), unpacked(path) as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
-        raise empty_file(path)
+        raise DataFileError(f"{WHO}: '{path}' is empty; it must hold a table.")
     if b"\0" in first_lines:
         raise _not_utf8(path)
     head = first_lines.decode("utf-8-sig", errors="replace")
@@ -518,8 +502,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
 def sniff(head: str, is_whole_file: bool = True) -> str:
     """Return the separator, of comma, semicolon, tab and bar, that cuts all lines alike.
 
-    Among several the one with most columns; if none cuts all lines alike, the one that cuts the
-    first line most often; comma if none cuts it at all.
+    Among several, or if there is none, the one that cuts the first line most often.
     """
 
     def merit(separator: str) -> tuple[bool, int]:

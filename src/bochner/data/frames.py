@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
@@ -71,10 +71,11 @@ class FrameReader(Reader):
     """A table in memory."""
 
     content: ColumnsByName
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: int
-    first: int = 0
+    label: str = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    absent: Any = field(default=(), kw_only=True)
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         yield from slices(self.content, names, text, range(0, self.n_rows, rows))
@@ -88,10 +89,7 @@ class FrameReader(Reader):
 def slices(
     columns: ColumnsByName, names: tuple[str, ...], text: frozenset[str], starts: range
 ) -> Iterator[Any]:
-    """Yield an Arrow table of these columns for each start of a piece.
-
-    Integers of NumPy that are no ``text`` become float64, which rounds large ones.
-    """
+    """Yield an Arrow table of these columns for each start; integers of NumPy become float64."""
     pa = needed("pyarrow", _WHO)
     for start in starts:
         rows = slice(start, min(start + starts.step, starts.stop))
@@ -212,7 +210,7 @@ def open_table(table: Any) -> Reader:
     _require_names(names, label)
     contents = held_in(table, names)
     columns = tuple(_column_in(table, name, contents[name]) for name in names)
-    return FrameReader(contents, label, columns, len(table))
+    return FrameReader(contents, label=label, columns=columns, n_rows=len(table))
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------
@@ -223,9 +221,11 @@ class StreamReader(Reader):
     """An object that starts a stream of Arrow record batches as often as asked."""
 
     table: Any
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: None = None
+    label: str = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    absent: Any = field(default=(), kw_only=True)
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         yield from batches_of(self.table, list(names))
@@ -248,7 +248,7 @@ def _open_stream(table: Any, label: str) -> StreamReader:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return StreamReader(table, label, columns)
+    return StreamReader(table, label=label, columns=columns)
 
 
 def lazy_library(table: Any) -> str:

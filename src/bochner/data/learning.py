@@ -85,19 +85,18 @@ def open_tables(
     drafts: tuple[Encoder, ...] | None = None
     if schema is None:
         roles = _roles(readers, target, weight, columns, drop)
-        schema, drafts, absent = _learned(readers, roles, types)
+        schema, drafts, readers = _learned(readers, roles, types)
     else:
         schema = _adapted(readers, schema, target, weight)
-        absent, _ = _scanned(readers, schema.target_names or (), ())
+        readers, _ = _scanned(readers, schema.target_names or (), ())
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
     return Tables(
         readers,
-        schema,
+        schema=schema,
         dtype=_dtype(readers, numbers),
         target_dtype=_dtype(readers, schema.target_names or ()),
-        n_rows=None if rows is None else rows - sum(map(len, absent)),
+        n_rows=None if rows is None else rows - sum(len(r.absent) for r in readers),
         n_columns=len(schema.feature_names),
-        absent=absent,
         drafts=drafts,
     )
 
@@ -192,16 +191,16 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
 
 def _scanned(
     readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
-) -> tuple[tuple[np.ndarray, ...], dict[str, set[str]]]:
-    """Return the rows of each reader without a target, and the texts of columns in all others.
+) -> tuple[tuple[Reader, ...], dict[str, set[str]]]:
+    """Return readers that know their rows without a target, and the texts of columns in all others.
 
-    In one pass over these columns, all read as text; without texts, workers of an engine look at
-    the rows that they hold. A warning tells how many rows have no target.
+    Without texts, workers of an engine look at the rows that they hold.
     """
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
+    known: Any = readers
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:
-        return (NO_ROWS,) * len(readers), {}
+        return tuple(replace(reader, absent=NO_ROWS) for reader in known), {}
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
     if partitions and not names:
         rows = sum(reader.n_rows or 0 for reader in readers)
@@ -220,20 +219,18 @@ def _scanned(
                         texts.update(texts_in(column_of(kept, name)))
             absent.append(np.concatenate(gaps))
             rows += start
+    readers = tuple(replace(r, absent=a) for r, a in zip(known, absent, strict=True))
     if missing := sum(map(len, absent)):
-        reader, first = next((r, a[0]) for r, a in zip(readers, absent, strict=True) if len(a))
-        place = f"in {reader.place(int(first))}"
+        reader = next(r for r in readers if len(r.absent))
+        place = f"in {reader.place(int(reader.absent[0]))}"
         warn_without_target("Blocks", targets, missing, rows, place)
-    return tuple(absent), texts_by_name
+    return readers, texts_by_name
 
 
 def _learned(
     readers: tuple[Reader, ...], draft: Schema, types: Types
-) -> tuple[Schema, tuple[Encoder, ...], tuple[np.ndarray, ...]]:
-    """Return the schema, the kind of each column, and the rows of each reader without a target.
-
-    Unusable columns raise an error.
-    """
+) -> tuple[Schema, tuple[Encoder, ...], tuple[Reader, ...]]:
+    """Return the schema, the kinds of columns, and readers that know rows without a target."""
     if unknown := sorted({*types} - {*draft.raw_names}):
         raise InvalidInput(
             f"Blocks: dtypes must name columns of {readers[0].label}; got {listed(unknown)}, which "
@@ -243,22 +240,21 @@ def _learned(
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
     looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
     features = (name for name in draft.columns if kinds[name].kind in looked)
-    absent, texts = _scanned(readers, draft.target_names or (), (*features, *roles))
+    readers, texts = _scanned(readers, draft.target_names or (), (*features, *roles))
     # targets and weights of texts with decimal commas are numbers
-    commas = {name for name in roles if _have_commas(texts[name])}
-    for name in {*roles} - {draft.target} | commas:
-        texts.pop(name)
+    commas = filter(lambda name: _have_commas(texts[name]), roles)
+    kinds |= {name: kinds[name]._replace(kind="numbers") for name in commas}
     target = draft.target
-    one = isinstance(target, str) and target not in commas and kinds[target].kind == "text"
+    one = isinstance(target, str) and kinds[target].kind == "text"
     targets = ("numbers", "text") if isinstance(target, str) else ("numbers",)
     allowed: list[tuple[str, str, tuple[str, ...]]]
     allowed = [(f"column {name!r}", name, USABLE) for name in draft.columns]
     allowed += [(f"target {name!r}", name, targets) for name in draft.target_names or ()]
     allowed += [(f"weight {n!r}", n, ("numbers",)) for n in (draft.weight,) if n is not None]
-    said = [_wrong_kind(who, kinds[name], may) for who, name, may in allowed if name not in commas]
+    said = [_wrong_kind(who, kinds[name], may) for who, name, may in allowed]
     if any(said):
         raise InvalidInput(f"Blocks: {' '.join(filter(None, said))}")
-    classes = tuple(sorted(texts.pop(str(target)))) if one else ()
+    classes = tuple(sorted(texts[str(target)])) if one else ()
     encoders = {name: _draft_of(kinds[name], texts.get(name), types) for name in draft.columns}
     dropped = tuple((name, reason) for name, reason in encoders.items() if isinstance(reason, str))
     drafts = tuple(encoder for encoder in encoders.values() if isinstance(encoder, Encoder))
@@ -268,7 +264,7 @@ def _learned(
         free = kinds[name].type_text.lower().endswith(("string", "string_view"))
         if free and name not in types:
             _warn_of_strays(name, values)
-    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts, absent
+    return replace(draft, categories=levels, classes=classes, dropped=dropped), drafts, readers
 
 
 def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[str, Column]:
@@ -367,8 +363,7 @@ def _adapted(
 ) -> Schema:
     """Return the schema without a weight or target that these tables lack or have no cell of.
 
-    Tables whose columns are of other kinds are refused; a column without a value, and text where
-    numbers must be, are refused when rows are read.
+    Tables whose columns are of other kinds are refused here, cells where rows are read.
     """
     known = {column.name for column in readers[0].columns}
     holding = {column.name for column in readers[0].columns if column.kind != "nothing"}

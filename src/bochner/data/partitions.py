@@ -5,31 +5,27 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import array_api_compat
 import numpy as np
 
 from bochner._core.optional import explained, needed
 from bochner.data.frames import arrow_columns, arrow_table, held_in, names_in, open_table, slices
 from bochner.data.sources import (
+    CELLS_READ,
     Partition,
     Piece,
     Source,
     checked,
     part,
-    rows_and_columns,
-    shaped,
+    size_of,
     stand_ins,
 )
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
-
-#: Most numbers that are read at a time, 32 MB in float64; one chunk if that has more.
-CELLS_READ = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +42,14 @@ class Here(Partition):
 class PartitionReader(Reader):
     """One partition of a table, or a stretch of its rows, fetched when it is read."""
 
-    label: str
-    columns: tuple[Column, ...]
-    n_rows: int
     total_rows: int  # rows of the partition
     key: str  # fingerprint of its rows
-    partition: Partition | None = None
-    first: int = 0
+    label: str = field(kw_only=True)
+    columns: tuple[Column, ...] = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
+    absent: Any = field(default=(), kw_only=True)
+    partition: Partition | None = field(default=None, kw_only=True)
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         table: Any = None if self.partition is None else self.partition.fetch()
@@ -71,67 +68,54 @@ class PartitionReader(Reader):
     def mark(self) -> str:
         return f"{self.key}, {self.n_rows} rows from {self.first} on"
 
-    def part(self, start: int, stop: int) -> "PartitionReader":
-        return replace(self, n_rows=stop - start, first=self.first + start)
-
-
-class Chunk(NamedTuple):
-    """One partition of arrays, or a stretch of its rows."""
-
-    partition: Partition
-    rows: int
-    total_rows: int
-    first: int = 0
-
 
 @dataclass(frozen=True, eq=False)
 class Chunks(Source):
     """Arrays in partitions of rows, (X, y, w) each."""
 
-    chunks: tuple[Chunk, ...]
+    held: tuple[Partition, ...]
+    sizes: tuple[int, ...]  # rows of each partition
     label: str
     key: str
-    n_rows: int
-    n_columns: int
-    schema: None = None
-    first: int = 0
+    before: int = 0  # number of the first row of the first partition
+    n_columns: int = field(kw_only=True)
+    n_rows: int = field(kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         return self.label
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        number = self.first
-        for chunk in self.chunks:
-            piece = Piece(*chunk.partition.fetch())
-            if piece.X.shape[0] != chunk.total_rows:
+        number = self.before
+        for partition, size in zip(self.held, self.sizes, strict=True):
+            piece = Piece(*partition.fetch())
+            if piece.X.shape[0] != size:
                 raise InvalidInput(
-                    f"Blocks: a chunk of {self.label} must have the same {chunk.total_rows} rows "
-                    f"in every pass; got {piece.X.shape[0]}. Persist the array first."
+                    f"Blocks: a chunk of {self.label} must have the same {size} rows in every "
+                    f"pass; got {piece.X.shape[0]}. Persist the array first."
                 )
-            for start in range(chunk.first, chunk.first + chunk.rows, rows):
-                stop = min(start + rows, chunk.first + chunk.rows)
-                yield checked(part(piece, slice(start, stop)), range(number, number + rows))
-                number += stop - start
+            stop = min(number + size, self.first + self.n_rows)
+            for start in range(max(number, self.first), stop, rows):
+                some = slice(start - number, min(start + rows, stop) - number)
+                yield checked(part(piece, some), range(start, start + rows))
+            number += size
 
     def mark(self) -> str:
-        return f"{self.key}, {self.n_rows} rows" if self.key else super().mark()
+        return f"{self.key}, {self.n_rows} rows"
 
     def part(self, start: int, stop: int) -> "Chunks":
-        chunks, before = [], 0
-        for chunk in self.chunks:
-            low, high = max(start - before, 0), min(stop - before, chunk.rows)
-            if low < high:
-                chunks.append(chunk._replace(rows=high - low, first=chunk.first + low))
-            before += chunk.rows
-        return replace(self, chunks=tuple(chunks), n_rows=stop - start, first=self.first + start)
+        first, ends = self.first + start, self.before + np.cumsum(self.sizes)
+        low, high = np.searchsorted(ends, (first, self.first + stop - 1), side="right")
+        held, sizes = self.held[low : high + 1], self.sizes[low : high + 1]
+        before, n_rows = int(ends[low]) - sizes[0], stop - start
+        return replace(self, held=held, sizes=sizes, first=first, before=before, n_rows=n_rows)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return tuple(chunk.partition for chunk in self.chunks)
+        return self.held
 
     def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
-        pairs = zip(self.chunks, partitions, strict=True)
-        return replace(self, chunks=tuple(c._replace(partition=p) for c, p in pairs))
+        return replace(self, held=tuple(partitions))
 
 
 def readers_of(
@@ -140,10 +124,17 @@ def readers_of(
     """Return readers of partitions, given with their numbers of rows and keys."""
     label = f"the {library_of(table)} {type(table).__name__}"
     readers = [
-        PartitionReader(f"partition {i} of {label}", columns, rows, rows, key, partition)
+        PartitionReader(
+            rows,
+            key,
+            label=f"partition {i} of {label}",
+            columns=columns,
+            n_rows=rows,
+            partition=partition,
+        )
         for i, (partition, rows, key) in enumerate(partitions)
     ]
-    none = PartitionReader(label, columns, 0, 0, "")
+    none = PartitionReader(0, "", label=label, columns=columns, n_rows=0)
     return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
 
 
@@ -227,10 +218,9 @@ class DaskPartition(Partition):
 
     @staticmethod
     def chunks(X: Any, y: Any, w: Any) -> Chunks:
-        """Return arrays as a source: chunks of rows of X, and the same rows of y and w.
+        """Return chunks of rows of X, y and w as a source.
 
-        Small chunks are read together, for a task takes milliseconds: up to 8192 rows, and no fewer
-        than 64 tasks.
+        Small chunks are read together, for a task takes milliseconds.
         """
         who = "Blocks.from_arrays"
         dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
@@ -238,24 +228,23 @@ class DaskPartition(Partition):
         for array in (X, y, w):
             if array is not None and np.isnan(array.shape).any():
                 array.compute_chunk_sizes()
-        n_rows, n_columns = rows_and_columns(stand_ins(X, y, w))
-        enough, sizes = min(8192, CELLS_READ // n_columns, -(-n_rows // 64)), [0]
-        for size in X.chunks[0]:
-            if sizes[-1] and sizes[-1] + size > enough:
+        size = size_of(stand_ins(X, y, w))
+        some = -(-size["n_rows"] // 64)
+        enough, sizes = min(8192, CELLS_READ // size["n_columns"], some), [0]
+        for rows in X.chunks[0]:
+            if sizes[-1] and sizes[-1] + rows > enough:
                 sizes.append(0)
-            sizes[-1] += size
+            sizes[-1] += rows
         parts: list[Any] = [[None] * len(sizes)] * 3
         for k, array in enumerate((X, y, w)):
             if array is not None:
                 columns = {1: -1} if array.ndim == 2 else {}
                 parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
         tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-        pieces = tuple(
-            Chunk(DaskPartition(task, f"chunk {i} of the dask Array"), n, n)
-            for i, (task, n) in enumerate(zip(tasks, sizes, strict=True))
-            if n
-        )
-        return Chunks(pieces, "the dask Array", str(X.name), n_rows, n_columns)
+        label = "the dask Array"
+        held = [DaskPartition(task, f"chunk {i} of {label}") for i, task in enumerate(tasks)]
+        full = tuple(partition for partition, n in zip(held, sizes, strict=True) if n)
+        return Chunks(full, tuple(filter(None, sizes)), label, str(X.name), **size)
 
     @staticmethod
     def with_columns(table: Any, columns: dict[str, Any]) -> Any:
@@ -428,40 +417,3 @@ def partitions_of(table: Any) -> Any:
     ``with_columns(table, columns)`` makes a table with more columns.
     """
     return _HELD[library_of(table)][0]
-
-
-# --- Arrays in files, such as h5py and Zarr arrays, read in slices of whole chunks ----------------
-
-
-@dataclass(frozen=True, eq=False)
-class Slice(Partition):
-    """Rows of an array in a file; y and w are in memory."""
-
-    arrays: Piece
-    rows: slice
-
-    def fetch(self) -> Piece:
-        X, *others = (None if array is None else array[self.rows, ...] for array in self.arrays)
-        return Piece(np.asarray(X), *others)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Here, (self.fetch(),)  # a file that is open here is not open in another process
-
-
-def is_stored(X: Any) -> bool:
-    """Whether X is an array in a file that is read by slices (h5py, Zarr), of no array library."""
-    parts = ("shape", "dtype", "chunks", "__getitem__")
-    foreign = hasattr(X, "rechunk") or array_api_compat.is_array_api_obj(X)
-    return all(hasattr(X, name) for name in parts) and not foreign
-
-
-def open_stored(X: Any, y: Any, w: Any) -> Chunks:
-    """Check shapes and types, reading y and w alone; slices are of about 32 MB."""
-    y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
-    n_rows, n_columns = rows_and_columns(shaped(stand_ins(X).X, y, w))
-    chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // n_columns)
-    step = most if chunk > most else most - most % chunk
-    slices = [slice(at, min(at + step, n_rows)) for at in range(0, n_rows, step)]
-    chunks = (Chunk(Slice(Piece(X, y, w), s), *[s.stop - s.start] * 2) for s in slices)
-    label = f"a stored array of {type(X).__module__.partition('.')[0]}"
-    return Chunks(tuple(chunks), label, "", n_rows, n_columns)

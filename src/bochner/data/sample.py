@@ -109,9 +109,7 @@ class RowSample:
 
 
 def _least(priority: Float[Array, " n"], m: int) -> Array:
-    """Return the places of the m lowest priorities, ascending; of equal ones the first."""
+    """Return the places of the m lowest priorities, ascending."""
     if len(priority) <= m:
         return np.arange(len(priority))
-    limit = np.partition(priority, m - 1)[m - 1]
-    below, level = np.flatnonzero(priority < limit), np.flatnonzero(priority == limit)
-    return np.sort(np.concatenate([below, level[: m - len(below)]]))
+    return np.sort(np.argpartition(priority, m - 1)[:m])

@@ -3,10 +3,11 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple
 
+import array_api_compat
 import numpy as np
 import scipy.sparse
 
@@ -19,6 +20,9 @@ from bochner.errors import InvalidInput, InvalidType
 
 #: Rows that are read together for a digest of all rows.
 DIGEST_ROWS = 1 << 13
+
+#: Most numbers that are read at a time, 32 MB in float64; one chunk if that has more.
+CELLS_READ = 1 << 22
 
 
 class Piece(NamedTuple):
@@ -70,9 +74,10 @@ class Partition(ABC):
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
-    n_rows: int | None  # None if only reading them all would tell
     n_columns: int  # columns of X
-    schema: Schema | None  # None if the columns have no names
+    n_rows: Any = None  # int; None if only reading them all would tell
+    schema: Schema | None = None  # None if the columns have no names
+    first: int = 0  # number of the first row, where they are a part
 
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[Piece]:
@@ -82,12 +87,15 @@ class Source(ABC):
         """Return a fingerprint of the rows: by default a digest of all rows, in one pass."""
         return digest_of(self.pieces(DIGEST_ROWS))
 
-    #: Partitions with the rows in order if an engine holds them, else empty.
-    partitions: Any = ()
+    @property
+    def partitions(self) -> Any:
+        """Partitions with the rows in order if an engine holds them, else empty."""
+        return ()
 
     def part(self, start: int, stop: int) -> "Source | None":
         """Return a source of these rows; None where those before must be read for it."""
-        return None
+        here: Any = self
+        return replace(here, n_rows=stop - start, first=self.first + start) if self.n_rows else None
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":
         """Return the same rows, in these partitions."""
@@ -102,7 +110,7 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
         at, n = 0, piece.X.shape[0]
         while at < n:
             take = min(rows - count, n - at)
-            waiting.append(part(piece, slice(at, at + take)))
+            waiting.append(piece if take == n else part(piece, slice(at, at + take)))
             count, at = count + take, at + take
             if count == rows:
                 yield join(waiting)
@@ -180,25 +188,33 @@ def require_weights(w: Any, where: Where) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Arrays(Source):
-    """Arrays of any library, and memory maps: blocks are slices, without a copy."""
+    """Arrays of any library, memory maps, and arrays in files: slices are views, or are read."""
 
     data: Piece
-    n_rows: int
-    n_columns: int
-    schema: None = None
-    first: int = 0  # number of the first row, where they are a part
+    before: int = 0  # number of the first row that is in the data
+    step: int = 0  # rows of an array in a file that are read together: whole chunks
+    n_columns: int = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    schema: Schema | None = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         return f"arrays of {type(self.data.X).__module__.partition('.')[0]}"
 
-    def pieces(self, rows: int) -> Iterator[Piece]:
-        for start in range(0, self.n_rows, rows):
-            piece = part(self.data, slice(start, min(start + rows, self.n_rows)))
-            yield checked(piece, range(self.first + start, self.first + start + rows))
+    def __getstate__(self) -> dict[str, Any]:
+        # a file that is open here is not open in another process
+        data = self._rows(self.first, self.first + self.n_rows)
+        return {**vars(self), "data": data, "before": self.first, "step": 0}
 
-    def part(self, start: int, stop: int) -> "Arrays":
-        data = part(self.data, slice(start, stop))
-        return replace(self, data=data, n_rows=stop - start, first=self.first + start)
+    def pieces(self, rows: int) -> Iterator[Piece]:
+        stop, step = self.first + self.n_rows, self.step or rows
+        for start in range(self.first, stop, step):
+            piece = self._rows(start, min(start + step, stop))
+            yield checked(piece, range(start, start + step))
+
+    def _rows(self, start: int, stop: int) -> Piece:
+        piece = part(self.data, slice(start - self.before, stop - self.before))
+        return piece._replace(X=np.asarray(piece.X)) if self.step else piece
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers, without a pass over the others."""
@@ -211,10 +227,8 @@ class Iterables(Source):
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
-    first: bytes  # of the first row: whether it is the same each time
-    n_columns: int
-    n_rows: None = None
-    schema: None = None
+    first_row: bytes  # whether it is the same each time
+    n_columns: int = field(kw_only=True)
 
     def __repr__(self) -> str:
         return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
@@ -224,7 +238,7 @@ class Iterables(Source):
         for number, item in enumerate(_fresh(self.source)):
             piece = _parts(item)
             piece = checked(piece, range(start, start + piece.X.shape[0]))
-            if number == 0 and _first_row(piece) != self.first:
+            if number == 0 and _first_row(piece) != self.first_row:
                 raise InvalidInput(
                     "Blocks: an iterable must give the same rows in the same order each time it is "
                     "started; got another first row. Switch shuffling off, and let a function make "
@@ -247,8 +261,22 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
             "Use Blocks.from_table(table, target=...)."
         )
-    piece = shaped(X, y, w)
-    return Arrays(piece, *rows_and_columns(piece))
+    if not is_stored(X):
+        piece = shaped(X, y, w)
+        return Arrays(piece, **size_of(piece))
+    y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
+    piece = shaped(stand_ins(X).X, y, w)
+    size = size_of(piece)
+    chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
+    step = most if chunk > most else most - most % chunk
+    return Arrays(piece._replace(X=X), **size, step=step)
+
+
+def is_stored(X: Any) -> bool:
+    """Whether X is an array in a file that is read by slices (h5py, Zarr), of no array library."""
+    parts = ("shape", "dtype", "chunks", "__getitem__")
+    foreign = hasattr(X, "rechunk") or array_api_compat.is_array_api_obj(X)
+    return all(hasattr(X, name) for name in parts) and not foreign
 
 
 def open_iterable(source: Any) -> Iterables:
@@ -268,7 +296,7 @@ def open_iterable(source: Any) -> Iterables:
     for item in started:
         piece = _parts(item)
         piece = checked(piece, range(piece.X.shape[0]))
-        return Iterables(source, form_of(piece), _first_row(piece), piece.X.shape[1])
+        return Iterables(source, form_of(piece), _first_row(piece), n_columns=piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 
@@ -316,12 +344,12 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
     return Piece(X, y, w)
 
 
-def rows_and_columns(piece: Piece) -> tuple[int, int]:
+def size_of(piece: Piece) -> dict[str, Any]:
     """Return the number of rows, at least one, and the number of columns."""
     n, d = piece.X.shape
     if not n:
         raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return n, d
+    return {"n_rows": n, "n_columns": d}
 
 
 def stand_ins(*arrays: Any) -> Piece:
@@ -407,20 +435,19 @@ def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any,
 def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
     """Return targets or weights in the order of the rows of X."""
     rows = X.dims[:-1]
-    if not has_coordinates(array):
-        n = len(rows)
-        per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
-        return array.reshape(-1, *array.shape[n:]) if per_row else array
     said = lambda error: InvalidInput(
         f"{who}: {name} must have the row dimensions of X, {', '.join(map(str, rows))}, and their "
         f"coordinates; got others ({str(error).splitlines()[0]}). Take both from one data set, or "
         "align them with xarray.align."
     )
-    with explained(said, ValueError):
-        others = {*X.dims, *array.dims}.difference(rows)
-        sys.modules["xarray"].align(X, array, join="exact", copy=False, exclude=others)
-        array = array.transpose(*rows, ...)
-    return array.data.reshape(-1, *array.shape[len(rows) :]) if len(rows) > 1 else array.data
+    if has_coordinates(array):
+        with explained(said, ValueError):
+            others = {*X.dims, *array.dims}.difference(rows)
+            sys.modules["xarray"].align(X, array, join="exact", copy=False, exclude=others)
+            array = array.transpose(*rows, ...).data
+    n = len(rows)
+    per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
+    return array.reshape(-1, *array.shape[n:]) if per_row else array
 
 
 def with_coordinates(values: Any, X: Any, name: str) -> Any:

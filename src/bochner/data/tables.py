@@ -6,8 +6,8 @@ A table in memory has one reader, a list of files has one each. Readers give pie
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from bochner.data.encoders import (
     Times,
     Where,
     as_texts,
-    cells_of,
-    codes_of,
+    by_value,
+    codes_among,
     column_of,
     folds,
     is_missing,
     numbers_of,
-    places_in,
     texts_in,
 )
 from bochner.data.schema import Schema, did_you_mean, listed, reasons
@@ -66,19 +65,16 @@ class Reader(ABC):
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    n_rows: int | None  # None if it is unknown before the table was read
+    n_rows: Any = None  # int; None if it is unknown before the table was read
     hint: str = ""  # added to the message about a column that is not found
-    of_text: bool = False  # whether any column can be read as text
+    of_text: ClassVar[bool] = False  # whether any column can be read as text
     first: int = 0  # number of the first row, where it is a part of a table
     partition: Partition | None = None  # where an engine holds it
+    absent: Any = ()  # ascending numbers of the rows without a target, which are left out
 
     @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield Arrow tables or record batches with these columns, best of ``rows`` rows at most.
-
-        ``text`` are the columns of CSV files to read as text for any cells; all others
-        are numbers.
-        """
+        """Yield Arrow data of these columns, best of ``rows`` rows; CSV has text in ``text``."""
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -90,7 +86,8 @@ class Reader(ABC):
 
     def part(self, start: int, stop: int) -> "Reader | None":
         """Return the reader of these rows; None if earlier rows must be read first."""
-        return None
+        here: Any = self
+        return replace(here, n_rows=stop - start, first=self.first + start) if self.n_rows else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,22 +97,19 @@ class Tables(Source):
     ``drafts`` are the encoders to be fitted, None if the schema was given or learned;
     ``fold_tables`` are the tables of levels, (folds, levels + 2, p) by name, that rows of a fit are
     encoded by. ``raw``: X are the cells themselves, one column each. ``who`` is named in warnings.
-    ``absent`` are, for each reader, the ascending numbers of its rows without a target, which are
-    left out.
     """
 
     readers: tuple[Reader, ...]
-    schema: Schema
+    schema: Schema = field(kw_only=True)
     dtype: np.dtype
     target_dtype: np.dtype
-    n_rows: int | None
-    n_columns: int
-    absent: tuple[np.ndarray, ...]
     drafts: tuple[Encoder, ...] | None = None
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
-    first: int = 0  # number of the first row, where they are a part
     who: str = "Blocks"
     raw: bool = False
+    n_columns: int = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         first, more = self.readers[0].label, len(self.readers) - 1
@@ -195,7 +189,7 @@ class Tables(Source):
         fit = CELLS_PER_PIECE // max(len(names), self.n_columns)
         size = max(rows, fit - fit % rows)
         total = self.first
-        for reader, absent in zip(self.readers, self.absent, strict=True):
+        for reader in self.readers:
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
@@ -203,7 +197,7 @@ class Tables(Source):
                 step = -(-frame.num_rows // max(1, frame.num_rows // size))  # below 2 size
                 for begin in range(0, frame.num_rows, step or 1):
                     piece = frame.slice(begin, step)
-                    kept, numbers = present(piece, start, absent)
+                    kept, numbers = present(piece, start, reader.absent)
                     where = lambda row, reader=reader, at=numbers: reader.place(int(at[row]))
                     yield kept, where, total
                     start += piece.num_rows
@@ -218,10 +212,10 @@ class Tables(Source):
     def part(self, start: int, stop: int) -> "Tables | None":
         if self.n_rows is None:
             return None
-        parts, absent, before = [], [], 0
-        for reader, numbers in zip(self.readers, self.absent, strict=True):
+        parts, before = [], 0
+        for reader in self.readers:
             count = reader.n_rows or 0
-            gaps = within(numbers, reader.first, count) - reader.first
+            gaps = within(reader.absent, reader.first, count) - reader.first
             rows = count - len(gaps)
             low, high = max(start - before, 0), min(stop - before, rows)
             if low < high:
@@ -230,15 +224,11 @@ class Tables(Source):
                 ends = low, high - 1
                 first, last = ends + np.searchsorted(ahead, ends, side="right")
                 parts.append(reader.part(int(first), int(last) + 1))
-                absent.append(numbers)
             before += rows
         if None in parts:
             return None
         readers: Any = tuple(parts)
-        first = self.first + start
-        return replace(
-            self, readers=readers, n_rows=stop - start, first=first, absent=tuple(absent)
-        )
+        return replace(self, readers=readers, n_rows=stop - start, first=self.first + start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -254,29 +244,25 @@ class Tables(Source):
         self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
     ) -> np.ndarray:
         """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
+        column = column_of(frame, encoder.name)
         if not (self.raw or self.schema.encoders):
-            column = column_of(frame, encoder.name)
             if levels := self._categories.get(encoder.name):
                 codes = _codes(encoder.name, column, levels, where)
                 return codes[:, None] == np.arange(len(levels))
             comma = isinstance(encoder, Numbers) and encoder.comma
             return numbers_of(encoder.name, column, self.dtype, where, comma)[:, None]
+        cells = encoder.cells(column, where)
         if self.raw:
-            return cells_of(encoder, frame, where)[:, None]
-        if isinstance(encoder, Levels):  # each different text once
-            texts = as_texts(column_of(frame, encoder.name))
-            cells, places = np.append(encoder.codes(texts.dictionary), np.nan), places_in(texts)
-            if encoder.name in self.fold_tables:
-                table = self.fold_tables[encoder.name][:, encoder.places(cells)]
-                return table.reshape(-1, table.shape[2]).take(fold * len(cells) + places, axis=0)
-            columns, cells = encoder.encode(cells).take(places, axis=0), cells.take(places)
-        else:
-            cells = cells_of(encoder, frame, where)
-            columns = encoder.encode(cells)
+            return cells[:, None]
+        if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
+            table = self.fold_tables[encoder.name]
+            rows = fold * table.shape[1] + encoder.places(cells)
+            return table.reshape(-1, table.shape[2]).take(rows, axis=0)
+        columns = encoder.encode(cells)
         if encoder.name not in unseen and (words := encoder.unseen(cells)):
             new, such = cells == UNSEEN, ""
             if isinstance(encoder, Levels) and new.any():
-                words_here = {*texts_in(column_of(frame, encoder.name))}
+                words_here = {*texts_in(column)}
                 such = listed(sorted(words_here.difference(encoder.levels, encoder.declared)), 3)
             row = int(np.argmax(new if such else np.isnan(cells)))
             unseen[encoder.name] = words, such, where, row
@@ -339,7 +325,7 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
 
 
 #: The numbers of no rows.
-NO_ROWS = np.empty(0, np.intp)
+NO_ROWS: np.ndarray = np.empty(0, np.intp)
 
 
 def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
@@ -378,9 +364,6 @@ def warn_without_target(
     )
 
 
-_levels = lru_cache(maxsize=64)(Levels)
-
-
 def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
     """Return the code of each text; missing and unknown categories raise an error."""
     if column.null_count:
@@ -389,7 +372,9 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
             f"{where(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a CSV "
             'file, empty fields and NA are missing, "NA" in quotes is text).'
         )
-    codes = codes_of(column, _levels(name, categories)).astype(np.intp)
+    texts = as_texts(column)
+    known = {category: float(j) for j, category in enumerate(categories)}
+    codes = by_value(texts, codes_among(known, texts.dictionary)).astype(np.intp)
     if (unknown := np.flatnonzero(codes < 0)).size:
         values = sorted({*texts_in(column)} - {*categories})
         raise InvalidInput(

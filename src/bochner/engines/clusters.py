@@ -55,11 +55,9 @@ class Dask(NamedArguments):
 
     Notes
     -----
-    If a worker dies, other workers sum its parts again, with the same bits. A worker receives the
-    feature map once a fit. For each part it receives the location of the rows, or the rows
-    themselves if they are in memory here or must be read in order (text files, iterables). Workers
-    exchange the sums of parts; only the total comes here. Memory of a worker: one block, its
-    features, and a few sums.
+    If a worker dies, other workers sum its parts again, with the same bits. Workers exchange the
+    sums of parts; only the total comes here. Memory of a worker: one block, its features, and a
+    few sums.
 
     Examples
     --------
@@ -294,9 +292,8 @@ class Spark(NamedArguments):
 
     Notes
     -----
-    Each part of the rows is a job of one task, and one job per core runs at a time. The driver
-    receives the sum of each part, 8 D² bytes for moments, and merges it; the bits are the same as
-    with the other engines. The feature map is broadcast once in a fit.
+    Each part of the rows is a job of one task. The driver receives its sum, 8 D² bytes for moments,
+    and merges it; the bits are the same as with the other engines.
 
     Examples
     --------

@@ -115,10 +115,10 @@ def _makes_features(summand: Any) -> bool:
 
 
 def moved(blocks: Iterable[Block], device: Any) -> Iterator[Block]:
-    """Yield blocks whose rows are on a device.
+    """Yield blocks whose rows are on a device; sparse rows stay.
 
     The transfer of a block overlaps the sum of the one before: with CUDA from pinned memory, on a
-    separate stream. Sparse rows and those that are on a device already stay.
+    separate stream.
     """
     import torch
 

@@ -43,9 +43,8 @@ LOG = logging.getLogger("bochner.engines")
 #: Writing takes at most this share of the time, however long one write takes.
 SHARE = 0.02
 
-#: The file that says what is fitted, the one of a pass that is not over, and the names of files
-#: over which a process was killed.
-FIRST, NOW, UNFINISHED = "fit.json", "now.npz", ".*.part"
+#: The file that describes the fit, the files of its passes, and files that a killed process leaves.
+FIRST, RECORDS, UNFINISHED = "fit.json", "pass-*.npz", ".*.part"
 
 
 @dataclass(frozen=True)
@@ -82,18 +81,12 @@ class Local(NamedArguments):
     -----
     Recorded are the sum of each finished pass, and of the current pass the sum of the blocks so
     far. A resumed fit has the same bits as an uninterrupted fit, and repeats the work since the
-    last record. Learners that keep features in memory pass over these unrecorded. Where a record
-    cannot be written, as on a full disk, the fit continues with a warning, and the record before
-    it stays. Ctrl-C ends a pass after the current block, which is recorded. A record takes the
-    memory of a sum once more on the disk: 8 D² bytes for each level of the tree
-    (:mod:`bochner.sums.passes`) for moments.
+    last record. Where a record cannot be written, as on a full disk, the fit continues with a
+    warning. Ctrl-C ends a pass after the current block, which is recorded. A record takes the
+    memory of a sum on the disk: 8 D² bytes for each level of the tree for moments.
 
-    To a device go the rows, block after block. Where sums are moments (ridge regression and
-    classifier, Gaussian process, principal components) features are made and added up there, in
-    float32 into sums of float64, and decompositions of 1024 features and more are made there; of
-    other learners features come back. Rows of float32 take half of the time or less. Sparse rows,
-    kernel matrices and samples stay on the processor. A device needs memory for the features of
-    some 60,000 rows, and for four matrices of 8 D² bytes.
+    A device needs memory for the features of some 60,000 rows, and for four matrices of 8 D²
+    bytes. Sparse rows, kernel matrices and samples stay on the processor.
 
     Examples
     --------
@@ -174,11 +167,7 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
 
 
 class RecordedPasses:
-    """The passes of one fit: those recorded in a folder are read, others made and recorded.
-
-    ``fit`` says what is fitted, and to which rows. A resumed fit may keep as many bytes of features
-    as the fit that began.
-    """
+    """The passes of one fit: those recorded in a folder are read, others made and recorded."""
 
     in_order = True
 
@@ -186,7 +175,7 @@ class RecordedPasses:
         self._folder, self._every, self._label = folder, engine.every, repr(engine)
         self.memory = self._opened({"fit": fit, "version": __version__}, memory)
         self._number = 0
-        self._finished: dict[str, Any] = {}  # passes done since the last record
+        self._unwritten: dict[str, dict[str, Any]] = {}  # records by file
         self._next = time.monotonic() + self._every
 
     def __repr__(self) -> str:
@@ -195,14 +184,9 @@ class RecordedPasses:
     def _opened(self, asked: dict[str, str], memory: int) -> int:
         """Start the folder, or resume it if it is of the same fit; return the memory of the fit."""
         folder = self._folder
-        if folder.is_file():
-            raise DataFileError(
-                f"Local: the checkpoint '{folder}' must be a folder, or not be there yet; it is a "
-                "file. Name another."
-            )
         unmade = lambda error: DataFileError(
-            f"Local: the checkpoint '{folder}' cannot be made: {(error.strerror or '').lower()}. "
-            "Name a folder that can be written."
+            f"Local: the checkpoint '{folder}' must be a folder, and it cannot be made: "
+            f"{(error.strerror or '').lower()}. Name a folder that can be written."
         )
         with explained(unmade, OSError):
             folder.mkdir(parents=True, exist_ok=True)
@@ -216,10 +200,10 @@ class RecordedPasses:
         damaged = self._foreign("damaged, or of something else")
         with explained(lambda _: damaged, OSError, ValueError):
             manifest = dict(json.loads(first.read_text(encoding="utf-8")))
-        if manifest.get("version") != asked["version"]:
-            raise self._foreign("by another version of bochner")
-        if manifest.get("fit") != asked["fit"]:
-            raise self._foreign("of another fit: other parameters, or data that have changed")
+        others = "of another fit: other parameters, or data that have changed"
+        for key, what in (("version", "by another version of bochner"), ("fit", others)):
+            if manifest.get(key) != asked[key]:
+                raise self._foreign(what)
         return int(manifest["memory"])
 
     def _foreign(self, what: str) -> DataFileError:
@@ -231,7 +215,7 @@ class RecordedPasses:
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for name in ("pass-*.npz", NOW, UNFINISHED, FIRST):
+        for name in (RECORDS, UNFINISHED, FIRST):
             for path in self._folder.glob(name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -239,26 +223,25 @@ class RecordedPasses:
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         number, self._number = self._number, self._number + 1
-        known = {"digest": digest_of((summand, blocks.block_rows))}
-        name = f"pass-{number:05}.npz"
-        done, began = self._read(name, known["digest"], number), time.monotonic()
-        if done is None:
-            begun = self._read(NOW, known["digest"], number, of=number)
-            begun = begun or {**known, "pass": number, "rows": 0, "weighty": False, "state": None}
-            LOG.info("%r: pass %d from row %d on", self, number + 1, begun["rows"])
-            blocks.passed(begun["rows"])
+        name, began = RECORDS.replace("*", f"{number:05}"), time.monotonic()
+        digest = digest_of((summand, blocks.block_rows))
+        record = self._read(name, number, digest)
+        record = record or {"digest": digest, "rows": 0, "weighty": False}
+        if "total" not in record:
+            LOG.info("%r: pass %d from row %d on", self, number + 1, record["rows"])
+            blocks.passed(record["rows"])
             with _held_back() as came:
-                done = known | self._made(summand, blocks, begun, came)
-            self._finished[name] = deepcopy(done)  # its owner may change the sum
+                record = self._made(name, record, summand, blocks, came)
+            self._unwritten[name] = deepcopy(record)  # its owner may change the sum
             if time.monotonic() >= self._next:
-                self._write({})
+                self._write()
         seconds = time.monotonic() - began
-        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, done["rows"], seconds)
-        blocks.finished(done["rows"], done["weighty"])
-        return done["total"]
+        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, record["rows"], seconds)
+        blocks.finished(record["rows"], record["weighty"])
+        return record["total"]
 
-    def _read(self, name: str, digest: str, number: int, of: int | None = None) -> Any:
-        """Return a record of this pass, None where there is none."""
+    def _read(self, name: str, number: int, digest: Any) -> Any:
+        """Return the record of a pass, None where there is none."""
         path = self._folder / name
         if not path.exists():
             return None
@@ -270,24 +253,23 @@ class RecordedPasses:
             with path.open("rb") as file, np.load(file) as stored:
                 arrays = dict(stored)
             record: Any = unpacked(decode(json.loads(str(arrays.pop("record"))), arrays))
-        if record.get("pass") != of:
-            return None
         if record["digest"] != digest:
             raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
         return record
 
     def _made(
         self,
+        name: str,
+        record: dict[str, Any],
         summand: Summand[Any],
         blocks: Blocks,
-        begun: dict[str, Any],
         came: list[Callable[[], None]],
     ) -> dict[str, Any]:
         """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
-        rows, weighty, rest = begun["rows"], begun["weighty"], None
+        rows, weighty, rest = record["rows"], record["weighty"], None
         if rows:
-            running.restore(begun["state"])
+            running.restore(record["state"])
             rest = None if n is None else blocks.part(rows, n)
         for block in (rest or blocks).walk():
             if block.start < rows:
@@ -298,26 +280,23 @@ class RecordedPasses:
             blocks.passed(block.X.shape[0])
             if time.monotonic() >= self._next or came:
                 state = {"rows": rows, "weighty": weighty, "state": running.state()}
-                self._write(begun | state)
+                self._unwritten[name] = {"digest": record["digest"], **state}
+                self._write()
             if came:
                 came[0]()
-        return {"rows": rows, "weighty": weighty, "total": running.total()}
+        total = running.total()
+        return {"digest": record["digest"], "rows": rows, "weighty": weighty, "total": total}
 
-    def _write(self, now: dict[str, Any]) -> None:
-        """Record the passes since the last record, and the state of the current pass.
-
-        A record that cannot be written is no reason to lose the fit.
-        """
+    def _write(self) -> None:
+        """Write the records; one that cannot be written is no reason to lose the fit."""
         began = time.monotonic()
         try:
-            for name, record in [*self._finished.items(), *([(NOW, now)] if now else [])]:
+            for name in list(self._unwritten):
                 arrays = NamedArrays()
-                header = json.dumps(encode(packed(record), arrays))
+                header = json.dumps(encode(packed(self._unwritten[name]), arrays))
                 with atomic(self._folder / name) as file:
                     np.savez(file, allow_pickle=False, record=header, **arrays.by_name)
-                self._finished.pop(name, None)
-            if not now:
-                (self._folder / NOW).unlink(missing_ok=True)
+                del self._unwritten[name]
         except InvalidType as error:
             raise InvalidType(
                 f"Local: a checkpoint holds sums of NumPy arrays; got {str(error).split(': ')[-1]} "

@@ -79,8 +79,7 @@ def with_rows(
 class ClusterPasses(abc.ABC):
     """The executor of one fit whose passes are made by workers.
 
-    Any number of workers, in any order, gives the bits of one process that keeps no features: the
-    same parts are merged in the same tree.
+    Any number of workers, in any order, gives the bits of one process that keeps no features.
     """
 
     memory = 0  # rows stay where they are
@@ -101,10 +100,7 @@ class ClusterPasses(abc.ABC):
 
     @abc.abstractmethod
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        """Compute ``function(*args)`` there, where handles among the arguments are their values.
-
-        Of arguments that are partitions, the function gets the rows.
-        """
+        """Compute the function there, with the values of handles and the rows of partitions."""
 
     @abc.abstractmethod
     def wait(self, handle: Handle) -> None:

@@ -43,10 +43,9 @@ from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.partitions import is_stored
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, refuse_repeated
-from bochner.data.sources import Piece, join
+from bochner.data.sources import Piece, is_stored, join
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
