@@ -24,6 +24,9 @@ import bochner as bo
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian, Matern, OnSphere
 
+sys.path.append(str(Path(__file__).parent))  # for ``python -m tests.frozen``
+gallery, maps = map(import_module, ("gallery", "maps"))
+
 FOLDER = Path(__file__).parent / "frozen_answers"
 FITS, MAPS = FOLDER / "fits.json", FOLDER / "maps.json"
 
@@ -33,8 +36,6 @@ PREDICTION, VALUE = 1e-7, 1e-10
 OPTIMISED = 1e-6
 #: Factor of these tolerances for local fits, in float32, and for fits whose iterations end at a tolerance.
 FLOAT32 = 100.0
-#: A map whose landmarks have a kernel matrix that is singular up to rounding.
-SINGULAR = r"Warped\(function=absolute, kernel=JensenShannon\(\)\) by Nystrom\(landmarks=Uniform"
 NUMBER = re.compile(r"(?<![\w.])-?\d+\.?\d*(?:e[-+]?\d+)?")
 
 OUTPUTS = {
@@ -245,24 +246,16 @@ def norm(model, name):
 # --- Maps --------------------------------------------------------------------------------------
 
 
-def maps():
-    """Return each (kernel, method) pair of the gallery by name."""
-    gallery = import_module("tests.gallery" if __package__ else "gallery")
-    lists = ("MAPS", "NETWORKS", "DEEP", "GEGENBAUER", "MERCER", "BASES", "HERMITE", "COMPRESSED")
-    lists += ("SINES", "PROJECTED", "SKETCHED")
-    pairs = [pair for name in lists for pair in getattr(gallery, name)]
-    pairs += [(Gaussian(), method) for method in gallery.LANDMARKS]
-    pairs = [pair for pair in pairs if not re.match(SINGULAR, f"{pair[0]!r} by {pair[1]!r}")]
-    return {
-        f"{kernel!r} by {method!r}": (kernel, method, gallery.rows(41)[:-1])
-        for kernel, method in pairs
-    }
+def cases_of_maps():
+    """Return the cases of the table of maps, and each kernel with each way to evaluate a map."""
+    kinds = (case for case in maps.PRODUCT if case[1:] in gallery.KINDS)
+    return {str(case): case for case in (*maps.CASES, *kinds)}
 
 
-def answer_of_map(kernel, method, X):
+def answer_of_map(case):
     """Return type and width of a map, and its kernel among four rows: no matter how it is turned."""
-    phi = bo.draw(kernel, method, n_features=24, X=X, random_state=0)
-    Z = np.asarray(phi(X[:4]), dtype=float)
+    phi = maps.drawn(case)
+    Z = np.asarray(phi(maps.rows_of(case, 5)[:4]), dtype=float)
     value = (Z @ Z.T)[np.triu_indices(4)]
     return {"type": type(phi).__name__, "width": Z.shape[1], "value": value.tolist()}
 
@@ -271,7 +264,7 @@ def answer_of_map(kernel, method, X):
 
 KINDS = {
     FITS: lambda: {name: partial(answer_of_fit, make) for name, make in fits().items()},
-    MAPS: lambda: {name: partial(answer_of_map, *ask) for name, ask in maps().items()},
+    MAPS: lambda: {name: partial(answer_of_map, case) for name, case in cases_of_maps().items()},
 }
 
 

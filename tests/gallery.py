@@ -1,6 +1,7 @@
 """What the laws run over: every kernel, alone and combined, for three columns; every method."""
 
 import numpy as np
+import pandas as pd
 
 import bochner as bo
 from bochner.features.composed import exact_width
@@ -48,6 +49,7 @@ STATIONARY = [
     Matern(smoothness=40.0),
 ]
 
+TURNED = bo.kernels.Mahalanobis(Gaussian(), ((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1)))
 OTHERS = [
     Linear(),
     bo.kernels.Constant(value=2.5),
@@ -56,7 +58,7 @@ OTHERS = [
     Linear() * bo.kernels.Exponential() + 0.5,
     Columns(Gaussian(lengthscale=(1.0, 0.5)), columns=(2, 0)),
     Columns(bo.kernels.Cauchy(), columns=(1,)) * Columns(Matern(smoothness=2.5), columns=(0, 2)),
-    bo.kernels.Mahalanobis(Gaussian(), matrix=((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))),
+    TURNED,
     bo.kernels.Monotone(
         Gaussian(lengthscale=(1.0, 0.5, 2.0)),
         columns=(2, 0),
@@ -89,7 +91,6 @@ SERIES = [
 ]
 """Kernels of inner products and angles: no frequencies."""
 
-MATRIX = ((2.0, 1.0, 0.0), (1.0, 1.0, 0.5), (0.0, 0.5, 1.0))
 BY_RULE = [
     Gaussian(lengthscale=2.0) ** 3,
     (Linear() + 1.0) ** 2,
@@ -214,10 +215,7 @@ MERCER = [(kernel, bo.MercerHarmonic()) for kernel in ROTATION_INVARIANT]
 BASES = [
     (bo.kernels.FourierSeries(weights=(1.0, 0.5, 0.25), period=5.0), bo.Explicit()),
     (bo.kernels.Polynomials(weights=(1.0, 0.0, 0.5, 0.1), lower=-3.0, upper=3.0), bo.Explicit()),
-    (
-        Columns(bo.kernels.FourierSeries(weights=(1.0, 0.5), period=5.0), (0, 1)) + Linear(),
-        bo.Explicit(),
-    ),
+    (Columns(bo.kernels.FourierSeries((1.0, 0.5), period=5.0), (0, 1)) + Linear(), bo.Explicit()),
     (bo.kernels.Brownian(length=4.0), bo.LaplacianEigenfunctions()),
     (bo.kernels.Brownian(length=4.0, bridge=True), bo.LaplacianEigenfunctions()),
 ]
@@ -232,10 +230,7 @@ HERMITE = [
     (Columns(Matern(2.5), (0,)) * Columns(Gaussian(), (2,)), bo.HermiteMercer()),
     (Gaussian(lengthscale=2.0) * Laplace(lengthscale=4.0), bo.HermiteMercer()),
     (2.0 * Gaussian() + Columns(Matern(1.5), (1,)), bo.HermiteMercer()),
-    (
-        bo.kernels.Mahalanobis(Gaussian(), ((2.0, 0.5, 0.0), (0.5, 1.0, 0.0), (0.0, 0.0, 0.1))),
-        bo.HermiteMercer(),
-    ),
+    (TURNED, bo.HermiteMercer()),
 ]
 COMPRESSED = [
     (Gaussian(), bo.Compressed(bo.HermiteMercer())),
@@ -298,9 +293,44 @@ def rows(n, seed=0, mean=0.0, dtype=np.float64):
     return X
 
 
+def points(n=300, d=3, seed=0):
+    """n rows of d columns, normal about zero."""
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def sphere(n, radius=1.5, d=3, seed=0):
+    """n rows of one length, in all directions."""
+    X = points(n, d, seed)
+    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
 def table(n=300, d=2, t=None, seed=0, noise=0.1):
     """X (n, d) and y (n,) or (n, t): a smooth function of two columns, and noise."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-2, 2, (n, d))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
     return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
+
+
+def raw_table(n, seed=0):
+    """A table with a bit of everything that real ones have."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "size": rng.normal(size=n),
+            "gap": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
+            "colour": rng.choice(["red", "green", "blue"], n),
+            "make": np.where(rng.random(n) < 0.2, None, rng.choice(["u", "v"], n)),
+            "tail": [f"N{i}" for i in rng.integers(0, 80, n)],
+            "date": pd.date_range("2019-01-01", periods=n, freq="49h"),
+            "leaves": [f"{h:02d}:{m:02d}" for h, m in rng.integers(0, 24, (n, 2))],
+            "one": 1.0,
+            "nothing": [None] * n,
+            "flag": rng.random(n) < 0.5,
+            "id": [f"row {i}" for i in range(n)],
+        }
+    )
+    frame["twin"] = frame["size"]
+    hour = frame["leaves"].str[:2].astype(int)
+    y = frame["size"] + np.sin(2 * np.pi * hour / 24) + (frame["colour"] == "red")
+    return frame.assign(y=y + frame["tail"].str[1:].astype(int) / 40)

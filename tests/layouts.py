@@ -44,3 +44,13 @@ def assert_same_in_any_layout(phi, X, Z, dtype, factor=1.0, sparse=True):
     assert phi(rough[:0]).shape == (0, phi.n_features)
     integers = np.round(3 * X)
     assert (phi(integers.astype(np.int16)) == phi(integers)).all()
+
+
+class OnlyAStream:
+    """An object that knows nothing but Arrow's C stream protocol."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)

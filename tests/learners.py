@@ -25,11 +25,23 @@ GIVEN = FEATURES | {
 MATRIX = {"kernel": KERNEL, **SEED}
 EXACT = {"kernel": KERNEL, "method": "exact", **SEED}
 CHOSEN = {"n_features": 24, **SEED}
-GRID = bo.FourierGrid(box=((-2.0, 2.0),) * 2)
+AUTO = FEATURES | {"method": "auto"}
+NAMED = {"kernel": "gaussian", **CHOSEN}
+LENGTHS = {"method": "orthogonal", **NAMED}
+ABOUT_ZERO = {"alpha": 0.3, "fit_intercept": False, **FEATURES}
+ITERATED = {"alpha": 0.1, **FEATURES, "method": bo.ExactKernel("nystrom")}
+LEAVES = {"alpha": 0.1, **MATRIX, "method": bo.LocalKernel(30, 12)}
+GRID = {**MATRIX, "method": bo.FourierGrid(box=((-2.0, 2.0),) * 2)}
+PLACES = {"kernel": OnSphere(Matern(1.5, 0.5)), **SEED}
+NEAR = {"kernel": Matern(1.5, 0.8), "method": bo.NearestNeighbours(10), **SEED}
 LAW = {"noise": 0.1, "amplitude": 2.0}
 FEW_STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
-STEPS, STEPS_ON_ROWS = FEW_STEPS | FEATURES, FEW_STEPS | MATRIX
+CACHED = {"strategy": "approximate_cached", **FEW_STEPS, **FEATURES}
+ON_ROWS = {"strategy": "gram_cached", **FEW_STEPS, **MATRIX}
+LOG_LOSS, WAY_BACK = {"loss": "log_loss", **CACHED}, {"fit_inverse_transform": True, **FEATURES}
 TIGHT, TIGHT_ROWS = {"tol": 1e-11, **FEATURES}, {"tol": 1e-11, **MATRIX}
+LIBSVM = {"C": 2.0, "loss": "hinge", "tol": 1e-9, **MATRIX}
+QUANTILES = {"loss": "quantile", "alpha": 0.3, **TIGHT}
 
 #: Classes of learners.
 KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_blocks")]
@@ -143,97 +155,43 @@ def off(one, other):
 RIDGE, PROCESS, LOSS = bo.KernelRidge, bo.GaussianProcessRegressor, bo.KernelRegressor
 SIGNS, SVC, SVR, LOGISTIC = bo.KernelRidgeClassifier, bo.SVC, bo.SVR, bo.LogisticRegression
 ONE_CLASS, SGD, CCA = bo.OneClassSVM, bo.KernelSGDRegressor, bo.KernelCCA
-CACHED, ON_ROWS = "approximate_cached", "gram_cached"
+PCA, SGD_OF_CLASSES = bo.KernelPCA, bo.KernelSGDClassifier
 #: Laws of fits that are sums over rows, of fits whose maps depend on no rows, of fits by a loss.
-SUM = "weights order pieces merge targets unit"
+ADDED = "weights order pieces merge"
+SUM = ADDED + " targets unit"
 FREE = "weights order targets unit"
+FREE_SCALED = FREE + " scale"
 SCALED, SEVERAL = "weights order scale", "weights order targets scale"
+WAVES, NEIGHBOURS = "order pieces merge targets unit", "order pieces merge unit"
+#: Laws that do not hold of places, of lengthscales by the evidence, of all rows in memory.
+OF_PLACES, OPEN = "stream sparse tables onnx", "range kept tables libraries"
+IN_MEMORY = "offset blocks memory stream intervals"
 CASES = [
     Case("ridge on features", RIDGE(alpha="loo", **FEATURES), can=SUM),
     Case("ridge, gcv", RIDGE(alpha="gcv", **FEATURES), can=SUM),
     Case("ridge, evidence", RIDGE(alpha="evidence", **FEATURES), can=SUM),
-    Case(
-        "ridge, alpha given",
-        RIDGE(alpha=0.3, fit_intercept=False, **FEATURES),
-        can=SUM + " scale",
-        but="offset",
-    ),
+    Case("ridge, alpha given", RIDGE(**ABOUT_ZERO), can=SUM + " scale", but="offset"),
     Case("ridge on landmarks", RIDGE(**LANDMARKS), close=1e-7, can="targets unit", but="dense"),
-    Case(
-        "ridge, map chosen",
-        RIDGE(**FEATURES | {"method": "auto"}),
-        close=1e-7,
-        can="targets unit",
-        but="gradient dense",
-    ),
+    Case("ridge, map chosen", RIDGE(**AUTO), close=1e-7, can="targets unit", but="gradient dense"),
     Case("ridge, all chosen", RIDGE(**CHOSEN)),
     Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="unit", but="gradient"),
-    Case(
-        "ridge, learned metric",
-        RIDGE("gaussian", metric="learned", **CHOSEN),
-        can="unit",
-        but="gradient",
-    ),
+    Case("ridge, learned metric", RIDGE(metric="learned", **NAMED), can="unit", but="gradient"),
     Case("exact ridge", RIDGE(alpha="gcv", **EXACT), can="order targets unit", but="stream"),
-    Case("exact ridge, alpha given", RIDGE(alpha=0.1, **EXACT), can=FREE + " scale", but="stream"),
+    Case("exact ridge, alpha given", RIDGE(alpha=0.1, **EXACT), can=FREE_SCALED, but="stream"),
     Case("exact ridge, chosen", RIDGE(**SEED), can="order", but="stream"),
-    Case(
-        "iterated ridge",
-        RIDGE(alpha=0.1, **FEATURES | {"method": bo.ExactKernel("nystrom")}),
-        close=1e-5,
-        can=FREE + " scale",
-        but="range intervals",
-    ),
-    Case(
-        "ridge in leaves",
-        RIDGE(KERNEL, method=bo.LocalKernel(30, 12), alpha=0.1, **SEED),
-        close=1e-6,
-        can="targets unit",
-        but="range",
-    ),
-    Case(
-        "ridge on a grid",
-        RIDGE(KERNEL, method=GRID, alpha=0.1, **SEED),
-        can="order pieces merge targets unit",
-        but="zeros intervals onnx",
-    ),
-    Case(
-        "ridge on the sphere",
-        RIDGE(OnSphere(Matern(1.5, 0.5)), **SEED),
-        made=globe,
-        can="order unit",
-        but="stream sparse tables onnx",
-    ),
+    Case("iterated ridge", RIDGE(**ITERATED), close=1e-5, can=FREE_SCALED, but="range intervals"),
+    Case("ridge in leaves", RIDGE(**LEAVES), close=1e-6, can="targets unit", but="range"),
+    Case("ridge on a grid", RIDGE(alpha=0.1, **GRID), can=WAVES, but="zeros intervals onnx"),
+    Case("ridge on the sphere", RIDGE(**PLACES), made=globe, can="order unit", but=OF_PLACES),
     Case("ridge classifier", SIGNS(**FEATURES), "class", can=SUM, but="class-weights"),
-    Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE + " scale"),
+    Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE_SCALED),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
-    Case(
-        "process, law given",
-        PROCESS(**LAW, **GIVEN),
-        can="weights order pieces merge targets",
-        but="tables bytes",
-    ),
-    Case(
-        "process, lengthscales chosen",
-        PROCESS("gaussian", method="orthogonal", **CHOSEN),
-        can="unit",
-        but="range kept tables libraries",
-    ),
+    Case("process, law given", PROCESS(**LAW, **GIVEN), can=ADDED + " targets", but="tables bytes"),
+    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
     Case("exact process, law given", PROCESS(**LAW, **EXACT), can="weights order targets"),
-    Case(
-        "process on a grid",
-        PROCESS(KERNEL, method=GRID, **SEED),
-        close=1e-7,
-        can="order pieces merge targets unit",
-        but="onnx sparse",
-    ),
-    Case(
-        "process of neighbours",
-        PROCESS(Matern(1.5, 0.8), method=bo.NearestNeighbours(10), **SEED),
-        can="order pieces merge unit",
-        but="gradient onnx",
-    ),
+    Case("process on a grid", PROCESS(**GRID), close=1e-7, can=WAVES, but="onnx sparse"),
+    Case("process of neighbours", PROCESS(**NEAR), can=NEIGHBOURS, but="gradient onnx"),
     Case("svc", SVC(C=2.0, **TIGHT), "class", can=SCALED),
     Case("svc of two", SVC(C=2.0, **TIGHT), "class of two", can=SCALED),
     Case("exact svc of two", SVC(C=2.0, **MATRIX), "class of two", but="memory"),
@@ -241,14 +199,7 @@ CASES = [
     Case("ridge classifier of two", SIGNS(alpha=0.3, **FEATURES), "class of two", can=SUM),
     Case("svc, C chosen", SVC(**FEATURES), "class", can="order", but="memory dtype"),
     Case("svc of pairs", SVC(C=2.0, multi_class="ovo", **TIGHT), "class", can=SCALED),
-    Case(
-        "exact svc",
-        SVC(C=2.0, loss="hinge", tol=1e-9, **MATRIX),
-        "class",
-        close=1e-5,
-        can=SCALED,
-        but="memory",
-    ),
+    Case("exact svc", SVC(**LIBSVM), "class", close=1e-5, can=SCALED, but="memory"),
     Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
     Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
     Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
@@ -256,35 +207,15 @@ CASES = [
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
     Case("huber, alpha chosen", LOSS(loss="huber", **TIGHT), can="order unit", but="offset dtype"),
-    Case(
-        "quantiles", LOSS(loss="quantile", alpha=0.3, **TIGHT), close=1e-7, can=SCALED, but="offset"
-    ),
+    Case("quantiles", LOSS(**QUANTILES), close=1e-7, can=SCALED, but="offset"),
     Case("one class", ONE_CLASS(nu=0.3, **TIGHT), "none", can="weights order"),
     Case("exact one class", ONE_CLASS(nu=0.3, **MATRIX), "none", can="weights order", but="memory"),
-    Case("sgd", SGD(strategy=CACHED, **STEPS), can="weights targets", but="offset intervals bytes"),
-    Case(
-        "sgd on rows",
-        SGD(strategy=ON_ROWS, **STEPS_ON_ROWS),
-        can="weights targets",
-        but="offset blocks memory stream intervals",
-    ),
-    Case(
-        "sgd classifier",
-        bo.KernelSGDClassifier(strategy=CACHED, loss="log_loss", **STEPS),
-        "class",
-        can="weights",
-        but="bytes",
-    ),
-    Case(
-        "components",
-        bo.KernelPCA(3, fit_inverse_transform=True, **FEATURES),
-        "none",
-        can="weights order pieces merge",
-    ),
+    Case("sgd", SGD(**CACHED), can="weights targets", but="offset intervals bytes"),
+    Case("sgd on rows", SGD(**ON_ROWS), can="weights targets", but=IN_MEMORY),
+    Case("sgd classifier", SGD_OF_CLASSES(**LOG_LOSS), "class", can="weights", but="bytes"),
+    Case("components", PCA(3, **WAY_BACK), "none", can=ADDED),
     Case("clusters", bo.KernelKMeans(3, **FEATURES), "none", can=SCALED, but="dtype"),
-    Case(
-        "correlations, alpha chosen", CCA(2, **FEATURES), "pair", can="weights pieces", but="dtype"
-    ),
+    Case("correlations, chosen", CCA(2, **FEATURES), "pair", can="weights pieces", but="dtype"),
     Case("correlations", CCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"),
     Case("features", bo.KernelFeatures(**LANDMARKS), "none", but="zeros"),
 ]

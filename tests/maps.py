@@ -37,6 +37,8 @@ class Case(NamedTuple):
 
 PAIR, PHASE = FOURIER[:2]
 SOME_POWERS = (POWERS[1], POWERS[2], POWERS[4], POWERS[7])
+OF_BASES = [*gallery.BASES, *HERMITE[2:6], *HERMITE[-2:], *gallery.COMPRESSED]
+OF_BASES += [*gallery.SINES[:3], *gallery.PROJECTED]
 BY_WAVES = [p for p in MAPS if p[1] in FOURIER]
 BY_ROWS = [p for p in MAPS if isinstance(p[1], bo.Nystrom | bo.Auto)]
 RADIAL = (Gaussian(), Gaussian((0.5, 1.0, 3.0)), Matern(1.5), Polynomial(3), NeuralTangent(2))
@@ -78,14 +80,7 @@ FAMILIES = {
     "sketches": Family([p for p in gallery.SKETCHED if p[0] in SOME_POWERS], gallery.SKETCHED),
     "networks": Family([*NETWORKS[:4], *NETWORKS[-5:], *gallery.DEEP], product=NETWORKS, width=48),
     "products": Family(
-        [
-            *gallery.BASES,
-            *HERMITE[2:6],
-            *HERMITE[-2:],
-            *gallery.COMPRESSED,
-            *gallery.SINES[:3],
-            *gallery.PROJECTED,
-        ],
+        OF_BASES,
         product=[*HERMITE, *gallery.SINES],
         drawn_from=200,
         factor=1e4,

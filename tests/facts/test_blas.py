@@ -7,6 +7,7 @@ from threading import Barrier, Event
 import joblib
 import numpy as np
 import pytest
+from inside import with_threads
 from scipy.linalg import LinAlgError, block_diag
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -313,14 +314,6 @@ def many_threads():
     threads.set_num_threads(3)
     yield
     threads.set_num_threads(None)
-
-
-def with_threads(make, *counts):
-    """What is made with each number of threads."""
-    try:
-        return [threads.set_num_threads(count) or make() for count in counts]
-    finally:
-        threads.set_num_threads(None)
 
 
 def test_what_tasks_give_comes_in_their_order(many_threads):

@@ -6,6 +6,7 @@ from dataclasses import replace
 import mpmath
 import numpy as np
 import pytest
+from gallery import sphere
 from scipy.linalg import eigh
 from scipy.special import gammainc
 from scipy.stats import poisson
@@ -16,12 +17,6 @@ from bochner.certificates.bounds import Cut, Cuts, direction_leverage
 from bochner.features.map import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import Angular, ArcCosine, DotExponential, Gaussian, Monomials, Polynomial
-
-
-def sphere(n=200, d=3, radius=1.5):
-    X = np.random.default_rng(0).standard_normal((n, d))
-    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
-
 
 ROWS = sphere(40)
 PAIRS = {"pair": 780, "phase": 820}
@@ -196,8 +191,8 @@ OWN = 2.0 * bo.kernels.GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomial
 @pytest.mark.parametrize(
     ("kernel", "X", "radial"),
     [
-        (Gaussian(), sphere(), "optimal"),
-        (bo.kernels.Matern(1.5, 2.0), sphere(), "optimal"),
+        (Gaussian(), sphere(200), "optimal"),
+        (bo.kernels.Matern(1.5, 2.0), sphere(200), "optimal"),
         (Gaussian(1.5), np.random.default_rng(3).standard_normal((200, 3)), "monomial"),
         (Polynomial(degree=3), np.random.default_rng(3).standard_normal((200, 2)), "monomial"),
         (OWN, np.random.default_rng(3).standard_normal((200, 3)), "monomial"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gallery import points
 from scipy.linalg import eigh
 from scipy.special import expit
 from scipy.stats import t as student
@@ -21,20 +22,16 @@ ALARM_BAR = 5.0
 """Standard errors that a correct mean is off with a chance below 1e-6."""
 
 
-def rows(n=300, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
 def maps(D=60, kernel=None, n=300):
     kernel = Gaussian(1.5) if kernel is None else kernel
-    X = rows(n)
+    X = points(n)
     fourier = bo.draw(kernel, bo.Fourier(bo.IID()), n_features=D, X=X, random_state=0)
     return fourier, bo.draw(kernel, bo.Nystrom(), n_features=D, X=X, random_state=0)
 
 
 def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
     """In none of 25 samples; the planted fault understates the largest error by four."""
-    phi, X = maps()[0], rows()
+    phi, X = maps()[0], points()
     E = np.abs(phi(X) @ phi(X).T - phi.kernel(X))[np.triu_indices(300, 1)]
     found = [certify(phi, X, alpha=1.0, n_sample=64, random_state=s) for s in range(25)]
     assert all((E > c.entrywise).mean() <= c.pairs_beyond for c in found)
@@ -45,7 +42,7 @@ def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
     "method", [bo.Gegenbauer(order=1, degree=2), bo.Projected(bo.Fourier(), 2)], ids=repr
 )
 def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(method):
-    X, kernel = rows(), Gaussian()
+    X, kernel = points(), Gaussian()
     a, b = (bo.draw(kernel, method, n_features=300, X=X, random_state=s) for s in (0, 1))
     A, B, K = a(X) @ a(X).T, b(X) @ b(X).T, kernel(X)
     # The noise, of which two draws differ, is less than the error.
@@ -54,12 +51,14 @@ def test_no_number_of_features_is_promised_where_the_mean_over_draws_is_off(meth
 
 
 def test_halving_takes_four_times_the_features_of_a_series_that_leaves_nothing_out():
-    a = bo.draw(Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=rows(), random_state=0)
-    assert certify(a, rows(), alpha=1.0).features_to_halve == 4 * a.n_features
+    a = bo.draw(
+        Polynomial(3), bo.Gegenbauer("monomial"), n_features=300, X=points(), random_state=0
+    )
+    assert certify(a, points(), alpha=1.0).features_to_halve == 4 * a.n_features
 
 
 def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
-    X, method = rows(60), bo.Gegenbauer("monomial", order=1, degree=2)
+    X, method = points(60), bo.Gegenbauer("monomial", order=1, degree=2)
     cut, known = (
         bo.draw(Gaussian(1.5), m, n_features=64, X=X, random_state=0) for m in (method, "iid")
     )
@@ -70,7 +69,7 @@ def test_what_is_left_out_is_known_of_a_cut_series_and_of_unbiased_maps():
 @pytest.mark.parametrize("which", ["kernel", "features"])
 def test_dimensions_and_leverage_are_those_of_the_matrix(which, monkeypatch):
     monkeypatch.setattr("bochner.certificates.pencil.BLOCK", 50)
-    X, phi = rows(120), maps()[0]
+    X, phi = points(120), maps()[0]
     k = Gaussian() if which == "kernel" else phi
     K = k(X) if which == "kernel" else phi(X) @ phi(X).T
     S = K @ np.linalg.inv(K + 0.5 * np.eye(120))
@@ -84,7 +83,7 @@ def cost(A, P):
 
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
 def test_no_projection_leaves_the_interval_of_costs_and_two_reach_its_ends(which):
-    phi, X = maps()[which], rows()
+    phi, X = maps()[which], points()
     c = certify_costs(phi, X, rank=5, random_state=0)
     K, K_hat = phi.kernel(X), phi(X) @ phi(X).T
     E, g = K_hat - K, np.random.default_rng(0)
@@ -116,7 +115,7 @@ def truth_of(A, f, variance, alpha):
 
 @pytest.fixture(scope="module")
 def experiment():
-    X = rows(150)
+    X = points(150)
     f = np.sin(X[:, 0]) + X[:, 1] ** 2
     return X, f - f.mean(), maps(n=150, D=40)[0]
 
@@ -182,7 +181,7 @@ def brute(phi, X, alpha):
 @pytest.mark.parametrize("kind", ["waves", "landmarks"])
 def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind, n, alpha):
     """700 rows take the Lanczos route, whose values are good to 1e-5 of the larger side."""
-    X = rows(n)
+    X = points(n)
     phi = waves() if kind == "waves" else landmarks(X, min(n - 1, 30))
     below, above, K, E = brute(phi, X, alpha)
     c = certify(phi, X, alpha=alpha, random_state=0)
@@ -197,7 +196,7 @@ def test_all_numbers_are_those_of_dense_algebra_when_all_rows_are_measured(kind,
 
 
 def test_the_sample_says_when_it_cannot_resolve_the_penalty():
-    X, phi = rows(800, d=12), waves(d=12, pairs=50)
+    X, phi = points(800, d=12), waves(d=12, pairs=50)
     c = certify(phi, X, alpha=1e-3, n_sample=64, random_state=0)
     below, above, _, _ = brute(phi, X, 1e-3)
     assert not c.resolved
@@ -224,12 +223,11 @@ def scores(phi, X, alpha):
 
 @pytest.mark.parametrize(("n", "alpha"), [(500, 8.0), (6000, 60.0)])
 def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
-    """Trend, shift and spread from dense eigenvalues of rows and groups, the slope by differences.
-
-    Of 500 rows the sample is 1/4, of 6,000 less than the eighth that a group is of a sample.
-    """
+    """Trend, shift and spread from dense eigenvalues of rows and groups, slopes by differences."""
     phi, kept, m = waves(), [], 128
-    c = certify(Seen(phi, kept), rows(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0)
+    c = certify(
+        Seen(phi, kept), points(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0
+    )
     X, penalty = kept[0], alpha * m / n
     found = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
@@ -251,7 +249,7 @@ def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
 
 def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():
     """Each row left out in turn; pairs of a row with itself are as rare as among all rows."""
-    phi, X, n, m = waves(), rows(160), 640, 160
+    phi, X, n, m = waves(), points(160), 640, 160
     c = certify(phi, X, alpha=1.0, n_rows=n, random_state=0)
     E, K = phi(X) @ phi(X).T - phi.kernel(X), phi.kernel(X)
 
@@ -272,7 +270,7 @@ def test_the_frobenius_error_of_a_sample_has_the_interval_of_a_jackknife():
 
 
 def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
-    X = rows()
+    X = points()
     good = certify(waves(pairs=4000), X, alpha=30.0, random_state=0)
     high = good.epsilon_interval[1]
     assert good.risk_factor == pytest.approx(1 / (1 - high))
@@ -285,7 +283,7 @@ def test_a_smaller_epsilon_bounds_the_risk_and_a_larger_one_does_not():
 
 def test_fewer_landmark_features_do_not_halve():
     """The number is a lower bound: for the best directions it is enough, and one fewer is not."""
-    X = rows()
+    X = points()
     c = certify(landmarks(X), X, alpha=0.1, random_state=0)
     assert c.n_features < c.features_to_halve < 300
     # The best map of that width: the leading eigenvectors of the residual, added.
@@ -302,7 +300,7 @@ def test_fewer_landmark_features_do_not_halve():
 def test_exact_features_are_zero_away():
     phi, dot = lambda X: X, lambda X, Y=None: X @ (X if Y is None else Y).T
     for n_sample in (2048, 64):
-        c = certify(phi, rows(), alpha=1e-3, kernel=dot, n_sample=n_sample, random_state=0)
+        c = certify(phi, points(), alpha=1e-3, kernel=dot, n_sample=n_sample, random_state=0)
         assert c.epsilon == c.epsilon_interval[0] == 0
         assert c.epsilon_interval[1] < 1e-8
         assert c.frobenius < 1e-14
@@ -313,7 +311,7 @@ def test_exact_features_are_zero_away():
 
 
 def test_alpha_below_rounding_is_raised_and_said():
-    c = certify(waves(), rows(), alpha=1e-16, random_state=0)
+    c = certify(waves(), points(), alpha=1e-16, random_state=0)
     assert c.alpha == 1e-16
     assert 1e-13 < c.alpha_measured < 1e-10
     assert c.risk_factor is None
@@ -321,7 +319,7 @@ def test_alpha_below_rounding_is_raised_and_said():
 
 
 def test_words_and_numbers_for_people_and_machines():
-    X = rows(2000)
+    X = points(2000)
     c = certify(waves(pairs=2000), X, alpha=200.0, n_sample=400, random_state=0)
     assert str(c).startswith("With 4,000 features, 2,000 rows and alpha = 200, the features are")
     for words in ("95 % interval", "measured on 400 of them", "about 16,000 features"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from gallery import KERNELS, rows
+from gallery import KERNELS, points, rows
 
 import bochner as bo
 from bochner import FeatureMap, check_features
@@ -107,15 +107,9 @@ def test_a_fault_of_a_class_is_named(fault, message):
 # ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured
 
 
-def normal_rows(n=300, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
 def maps():
     methods = bo.Fourier(bo.IID()), bo.Nystrom()
-    return [
-        bo.draw(Gaussian(1.5), m, n_features=60, X=normal_rows(), random_state=0) for m in methods
-    ]
+    return [bo.draw(Gaussian(1.5), m, n_features=60, X=points(), random_state=0) for m in methods]
 
 
 class Broken(FeatureMap):
@@ -166,14 +160,14 @@ SPOILED = {
 
 @pytest.mark.parametrize("how", [*SPOILED, "refusal"])
 def test_each_planted_fault_of_features_is_seen_by_its_law(how):
-    check = check_features(Broken(how), normal_rows(40))
+    check = check_features(Broken(how), points(40))
     assert not check
     assert check["shape" if how == "raises" else how].outcome == "failed"
     assert how != "raises" or "got ValueError" in str(check)
 
 
 def test_sound_features_obey_every_law():
-    check = check_features(Broken("exact"), normal_rows(40))
+    check = check_features(Broken("exact"), points(40))
     assert check.ok
     assert check["below"].outcome == "passed"
     assert check["kernel"].number < 1e-12
@@ -182,16 +176,13 @@ def test_sound_features_obey_every_law():
 
 @pytest.mark.parametrize("which", [0, 1], ids=["Fourier", "Nystrom"])
 def test_maps_of_the_library_obey_every_law(which):
-    check = check_features(maps()[which], normal_rows())
+    check = check_features(maps()[which], points())
     assert check.ok, str(check)
 
 
 def test_features_that_lose_rows_are_seen_without_another_draw():
-    """One order of one column: where e^{−r²}(1 + r²) < ½, less than half of k(x, x) is left.
-
-    ‖Z Zᵀ − K‖/‖K‖ stays below one, which is all that is asked of it.
-    """
-    X = normal_rows(d=1)
+    """One order of a column leaves less than half of k(x, x) where e^{−r²}(1 + r²) < ½."""
+    X = points(d=1)
     for order, outcome in ((1, "failed"), (12, "passed")):
         method = bo.Gegenbauer("monomial", order)
         phi = bo.draw(Gaussian(), method, n_features=4096, X=X, random_state=0)
@@ -213,7 +204,7 @@ class Scaled:
 
 
 def test_what_is_measured_of_a_map_is_what_matrices_show():
-    X, (fourier, nystrom) = normal_rows(80), maps()
+    X, (fourier, nystrom) = points(80), maps()
     K = fourier.kernel(X)
     for factor in (0.69, 0.72, 1.0, 1.3):
         Z = factor * fourier(X)
@@ -229,7 +220,7 @@ def test_what_is_measured_of_a_map_is_what_matrices_show():
 
 
 def test_compare_measures_what_anyone_can_measure():
-    X = normal_rows(1200, 3)
+    X = points(1200, 3)
     methods = ["iid", MercerHarmonic(), Nystrom(), Sign()]
     table = bo.compare(Gaussian(2.0), X, n_features=50, methods=methods, random_state=3)
     errors = [row.error for row in table.rows[:3]]
@@ -237,7 +228,7 @@ def test_compare_measures_what_anyone_can_measure():
     assert table.best == table.rows[0].method == MercerHarmonic()
     assert table.rows[-1].method == Sign()
     assert "Sign" in table.rows[-1].refused
-    fresh = normal_rows(800, 3, seed=9)
+    fresh = points(800, 3, seed=9)
     K = Gaussian(2.0)(fresh)
     for row in table.rows[:3]:
         phi = bo.draw(Gaussian(2.0), row.method, n_features=50, X=X, random_state=7)

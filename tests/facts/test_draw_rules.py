@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from gallery import rows
+from gallery import points, rows
 from tolerance import assert_close
 
 import bochner as bo
@@ -139,10 +139,6 @@ KERNEL = Gaussian(1.5)
 METHODS = {"random": bo.Fourier(bo.Orthogonal()), "by landmarks": bo.Nystrom()}
 
 
-def normal_rows(seed, n=N):
-    return np.random.default_rng(seed).standard_normal((n, 3))
-
-
 def true_epsilon(phi, X, alpha=ALPHA, kernel=KERNEL):
     """ε of all rows, by the dense definition."""
     K, Z = kernel(X), phi(X)
@@ -159,7 +155,7 @@ def small_sample(monkeypatch):
 
 def enough(method, epsilon, seed):
     """Features that are enough for the rows of a seed, and ε of all these rows."""
-    X, ask = normal_rows(seed), {"alpha": ALPHA, "epsilon": epsilon, "random_state": seed}
+    X, ask = points(N, seed=seed), {"alpha": ALPHA, "epsilon": epsilon, "random_state": seed}
     found = required_features(KERNEL, method, X, **ask)
     return found, true_epsilon(found.map, X)
 
@@ -168,16 +164,13 @@ def enough(method, epsilon, seed):
 @pytest.mark.usefixtures("small_sample")
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
-    """At 95 % a seed, four failures of twenty come by chance once in 63 runs of other seeds.
-
-    Half the width would not have done in as many seeds: nothing is wasted.
-    """
+    """Four failures of twenty come by chance once in 63 runs; half the width does not do."""
     found, errors = zip(*(enough(method, TOLERANCE, s) for s in range(20)), strict=True)
     assert all(f.limit is None for f in found)
     assert np.sum(np.array(errors) > TOLERANCE) <= 3
     halved = []
     for seed, f in enumerate(found):
-        X, D = normal_rows(seed), f.n_features // 4 * 2
+        X, D = points(N, seed=seed), f.n_features // 4 * 2
         phi = draw(KERNEL, method, n_features=D, X=X, random_state=seed)
         halved.append(true_epsilon(phi, X))
     assert np.sum(np.array(halved) > TOLERANCE) >= 17
@@ -186,7 +179,7 @@ def test_the_tolerance_holds_on_all_rows_in_nineteen_seeds_of_twenty(method):
 def test_what_stops_the_search_is_named(monkeypatch):
     def asked(epsilon):
         given = {"alpha": 3.0, "epsilon": epsilon, "random_state": 0}
-        return required_features(KERNEL, "orthogonal", normal_rows(0, 300), **given)
+        return required_features(KERNEL, "orthogonal", points(300, seed=0), **given)
 
     found = asked(1e-6)
     assert (found.limit, found.n_features) == ("rows", 300)
@@ -199,7 +192,7 @@ def test_what_stops_the_search_is_named(monkeypatch):
 
 def test_truncation_is_told_from_noise():
     """Of degree 1 twice the features leave ε as it is; of degree 20 the tolerance is met."""
-    X = normal_rows(0, 600)
+    X = points(600, seed=0)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     asked = {"alpha": 0.6, "epsilon": 0.5, "random_state": 0}
     cut = required_features(KERNEL, bo.Gegenbauer(degree=1), X, **asked)
@@ -216,7 +209,7 @@ def test_truncation_is_told_from_noise():
 
 def test_an_open_method_ends_with_the_kernel_itself():
     """301 rows, an odd number, of which no smaller map holds enough."""
-    X = normal_rows(6, 301)
+    X = points(301, seed=6)
     kernel = Gaussian(0.2)
     found = required_features(kernel, "auto", X, alpha=1e-6, epsilon=1e-3, random_state=0)
     assert found.limit is None
@@ -237,14 +230,14 @@ def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away()
 
 
 def test_the_map_is_enough_at_a_penalty():
-    X = normal_rows(1, 400)
+    X = points(400, seed=1)
     asked = {"alpha": 4.0, "epsilon": 0.2, "random_state": 0}
     assert true_epsilon(required_features(KERNEL, "auto", X, **asked).map, X, 4.0) <= 0.2
 
 
 def test_a_tolerance_that_is_not_reached_is_a_warning():
     """Of rough kernels at a small penalty no number of random features below n is enough."""
-    X = normal_rows(1, 200)
+    X = points(200, seed=1)
     kernel, asked = Matern(0.5), {"n_features": "auto", "random_state": 0}
     with pytest.warns(FeatureWarning, match=r"n_features: .*ε ≈ .*, above 0.1 at alpha"):
         model = bo.KernelRidge(kernel, method="iid", alpha=0.01, **asked).fit(X, X[:, 0])
@@ -252,7 +245,7 @@ def test_a_tolerance_that_is_not_reached_is_a_warning():
 
 
 def test_a_fit_takes_as_many_features_as_its_penalty_needs():
-    X = normal_rows(2, 700)
+    X = points(700, seed=2)
     y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(700)
     model = bo.KernelRidge(KERNEL, method="nystrom", n_features="auto", random_state=0).fit(X, y)
     assert model.map_.n_features < 700

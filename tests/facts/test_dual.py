@@ -11,9 +11,10 @@ from tolerance import assert_close
 
 from bochner.errors import InvalidInput
 from bochner.kernels import Exponential, Gaussian
-from bochner.solvers.ridge.dual import KernelRows, kernel_leave_one_out
+from bochner.solvers.ridge.dual import KernelRows, kernel_evidence, kernel_leave_one_out
 from bochner.solvers.ridge.eigen import decompose, left_out_path
 from bochner.solvers.ridge.kernel_path import least_along, solve_kernel
+from bochner.solvers.ridge.problem import evidence, evidence_slope
 from bochner.solvers.ridge.solution import Outcome, path_of
 from bochner.sums.moments import Moments
 
@@ -34,6 +35,15 @@ def rows(weights="none", centred=True, t=2):
     return KernelRows(Gaussian(0.8)(X), y, WEIGHTS[weights], centred)
 
 
+def features_of(problem):
+    """Features whose products are the kernel matrix, and the eigenvalues of their moments."""
+    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
+    moments = Moments.of(Z, problem.y, problem.w)
+    moments = moments if problem.centred else moments.about_zero()
+    about = Z - moments.feature_mean, problem.y - moments.target_mean, problem.w
+    return Z, decompose(moments, problem.centred), about
+
+
 both = pytest.mark.parametrize("centred", [True, False])
 weighted = pytest.mark.parametrize("weights", WEIGHTS)
 
@@ -44,11 +54,7 @@ def test_the_path_is_that_of_exact_features(weights, centred):
     """All criteria of two targets, at each penalty that was tried; deviations of equal rows."""
     problem = rows(weights, centred)
     found = solve_kernel(problem, "loo").path
-    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
-    moments = Moments.of(Z, problem.y, problem.w)
-    moments = moments if centred else moments.about_zero()
-    eigen = decompose(moments, centred)
-    about = Z - moments.feature_mean, problem.y - moments.target_mean, problem.w
+    _, eigen, about = features_of(problem)
     path = path_of(eigen, found.alphas, left_out_path(eigen, [about], found.alphas))
     assert len(found.alphas) > 1
     for name in ("loo", "gcv", "effective_dimension"):
@@ -63,7 +69,7 @@ def test_the_path_is_that_of_exact_features(weights, centred):
 @weighted
 def test_predictions_are_those_of_exact_features(weights, centred):
     problem = rows(weights, centred)
-    Z = np.linalg.cholesky(problem.K + 1e-12 * np.eye(N))
+    Z, *_ = features_of(problem)
     model = Ridge(alpha=0.3, fit_intercept=centred, solver="cholesky")
     found, expected = problem.at(0.3), model.fit(Z, problem.y, problem.w).predict(Z)
     assert_close(problem.K @ found.coef + found.intercept, expected, factor=1e6)
@@ -85,18 +91,35 @@ def test_slopes_in_log_alpha_are_those_of_differences(weights, centred, criterio
 
 @both
 @weighted
-def test_the_gradient_in_the_kernel_matrix_is_that_of_differences(weights, centred):
-    X, y = table()
-    K, turn, w = Gaussian(0.8)(X), Gaussian(0.3)(X), WEIGHTS[weights]
+@pytest.mark.parametrize("amplitude", [None, 0.7])
+def test_the_evidence_is_that_of_exact_features(amplitude, weights, centred):
+    problem = rows(weights, centred)
+    _, eigen, _ = features_of(problem)
+    for alpha in (0.01, 1.0):
+        ours = kernel_evidence(problem, alpha, amplitude=amplitude)
+        given = eigen, eigen.at([alpha]), None, amplitude
+        assert_close(ours.value, -evidence(*given).sum() / problem.count, factor=1e6)
+        assert_close(ours.by_log_alpha, -evidence_slope(*given).sum() / problem.count, factor=1e7)
 
-    def value(h=0.0, alpha=0.3):
-        return kernel_leave_one_out(KernelRows(K + h * turn, y, w, centred), alpha)
 
-    score, step = value(), 1e-5
-    along = (value(step).value - value(-step).value) / (2 * step)
-    assert abs((score.by_kernel * turn).sum() / along - 1) < 1e-6
-    ends = (value(alpha=0.3 * np.exp(h)).value for h in (step, -step))
-    assert abs(score.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
+LAWS = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
+SCORES = {"errors": kernel_leave_one_out}
+SCORES |= {f"evidence {law}": partial(kernel_evidence, **law) for law in LAWS}
+
+
+@both
+@weighted
+@pytest.mark.parametrize("score", SCORES)
+def test_the_gradient_in_the_kernel_matrix_is_that_of_differences(score, weights, centred):
+    problem, step = rows(weights, centred), 1e-5
+    turn = Gaussian(0.3)(table()[0])
+    value = lambda h, alpha: SCORES[score](replace(problem, K=problem.K + h * turn), alpha)
+    found = value(0.0, 0.3)
+    along = (value(step, 0.3).value - value(-step, 0.3).value) / (2 * step)
+    assert abs((found.by_kernel * turn).sum() / along - 1) < 1e-6
+    ends = (value(0.0, 0.3 * np.exp(h)).value for h in (step, -step))
+    if score != f"evidence {LAWS[-1]}":  # whose penalty is given
+        assert abs(found.by_log_alpha / (np.subtract(*ends) / (2 * step)) - 1) < 1e-5
 
 
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "evidence"])

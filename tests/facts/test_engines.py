@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 import torch
+from gallery import raw_table
 from pyarrow.csv import write_csv
 from sklearn.base import clone
 
@@ -123,30 +124,10 @@ def test_files_are_read_by_workers_and_text_here(dask, tmp_path):
         np.testing.assert_array_equal(ridge(dask, rows).coef_, ridge(HERE, rows).coef_)
 
 
-@cache
-def raw_table():
-    """Columns of every kind, and gaps in them."""
-    few = np.array(["red", "green", "blue"], dtype=object)[rng.integers(0, 3, N)]
-    few[rng.random(N) < 0.1] = None
-    many = rng.integers(0, 200, N)
-    table = pd.DataFrame(
-        {
-            "a": np.where(rng.random(N) < 0.1, np.nan, X[:, 0]),
-            "b": X[:, 1],
-            "same": X[:, 1],
-            "one": 1.0,
-            "few": few,
-            "many": np.char.add("N", many.astype(str)),
-            "day": pd.date_range("2019-01-01", periods=N, freq="7min"),
-        }
-    )
-    return table.assign(y=Y + many / 100)
-
-
 @pytest.mark.main_cases(1)
 @pytest.mark.filterwarnings("ignore::bochner.errors.DataWarning")
 def test_a_table_as_it_comes_is_fitted_by_an_engine(engine):
-    rows = bo.Blocks.from_table(raw_table(), target="y")
+    rows = bo.Blocks.from_table(raw_table(N), target="y")
     here, there = (ridge(where, rows, kernel=Gaussian(3.0)) for where in (HERE, engine))
     assert there.schema_ == here.schema_
     np.testing.assert_array_equal(there.coef_, here.coef_)

@@ -1,4 +1,4 @@
-"""Marginal likelihood, of features and of a kernel matrix: dense densities and differences."""
+"""Marginal likelihood from moments: dense normal densities, differences and brute force."""
 
 import numpy as np
 import pytest
@@ -8,13 +8,9 @@ from scipy.stats import multivariate_normal
 from tolerance import assert_close
 
 from bochner import Moments
-from bochner.kernels import Gaussian
-from bochner.solvers.ridge.dual import KernelRows, kernel_evidence
 from bochner.solvers.ridge.eigen import decompose, floor
 from bochner.solvers.ridge.problem import evidence, evidence_slope
 from bochner.solvers.ridge.solution import EvidenceOutcome, maximise_evidence
-
-# ==== Marginal likelihood from moments: against dense normal densities, differences and brute force.
 
 
 def data(n=30, D=7, t=1, noise=0.3, seed=0):
@@ -136,50 +132,3 @@ def test_a_noise_too_small_to_be_resolved_has_the_amplitude_of_none(centred):
             assert found.amplitude[0] == without.amplitude[0]
             assert found.alpha[0] == floor(eigen)
             assert found.outcome is outcome
-
-
-# ==== The evidence of a kernel matrix: against that of features, and its gradient against differences.
-
-GIVEN = [{}, {"noise": 0.2}, {"amplitude": 0.7}, {"noise": 0.2, "amplitude": 0.7}]
-WEIGHTS = {"none": np.ones(25), "copies": np.arange(25) % 3 + 1.0, "shares": 0.1 + np.ones(25) / 3}
-
-
-def rows(t=1, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (25, 2))
-    return X, np.sin(2 * X[:, :1]) + 0.3 * rng.standard_normal((25, t)) + 2
-
-
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("amplitude", [None, 0.7])
-def test_it_is_the_evidence_of_features_that_are_exact(amplitude, centred, weights):
-    X, y = rows(t=2)
-    w, K = WEIGHTS[weights], Gaussian(0.8)(X)
-    moments = Moments.of(np.linalg.cholesky(K + 1e-12 * np.eye(25)), y, w)
-    eigen = decompose(moments if centred else moments.about_zero(), centred)
-    for alpha in (0.01, 1.0):
-        problem = KernelRows(K, y, w, centred)
-        ours = kernel_evidence(problem, alpha, amplitude=amplitude)
-        value, slope = log_evidence(eigen, alpha, amplitude)
-        assert_close(ours.value, -value.sum() / problem.count, factor=1e6)
-        assert_close(ours.by_log_alpha, -slope.sum() / problem.count, factor=1e7)
-
-
-@pytest.mark.parametrize("given", GIVEN, ids=str)
-@pytest.mark.parametrize("centred", [True, False])
-def test_its_gradient_is_that_of_differences(centred, given):
-    (X, y), w = rows(t=2), WEIGHTS["copies"]
-    K, turn = Gaussian(0.8)(X), Gaussian(0.3)(X)
-    at, step = lambda K, alpha: kernel_evidence(KernelRows(K, y, w, centred), alpha, **given), 1e-5
-    score = at(K, 0.1)
-
-    def difference(moved):
-        up, down = (at(*moved(h)).value for h in (step, -step))
-        return (up - down) / (2 * step)
-
-    by_kernel = difference(lambda h: (K + h * turn, 0.1))
-    assert abs((score.by_kernel * turn).sum() / by_kernel - 1) < 1e-6
-    if len(given) < 2:
-        assert abs(score.by_log_alpha / difference(lambda h: (K, 0.1 * np.exp(h))) - 1) < 1e-5
-    assert_close(score.by_kernel, score.by_kernel.T, factor=1e3)

@@ -1,26 +1,32 @@
-"""Fourier grids and harmonics: waves, sums, fits, periods and plans, each by a slow route too."""
+"""Fourier grids, harmonics and the globe: waves, sums, fits and plans, each by a slow route too."""
 
 import math
 import sys
+from functools import partial
 
 import naive
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.integrate import quad
+from scipy.special import eval_legendre
 
 import bochner as bo
 from bochner._core import nufft
 from bochner.data.sources import Block
 from bochner.errors import MissingDependency
 from bochner.features.fourier.grid import equispaced_map
-from bochner.kernels import Columns, Gaussian, Matern, OnSphere, Periodic, RationalQuadratic
+from bochner.kernels import Columns, Gaussian, Matern, OnSphere, Periodic, RationalQuadratic, Zonal
+from bochner.kernels.numbers import gradients
+from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.models.gaussian_process import grid as process_grid
 from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import waves
-from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, to_real
+from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, full_of, to_real
+from bochner.solvers.harmonics import from_waves, to_waves
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem
-from bochner.sums.fourier import BoxPlaces, WavesOf, as_complex
+from bochner.sums.fourier import BoxPlaces, GlobePlaces, WavesOf, as_complex
 
 pytest.importorskip("finufft")
 
@@ -196,8 +202,8 @@ def exact_process(kernel, X, y, new, noise, amplitude):
     return mean, deviation, -0.5 * (power + log_det + (n - 1) * np.log(2 * np.pi))
 
 
-WEATHER = Columns(OnSphere("matern32", 25.0), (1, 2)) * Columns(Matern(1.5, 4.0), (0,))
-SKY = Columns(OnSphere("matern32", 25.0), (1, 2))
+SKY, TIME = Columns(OnSphere("matern32", 25.0), (1, 2)), Columns(Matern(1.5, 4.0), (0,))
+WEATHER = SKY * TIME
 
 
 def times_and_places(n, seed=0):
@@ -223,7 +229,8 @@ PROCESSES = {
         for k in (
             WEATHER,
             0.5 * WEATHER + bo.kernels.Constant(0.2),
-            SKY + Columns(Matern(1.5, 4.0), (0,)),
+            SKY + TIME,
+            SKY + bo.kernels.Exp(TIME),
             WEATHER + 0.3 * SKY**2,
             SKY * Columns(Periodic(2.0, 1.0), (0,)),
         )
@@ -567,16 +574,24 @@ def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest
 # --- Sums, products, solutions -------------------------------------------------------------------
 
 
+def sums_of(summand, X, y, w, centred):
+    """Sums of rows as waves, of two parts; about the mean of the targets where it is taken away."""
+    third = len(X) // 3
+    parts = [
+        Block(X[:third], y[:third], w[:third], 0),
+        Block(X[third:], y[third:], w[third:], third),
+    ]
+    sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
+    return sums.about(sums.origin + sums.total / sums.weight if centred else np.zeros(3))
+
+
 def problem_of(extent, centred, n=150):
-    """Sums of rows as waves, and the features of the same rows."""
+    """The problem of rows in a box, the features of the same rows, targets and weights."""
     rng, d = np.random.default_rng(1), len(extent)
     X, w = rng.uniform(-1, 1, (n, d)), rng.uniform(0, 2, n)
     y = rng.standard_normal((n, 3)) + 2
-    places = np.zeros(d), np.full(d, 1.7), np.ones(d)
-    summand = WavesOf(BoxPlaces(*places, np.zeros(len(extent))), extent, np.ones(3), 1e-13)
-    half = n // 3
-    parts = [Block(X[:half], y[:half], w[:half], 0), Block(X[half:], y[half:], w[half:], half)]
-    sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
+    places = BoxPlaces(np.zeros(d), np.full(d, 1.7), np.ones(d), np.zeros(d))
+    sums = sums_of(WavesOf(places, extent, np.ones(3), 1e-13), X, y, w, centred)
     v = rng.uniform(0.1, 1, tuple(2 * m + 1 for m in extent))
     v = (v + np.flip(v)) / 2
     k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
@@ -584,31 +599,85 @@ def problem_of(extent, centred, n=150):
     r = np.sqrt(2 * v.ravel()[v.size // 2 :])
     r[0] /= np.sqrt(2)
     Z = np.hstack([np.cos(1.7 * X @ k.T) * r, (np.sin(1.7 * X @ k.T) * r)[:, 1:]])
-    mean = sums.origin + sums.total / sums.weight if centred else np.zeros(3)
-    sums = sums.about(mean)
     gram = ToeplitzGram(as_complex(sums.gram), v, centred)
     problem = WaveProblem.of(gram, as_complex(sums.cross), sums.squares, max(w.sum(), n), rng)
     return problem, Z, y, w
 
 
-@pytest.mark.parametrize("extent", EXTENTS)
-@pytest.mark.parametrize("centred", [True, False])
-def test_solutions_by_fft_are_those_of_the_matrix(extent, centred):
-    problem, Z, y, w = problem_of(extent, centred)
+def problem_of_globe(degree, centred, X=None):
+    """The problem of places on the globe."""
+    rng, X = np.random.default_rng(1), globe(200)[0] if X is None else X
+    n = len(X)
+    w, y = rng.uniform(0, 2, n) if n == 200 else np.ones(n), rng.standard_normal((n, 3)) + 2
+    sums = sums_of(WavesOf(GlobePlaces(), (degree, degree), np.ones(3), 1e-13), X, y, w, centred)
+    kernel, method = OnSphere(Matern(0.8, 2.0), 5.0), bo.SphericalHarmonics(degree)
+    phi = bo.draw(kernel, method, n_features=(degree + 1) ** 2, X=X)
+    gram = phi.gram(as_complex(sums.gram), phi.variances, centred)
+    problem = WaveProblem.of(gram, as_complex(sums.cross), sums.squares, w.sum(), rng)
+    return problem, phi(X), y, w
+
+
+def matrices(Z, y, w, centred):
+    """Gram matrix and cross products of weighted rows, about their means where asked."""
     Zc, yc = (A - (w @ A / w.sum()) * centred for A in (Z, y))
-    G, B = Zc.T @ (w[:, None] * Zc), Zc.T @ (w[:, None] * yc)
-    c = np.random.default_rng(2).standard_normal((2, len(G)))
-    np.testing.assert_allclose(problem.gram(c), c @ G, atol=1e-9)
-    np.testing.assert_allclose(to_real(from_real(c, extent), extent), c, atol=1e-13)
+    return Zc.T @ (w[:, None] * Zc), Zc.T @ (w[:, None] * yc), w @ yc**2
+
+
+def assert_preconditioner(M, problem, G, c):
+    """Roots and their product are inverse, and iterations end at the solution of penalty 0.5."""
+    np.testing.assert_allclose(M.root(M.inverse_root(c)), c, atol=1e-9)
+    by_roots = M.inverse_root(M.inverse_root(c), transposed=True)
+    np.testing.assert_allclose(by_roots, M.solve(c), atol=1e-9)
+    found = conjugate_gradients(M, problem.b, 1e-11)
+    expected = np.linalg.solve(G + 0.5 * np.eye(len(G)), problem.b.T)
+    np.testing.assert_allclose(found.solution.T, expected, atol=1e-7)
+    return found.products
+
+
+def assert_inverse(M, A):
+    """The trace of the inverse of a matrix, and its determinant."""
+    assert M.inverse_diagonal.sum() == pytest.approx(np.trace(np.linalg.inv(A)))
+    assert M.log_determinant() == pytest.approx(np.linalg.slogdet(A)[1])
+
+
+GLOBE_DEGREE = 6
+
+
+@pytest.mark.parametrize("extent", [*EXTENTS, "globe"])
+@pytest.mark.parametrize("centred", [True, False])
+def test_solutions_are_those_of_the_matrix(extent, centred):
+    on_globe = extent == "globe"
+    make, size = (problem_of_globe, GLOBE_DEGREE) if on_globe else (problem_of, extent)
+    problem, *rows = make(size, centred)
+    G, B, power = matrices(*rows, centred)
+    c, gram = np.random.default_rng(2).standard_normal((2, len(G))), problem.gram
+    np.testing.assert_allclose(gram(c), c @ G, atol=1e-9)
     np.testing.assert_allclose(problem.b, B.T, atol=1e-9)
-    np.testing.assert_allclose(problem.power, w @ yc**2, rtol=1e-9)
-    for most in (1, 4, 10_000):
-        low = problem.gram.preconditioner(0.5, most == 10_000, most)
-        np.testing.assert_allclose(low.root(low.inverse_root(c)), c, atol=1e-9)
-        by_roots = low.inverse_root(low.inverse_root(c), transposed=True)
-        np.testing.assert_allclose(by_roots, low.solve(c), atol=1e-9)
-        found = conjugate_gradients(low, problem.b, 1e-11).solution.T
-        np.testing.assert_allclose(found, np.linalg.solve(G + 0.5 * np.eye(len(G)), B), atol=1e-7)
+    np.testing.assert_allclose(problem.power, power, rtol=1e-9)
+    if on_globe:
+        low = [gram.low_degrees(0.5, degree) for degree in (0, 2, GLOBE_DEGREE)]
+        np.testing.assert_allclose(gram.block(3), G[:16, :16], atol=1e-10)
+        assert gram.size == pytest.approx((gram.roots**2).sum())
+        assert_inverse(low[-1], G + 0.5 * np.eye(len(G)))
+    else:
+        np.testing.assert_allclose(to_real(from_real(c, extent), extent), c, atol=1e-13)
+        low = [gram.preconditioner(0.5, most == 10_000, most) for most in (1, 4, 10_000)]
+    for M in low:
+        assert_preconditioner(M, problem, G, c)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_rows_on_parallels_have_a_block_for_each_order(centred):
+    """On whole parallels of more than 2L rows each that is G itself."""
+    lat, lon = np.meshgrid(np.linspace(-80, 60, 9), np.arange(14) * 360 / 14, indexing="ij")
+    problem, *rows = problem_of_globe(5, centred, np.stack([lat.ravel(), lon.ravel()], axis=1))
+    assert problem.gram.by_order
+    G, *_ = matrices(*rows, centred)
+    A, M = G + 0.5 * np.eye(len(G)), problem.gram.preconditioner(0.5)
+    c = np.random.default_rng(2).standard_normal((2, len(A)))
+    np.testing.assert_allclose(M.solve(c), np.linalg.solve(A, c.T).T, atol=1e-9)
+    assert_inverse(M, A)
+    assert assert_preconditioner(M, problem, G, c) <= 2
 
 
 @pytest.mark.parametrize("given", [(None, None), (0.3, None), (None, 2.5)], ids=str)
@@ -699,3 +768,133 @@ def test_a_multiple_has_the_grid_of_the_kernel(kernel, upper):
     np.testing.assert_array_equal(one.extent, many.extent)
     np.testing.assert_allclose(many.weights, 7.0 * one.weights, rtol=1e-9, atol=1e-12)
     assert many.error == pytest.approx(one.error, rel=1e-6)
+
+
+# ==== The globe: its kernels, harmonics, lengthscales and nearest neighbours, each by a slow route too.
+
+SPHERICAL = [
+    OnSphere("gaussian", 30.0),
+    OnSphere("matern32", 5.0),
+    OnSphere(Matern(0.8, 2.0), 5.0),
+    2.0 * OnSphere("matern52", 40.0) * OnSphere("gaussian", 60.0) + bo.kernels.Constant(0.5),
+    OnSphere(Zonal((0.5, 1.0, 0.0, 0.25), power=0)),
+]
+
+
+def in_turns(n, seed=0):
+    """Places that are uniform on the sphere, longitudes in any turn."""
+    X, turns = globe(n, seed)[0], np.random.default_rng(seed).integers(-1, 2, n)
+    return X + np.outer(360 * turns, [0, 1])
+
+
+def angle(X, Y):
+    """Great-circle angles, by the haversine formula."""
+    (a, b), (c, d) = (np.deg2rad(Z).T[:, :, None] for Z in (X, Y))
+    c, d = c.T, d.T
+    half = np.sin((a - c) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((b - d) / 2) ** 2
+    return 2 * np.arcsin(np.sqrt(np.minimum(half, 1.0)))
+
+
+def test_the_kernel_is_one_of_the_chord():
+    X, Y = in_turns(20), in_turns(15, 1)
+    chord = 2 * np.sin(angle(X, Y) / 2) / np.deg2rad(7.0)
+    expected = (1 + np.sqrt(3) * chord) * np.exp(-np.sqrt(3) * chord)
+    np.testing.assert_allclose(OnSphere("matern32", 7.0)(X, Y), expected, atol=1e-9)
+    np.testing.assert_allclose(OnSphere("matern32", 7.0).diag(X), 1.0)
+
+
+@pytest.mark.parametrize("kernel", SPHERICAL, ids=repr)
+def test_degree_variances_are_those_of_the_integral(kernel):
+    """By quadrature of k on a meridian; degrees above 200 hold k(x, x) less the sum, at most."""
+    found = degree_variances(kernel, 200)
+    meridian = lambda t: kernel([[90.0, 0.0]], [[90.0 - np.rad2deg(t), 0.0]])[0, 0]
+    for l in (0, 1, 2, 7):
+        integrand = lambda t, l=l: meridian(t) * eval_legendre(l, np.cos(t)) * np.sin(t) / 2
+        value, error = quad(integrand, 0, np.pi, limit=200, points=[0.05, 0.3])
+        assert found[l] == pytest.approx(value, abs=error + 1e-9)
+    X = in_turns(40)
+    rest = kernel.diag(X[:1])[0] - (2 * np.arange(201) + 1) @ found
+    assert np.abs(of_degrees(found, X) - kernel(X)).max() <= rest + 1e-9
+
+
+def test_gradients_in_degrees_are_those_of_differences():
+    X, Y = in_turns(6), in_turns(4, 1)
+    C = np.random.default_rng(2).standard_normal((6, 4))
+    k, step = OnSphere("matern52", 40.0), 1e-4
+    found = gradients(k, X, Y, C)
+    for a in range(2):
+        h = step * np.eye(2)[a]
+        slope = ((k(X + h, Y) - k(X - h, Y)) / (2 * step) * C).sum(axis=1)
+        np.testing.assert_allclose(found[:, a], slope, atol=1e-7)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 7, 12])
+def test_waves_are_the_harmonics_of_the_features(degree):
+    """Features are polynomials of points in space, by another recurrence."""
+    X, D = in_turns(30), (degree + 1) ** 2
+    coef = np.random.default_rng(1).standard_normal((D, 3))
+    zonal = OnSphere(Zonal(tuple(2.0 * np.arange(degree + 1) + 1), power=0))  # a_l = 1
+    phi = bo.draw(zonal, bo.SphericalHarmonics(degree), n_features=D, n_inputs=2)
+    np.testing.assert_allclose(phi.weights, 1.0, atol=1e-12)
+    waves = full_of(to_waves(coef.T, degree))
+    k = np.arange(-degree, degree + 1)
+    theta = GlobePlaces().angles(X)
+    tables = [np.exp(1j * np.outer(theta[:, a], k)) for a in range(2)]
+    values = np.einsum("nk,skm,nm->ns", tables[0], waves, tables[1])
+    np.testing.assert_allclose(values.imag, 0.0, atol=1e-11)
+    np.testing.assert_allclose(values.real, phi(X) @ coef, atol=1e-11)
+
+
+def test_from_waves_is_the_adjoint():
+    L, rng = 8, np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 1, (L + 1) ** 2))
+    waves = [to_real(to_waves(c, L), (L, L)) for c in (a, b)]
+    back = from_waves(to_waves(b, L))
+    np.testing.assert_allclose((waves[0] * waves[1]).sum(), (a * back).sum(), rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "method", "X", "truth"),
+    [
+        (partial(OnSphere, "matern52"), bo.SphericalHarmonics(25), in_turns(1500), 40.0),
+        (partial(Matern, 1.5), bo.FourierGrid(1e-3), np.linspace(0, 1, 800)[:, None], 0.1),
+    ],
+    ids=["globe", "grid"],
+)
+def test_lengthscales_of_all_rows_have_a_larger_evidence(kernel, method, X, truth):
+    rng, n = np.random.default_rng(0), len(X)
+    root = np.linalg.cholesky(kernel(truth)(X) + 1e-8 * np.eye(n))
+    y = root @ rng.standard_normal(n) + 0.1 * rng.standard_normal(n)
+    best, *given = (
+        process(kernel(share * truth), method, X, y, random_state=0, **options)
+        for share, options in ((0.75, {"lengthscale": "evidence"}), (0.6, {}), (1.5, {}))
+    )
+    values = [fit.log_marginal_likelihood_value_ for fit in given]
+    assert best.log_marginal_likelihood_value_ > max(values)
+
+
+def near(kernel, neighbours, X, y):
+    return process(kernel, bo.NearestNeighbours(neighbours), X, y, noise=0.02, amplitude=1.3)
+
+
+def points(X):
+    lat, lon = np.deg2rad(X[:, 1]), np.deg2rad(X[:, 2])
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+
+
+def test_columns_of_columns_are_those_of_the_rows():
+    X, y = times_and_places(60)
+    beside = np.hstack([np.ones((60, 1)), X])
+    found = near(Columns(WEATHER, (1, 2, 3)), 12, beside, y).predict(beside)
+    np.testing.assert_allclose(found, near(WEATHER, 12, X, y).predict(X), atol=1e-9)
+
+
+def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
+    (X, y), (new, _) = times_and_places(300), times_and_places(8, 1)
+    new[0, 2] = 179.9  # longitude wraps
+    found = near(WEATHER, 12, X, y).predict(new, return_std=True)
+    for i, row in enumerate(new):
+        apart = np.linalg.norm(points(X) - points(row[None]), axis=1) / np.deg2rad(25.0)
+        rows = np.argsort(np.hypot(apart, (X[:, 0] - row[0]) / 4.0))[:12]
+        twin = near(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
+        np.testing.assert_allclose([part[i] for part in found], np.ravel(twin), atol=1e-9)

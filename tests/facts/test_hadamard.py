@@ -4,12 +4,12 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
+from inside import with_threads
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
 from bochner._core.native import Chains, turns, walsh, waves, waves_twin
-from bochner._core.threads import set_num_threads
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
@@ -54,13 +54,8 @@ def test_in_place_and_into_a_wider_array(p, dtype, level):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_bits_do_not_depend_on_rows_beside_or_threads(dtype, level):
     X = rows(1500, 1024, dtype)
-    try:
-        set_num_threads(3)
-        whole = native.hadamard(X)
-        set_num_threads(1)
-        assert (native.hadamard(X) == whole).all()
-    finally:
-        set_num_threads(None)
+    whole, alone = with_threads(lambda: native.hadamard(X), 3, 1)
+    assert (alone == whole).all()
     assert (native.hadamard(X[700:701]) == whole[700]).all()
 
 

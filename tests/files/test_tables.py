@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from layouts import OnlyAStream
 from pyarrow import dataset
 
 import bochner as bo
@@ -18,14 +19,6 @@ from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.kernels import Gaussian
 
 DAY = dt.date(2020, 1, 1)
-
-
-class OnlyAStream:
-    def __init__(self, table):
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def frame(column, **more):

@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse
 import scipy.stats
 import torch
+from layouts import OnlyAStream
 
 from bochner import Blocks, Schema
 from bochner.data.blocks import default_rows
@@ -46,16 +47,6 @@ def expected(frame):
     columns = [frame["a"], *((frame["colour"] == c) for c in sorted(COLOURS))]
     X = np.column_stack([*columns, frame["count"], frame["flag"]]).astype(np.float64)
     return X, np.array(frame["y"]), np.array(frame["w"])
-
-
-class OnlyAStream:
-    """An object that knows nothing but Arrow's C stream protocol."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def named_sources(frame, folder):

@@ -272,25 +272,6 @@ def test_features_fit_many_rows_with_many_support_vectors(few_rows):
     assert not hasattr(model, "dual_coef_")
 
 
-@pytest.mark.parametrize("C", [0.3, 3.0])
-def test_a_machine_is_scikit_learns_one_against_the_rest(C):
-    """With weights, by the kernel in the place of its matrix; and the gap bounds the objective."""
-    X, codes = codes_of_rows(160)
-    w = np.random.default_rng(2).uniform(0.5, 2, 160)
-    given = {"C": C, "loss": "hinge", "random_state": 0}
-    model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, codes, w)
-    T = codes_of_rows(50, 1)[0]
-    for k in range(3):
-        theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, codes == k, w)
-        f = theirs.decision_function(T)
-        np.testing.assert_allclose(model.decision_function(T)[:, k], f, atol=1e-5)
-    assert model.solution_.algorithm == "libsvm"
-    assert 0 <= model.solution_.gap < 1e-6 * model.solution_.objective
-    rough = bo.SVC(Gaussian(0.7), tol=1e-2, **given).fit(X, codes, w).solution_
-    least = model.solution_.objective
-    assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
-
-
 # ---- pair: Every class against every other: LIBSVM's pairs, the values of classes, and what users see
 
 K = 4
@@ -318,19 +299,23 @@ def values_of(f):
 
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
-def test_pairs_are_scikit_learns(C):
-    """With weights, by the kernel in the place of its matrix; classes by the formula."""
-    X, y = rows(160)
-    w = np.random.default_rng(2).uniform(0.5, 2, 160)
-    given = {"C": C, "loss": "hinge", "multi_class": "ovo", "random_state": 0}
-    model = bo.SVC(Gaussian(0.7), tol=1e-8, **given).fit(X, y, w)
-    theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8, decision_function_shape="ovo").fit(X, y, w)
-    T = rows(50, 1)[0]
-    f = Gaussian(0.7)(T, X) @ model.dual_coef_.T + model.intercept_
-    np.testing.assert_allclose(f, theirs.decision_function(T), atol=1e-5)
-    np.testing.assert_allclose(model.decision_function(T), values_of(f), atol=1e-9)
+@pytest.mark.parametrize("way", ["ovr", "ovo"])
+def test_machines_and_pairs_are_scikit_learns(C, way):
+    """With weights, by the kernel in the place of its matrix; and the gap bounds the objective."""
+    (X, y), T, w = rows(160), rows(50, 1)[0], np.random.default_rng(2).uniform(0.5, 2, 160)
+    model = bo.SVC(Gaussian(0.7), C=C, loss="hinge", multi_class=way, random_state=0, tol=1e-8)
+    f = Gaussian(0.7)(T, X) @ model.fit(X, y, w).dual_coef_.T + model.intercept_
+    exact = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8, decision_function_shape="ovo")
+    machines = [y] if way == "ovo" else [y == k for k in range(K)]
+    expected = [exact.fit(X, codes, w).decision_function(T) for codes in machines]
+    np.testing.assert_allclose(f, np.column_stack(expected), atol=1e-5)
+    values = values_of(f) if way == "ovo" else f
+    np.testing.assert_allclose(model.decision_function(T), values, atol=1e-9)
+    least = model.solution_.objective
     assert model.solution_.algorithm == "libsvm"
-    assert 0 <= model.solution_.gap < 1e-6 * model.solution_.objective
+    assert 0 <= model.solution_.gap < 1e-6 * least
+    rough = clone(model).set_params(tol=1e-2).fit(X, y, w).solution_
+    assert least * (1 - 1e-9) <= rough.objective <= least + rough.gap + 1e-9
 
 
 @pytest.mark.parametrize("gone", [(2,), (0, 3)], ids=str)

@@ -91,10 +91,7 @@ def cost(kernel, rank):
 
 
 def pool(weighted):
-    """Frequencies from a finite pool, whose mean is the kernel: the largest leverage is known.
-
-    ``weighted``: drawn in proportion to their leverage, with weights; else evenly.
-    """
+    """Frequencies of a finite pool, drawn evenly or by their leverages, which are known."""
     alpha, n = 2.0, 80
     W = np.random.default_rng(3).standard_normal((2, 150)) * 2.0
     A = rows() @ W

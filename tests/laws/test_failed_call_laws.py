@@ -136,10 +136,7 @@ class Stop:
 
 
 def stopped(call, stop):
-    """Whether the call failed: no error comes out of a generator that is being closed.
-
-    It may come out as another one: NumPy says TypeError where its own Python functions are stopped.
-    """
+    """Whether the call failed; NumPy says TypeError where its own Python functions are stopped."""
     before = sys.getprofile()
     sys.setprofile(stop)
     try:

@@ -3,7 +3,6 @@
 import itertools
 import operator
 import pickle
-import tracemalloc
 from dataclasses import FrozenInstanceError, fields
 
 import array_api_strict
@@ -13,6 +12,7 @@ import pytest
 import scipy.sparse
 import torch
 from gallery import DENSE_ONLY, FUNCTIONS, KERNELS, N_COLUMNS, STATIONARY, rows
+from inside import with_peak
 from layouts import STRICTEST
 from sklearn.base import clone
 from tolerance import assert_close, bernstein_bar, of
@@ -37,7 +37,7 @@ def test_the_gallery_has_every_kernel():
         bo.kernels.Homogeneous,
     }
     kinds |= {bo.kernels.PowerSeries, bo.kernels.Monomials, bo.kernels.Free}  # parts of kernels
-    kinds |= {bo.kernels.OnSphere}  # of latitude and longitude: facts/test_places.py
+    kinds |= {bo.kernels.OnSphere}  # of latitude and longitude: facts/test_grids.py
     kinds |= {bo.kernels.GreenFunction}  # of a domain: test_eigenfunction_laws.py
     named = {getattr(bochner.kernels, name) for name in bochner.kernels.__all__}
     public = {value for value in named if isinstance(value, type)} - kinds
@@ -206,10 +206,7 @@ def test_sparse_rows_give_the_numbers_of_dense_rows(kernel, make):
 def test_sparse_rows_are_never_made_dense(kernel):
     """200 rows of a million columns: 1.6 GB if dense."""
     X = scipy.sparse.random_array((200, 1_000_000), density=2e-5, format="csr", rng=0)
-    tracemalloc.start()
-    K = kernel(X)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    K, peak = with_peak(lambda: kernel(X))
     assert peak < 60e6
     assert_close(np.diag(K), kernel.diag(X))
 
@@ -253,10 +250,7 @@ def test_temporaries_are_bounded():
     """Memory beside the matrix itself, for a matrix of 128 MB without a compiled loop."""
     X = np.random.default_rng(0).normal(size=(320, 3))
     Y = np.random.default_rng(1).normal(size=(50_000, 3))
-    tracemalloc.start()
-    K = Matern(40.0)(X, Y)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    K, peak = with_peak(lambda: Matern(40.0)(X, Y))
     assert K.nbytes == 128_000_000
     assert peak - K.nbytes < 100e6
 

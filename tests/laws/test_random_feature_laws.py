@@ -1,7 +1,6 @@
 """Laws of random features: frequencies, placements, leverage, sketches and networks."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import scipy.sparse
 import tolerance
 import torch
 from gallery import DEEP, NETWORKS, POWERS, SKETCH_METHODS, rows
+from inside import with_peak
 from scipy.linalg import hadamard
 from scipy.special import hyp1f1
 from scipy.stats import beta, ks_2samp, kstest, norm
@@ -211,10 +211,8 @@ def test_few_frequencies_of_many_columns_take_little_memory():
     """16 of 20,000 columns: a (d, d) matrix is 3.2 GB, the frequencies are 2.6 MB."""
     measure = Gaussian().spectral_measure(20_000)
     for placement in (Orthogonal(), Structured(), Fastfood()):
-        tracemalloc.start()
-        W = placement.place(measure, 16, np.random.default_rng(0))
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        rng = np.random.default_rng(0)
+        W, peak = with_peak(lambda place=placement.place, rng=rng: place(measure, 16, rng))
         assert W.shape == (20_000, 16)
         assert peak < 20 * W.nbytes, placement
 
@@ -402,10 +400,7 @@ def test_sparse_rows_are_not_made_dense(method):
     n, d = 2000, 50_000
     X = scipy.sparse.random_array((n, d), density=20 / d, format="csr", rng=0)
     phi = draw(Polynomial(2, 1.0), method, n_features=64, X=X, random_state=0)
-    tracemalloc.start()
-    Z = phi(X)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    Z, peak = with_peak(lambda: phi(X))
     assert Z.shape == (n, 64)
     assert peak < 0.1 * 8 * n * d
 

@@ -408,19 +408,11 @@ def test_the_norm_is_that_of_all_targets_together_and_a_bound_of_it_is_met():
     assert 0.7 * (1 - 1e-5) < np.linalg.norm(bounded.coef_) <= 0.7
 
 
-@pytest.mark.parametrize(
-    ("loss", "penalty"),
-    [
-        ("squared", None),
-        ("absolute", None),
-        ("multinomial", None),
-        (bo.Huber(0.1), None),
-        ("squared", lambda r: r),
-    ],
-    ids=["squares", "absolute", "multinomial", "huber", "norm"],
-)
-def test_the_minimum_is_a_sum_over_rows(loss, penalty):
+@pytest.mark.parametrize("loss", ["squared", "absolute", "multinomial", "huber", "norm"])
+def test_the_minimum_is_a_sum_over_rows(loss):
     X, y, w = data()
+    penalty = (lambda r: r) if loss == "norm" else None
+    loss = {"norm": "squared", "huber": bo.Huber(0.1)}.get(loss, loss)
     y = y if loss == "multinomial" else y[:, :2] * (1.0, 8.0)
     model = general(loss=loss, penalty=penalty).fit(X, y, w)
     u, rows = model.dual_coef_, model.X_fit_

@@ -14,6 +14,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from gallery import raw_table
 from pyarrow import feather
 from scipy.sparse import csr_array
 from sklearn.model_selection import cross_val_score
@@ -30,33 +31,9 @@ N = 400
 FAST = {"n_features": 64, "random_state": 0}
 
 
-def raw(n=N, seed=0):
-    """A table with a bit of everything that real ones have."""
-    rng = np.random.default_rng(seed)
-    frame = pd.DataFrame(
-        {
-            "size": rng.normal(size=n),
-            "gap": np.where(rng.random(n) < 0.2, np.nan, rng.normal(size=n)),
-            "colour": rng.choice(["red", "green", "blue"], n),
-            "make": np.where(rng.random(n) < 0.2, None, rng.choice(["u", "v"], n)),
-            "tail": [f"N{i}" for i in rng.integers(0, 80, n)],
-            "date": pd.date_range("2019-01-01", periods=n, freq="49h"),
-            "leaves": [f"{h:02d}:{m:02d}" for h, m in rng.integers(0, 24, (n, 2))],
-            "one": 1.0,
-            "nothing": [None] * n,
-            "flag": rng.random(n) < 0.5,
-            "id": [f"row {i}" for i in range(n)],
-        }
-    )
-    frame["twin"] = frame["size"]
-    hour = frame["leaves"].str[:2].astype(int)
-    y = frame["size"] + np.sin(2 * np.pi * hour / 24) + (frame["colour"] == "red")
-    return frame.assign(y=y + frame["tail"].str[1:].astype(int) / 40)
-
-
 @pytest.fixture(scope="module")
 def table():
-    return raw()
+    return raw_table(N)
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +313,7 @@ def test_the_target_and_the_weights_of_a_table_may_be_named(make):
 
 @pytest.mark.parametrize("learner", ["KernelRidgeClassifier", "LogisticRegression", "SVC"])
 def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_path):
-    frame = raw(120)[["size", "gap", "date", "colour"]].assign(y=np.arange(120) % 3 == 0)
+    frame = raw_table(120)[["size", "gap", "date", "colour"]].assign(y=np.arange(120) % 3 == 0)
     frame["y"] = frame["y"] + 0
     frame.to_csv(tmp_path / "t.csv", index=False)
     kind = getattr(bo, learner)
@@ -440,7 +417,7 @@ def test_labels_that_may_be_missing_and_are_not_keep_their_type(labels, classes)
 
 def without(missing, target="y"):
     """A raw table of which some rows have no target, and the same table without these rows."""
-    frame = raw()
+    frame = raw_table(N)
     frame["label"] = np.where(frame["y"] > 1, "high", "low")
     frame.loc[missing, target] = None if target == "label" else np.nan
     frame.loc[missing, "colour"] = "violet"  # a category that no row of the fit has

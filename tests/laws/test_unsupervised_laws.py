@@ -5,6 +5,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
+from gallery import points
 from scipy.linalg import eigh
 from sklearn.cluster import KMeans as LloydKMeans
 from sklearn.cross_decomposition import CCA
@@ -23,10 +24,6 @@ from bochner.solvers.lloyd import assign, run_lloyd
 KERNEL = Gaussian(1.5)
 
 
-def points(n=200, d=3, seed=0):
-    return np.random.default_rng(seed).standard_normal((n, d))
-
-
 def components(kernel=KERNEL, n_components=4, **changes):
     options = dict(method="orthogonal", n_features=64, random_state=0) | changes
     return bo.KernelPCA(n_components, kernel, **options)
@@ -43,7 +40,7 @@ def up_to_sign(a, b):
 
 @pytest.mark.parametrize("kernel", [KERNEL, Laplace(3), Polynomial(2, 0.3, 1), Linear()], ids=repr)
 def test_with_exact_features_it_is_scikit_learns(kernel):
-    X, new = points(), points(40, seed=1)
+    X, new = points(200), points(40, seed=1)
     q = 3
     ours = components(kernel, q, method="auto", n_features=256).fit(X)
     exact = Exact(q, kernel="precomputed").fit(kernel(X))
@@ -76,7 +73,7 @@ def test_repeated_eigenvalues_are_found_as_often_as_they_are():
 
 
 def test_linear_kernel_is_principal_components_both_ways():
-    X = points() * [3.0, 2.0, 0.5] + 7
+    X = points(200) * [3.0, 2.0, 0.5] + 7
     ours = components(
         Linear(), 2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
     ).fit(X)
@@ -88,7 +85,7 @@ def test_linear_kernel_is_principal_components_both_ways():
 
 
 def test_what_features_leave_out_counts_as_unexplained():
-    X = points()
+    X = points(200)
     few = components(n_components=None, method="nystrom", n_features=10).fit(X)
     z = few.map_(X).mean(axis=0)
     assert_close(few.trace_, np.trace(KERNEL(X)) - 200 * z @ z, factor=1e2)

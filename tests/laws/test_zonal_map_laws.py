@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tolerance
-from gallery import GEGENBAUER, ROTATION_INVARIANT, rows
+from gallery import GEGENBAUER, ROTATION_INVARIANT, rows, sphere
 from naive import n_harmonics
 from scipy.special import gammainc, gammaincinv, ive
 from tolerance import assert_close
@@ -65,11 +65,6 @@ def cut_kernel(phi, X):
     for l, h in zip(phi.radial.degrees.tolist(), phi.radial(r).T, strict=True):
         K += np.outer(h, h) * list(gegenbauers(l, phi.n_inputs, cos))[l]
     return K
-
-
-def sphere(n, radius, d=3, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, d))
-    return radius * X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 # ---- definition 8

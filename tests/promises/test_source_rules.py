@@ -156,10 +156,7 @@ def test_no_two_classes_share_a_name():
 
 @pytest.mark.slow
 def test_arrays_have_the_shapes_that_signatures_state():
-    """Public calls of every kind on small data, and one planted fault, in a process of their own.
-
-    Checking is a fifth of the time of a test: ``BOCHNER_CHECK_SHAPES=1 make test`` checks all.
-    """
+    """Public calls of every kind on small data, and a planted fault, in a process of their own."""
     done = subprocess.run(
         [sys.executable, checked_shapes.__file__],
         capture_output=True,
