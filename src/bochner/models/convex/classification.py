@@ -50,15 +50,13 @@ from bochner.solvers.convex.kernel import (
     minimise_on_kernel,
 )
 from bochner.solvers.convex.losses import LOG_LOSSES, Hinge, SquaredHinge
-from bochner.solvers.convex.newton import fastest, minimise, valued
+from bochner.solvers.convex.newton import constant, fastest, minimise, valued
 from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
 from bochner.solvers.convex.problem import (
     Convergence,
     FeatureBlock,
     Problem,
     State,
-    gradients,
-    images,
     optimum,
 )
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, indicators, sample_of, sampled
@@ -472,7 +470,7 @@ def fit_one_class(
     w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
     drift = nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
-    state = minimise(problem, _start(problem, nu), tol=spec.tol, max_iter=spec.max_iter)
+    state = minimise(problem, constant(problem, 0.0), tol=spec.tol, max_iter=spec.max_iter)
     # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
     # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
     there, rho = w[:, 0] > 0, -float(state.intercept[0])
@@ -511,19 +509,6 @@ def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: I
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)
     return warned(ConvexFit(inputs, chosen, spec.loss, solution, X=X))
-
-
-def _start(problem: Problem, nu: float) -> State:
-    """Return the point where every row pulls alike, with the share nu of them outside."""
-    theta = gradients(problem.rows, nu * problem.w) / problem.alpha
-    theta[:, -1] = 0.0
-    u, fitted = np.full(problem.y.shape, -nu), images(problem.rows, theta)
-    f, w = fitted[:, 0], problem.w[:, 0]
-    order = np.argsort(f)
-    outside = np.searchsorted(np.cumsum(w[order]), nu * w.sum())
-    rho = f[order[min(outside, len(f) - 1)]]
-    width = float(np.sqrt(w @ (f - rho) ** 2 / w.sum())) or 1.0
-    return State(theta[:, :-1].T, np.array([-rho]), fitted - rho, u, width)
 
 
 def quantile_shift(
