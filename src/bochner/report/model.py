@@ -331,8 +331,8 @@ def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str,
     d = model.n_features_in_
     if d > MOST_COLUMNS:
         raise InvalidInput(
-            f"{d:,} columns are too many to exchange one by one: "
-            'column_importance(model, X, by="gradient") ranks them.'
+            f"report_model: at most {MOST_COLUMNS} columns are exchanged one by one; got {d:,}. "
+            'Take column_importance(model, X, by="gradient"), which ranks them.'
         )
     n_rows = max(FEWEST_ROWS, min(1024, CELLS // d))
     found = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
