@@ -248,7 +248,7 @@ def choose_lengthscale(
     search = MatrixSearch.of(sample, LOO, centred, most=512, share=share)
     if search is None:
         return Tuning(starts[0])
-    ends = [search.one(start, factors=(1.0, 0.25), evaluations=0)[1] for start in starts]
+    ends = [least(search.first_points(start, (1.0, 0.25))) for start in starts]
     end = ends[int(len(ends) > 1 and ends[1].value < ends[0].value - SAME)]
     return search.tuning(search.to_end(end, 8, 4), 1)
 
@@ -281,11 +281,12 @@ def tune_lengthscales(
     search = MatrixSearch.of(sample, criterion, centred, **given)
     if search is None:
         return Tuning(start, criterion=criterion.name)
-    first, best = search.one(start)
+    first = search.first_points(start)
+    best = search.to_end(least(first), 12, 4)
     one, d = search.tuning(best, 1), search.rows.X.shape[1]
     if d == 1 or is_sparse(search.rows.X) or not isinstance(start, Radial):
         return one
-    end = search.each(start, first, best)
+    end = search.to_end(search.each(start, [*first, best]), 40, 14)
     required = (d - 1) / search.rows.count * (1 if criterion.name == EVIDENCE.name else 2)
     gain = best.value - end.value
     many = search.tuning(end, d, gain, required, gain > required)
@@ -298,7 +299,8 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **giv
     search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    tuning = search.tuning(search.one(on_unit_sphere(start))[1], 1)
+    end = search.to_end(least(search.first_points(on_unit_sphere(start))), 12, 4)
+    tuning = search.tuning(end, 1)
     return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
 
 
@@ -322,33 +324,30 @@ class MatrixSearch:
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
-    def one(
-        self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625), evaluations: int = 12
-    ) -> tuple[list[Evaluated], Evaluated]:
-        """Descend in one factor for all columns; return the point from each start, and the end.
+    def first_points(
+        self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
+    ) -> list[Evaluated]:
+        """Return the best of several penalties at each factor of all lengthscales.
 
-        A function that is fast along one column drives the factor to where it looks like noise: so
+        A function that is fast along one column drives a factor to where it looks like noise: so
         descents start at several ``factors`` of the given lengthscales.
         """
         of = OnProcess(start, self._fewer, self.criterion, 1)
-        first = []
-        for factor in factors:
-            starts = (np.array([np.log(factor), share]) for share in of.rows.shares)
-            first.append(least(descend(of, at, 1) for at in starts))
-        return first, self.to_end(least(first), evaluations, 4 if evaluations else 0)
+        starts = lambda factor: (np.array([np.log(factor), share]) for share in of.rows.shares)
+        return [least(descend(of, at, 1) for at in starts(factor)) for factor in factors]
 
-    def each(self, start: Any, first: Sequence[Evaluated], best: Evaluated) -> Evaluated:
-        """Descend with one lengthscale per column from :meth:`one` and from screened columns."""
+    def each(self, start: Any, points: Sequence[Evaluated]) -> Evaluated:
+        """Try one lengthscale per column, from points of one factor and from screened columns."""
         rows, d = self.rows, self.rows.X.shape[1]
         of = OnProcess(start, self._fewer, self.criterion, d)
-        starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in (*first, best)]
+        starts = [(np.repeat(point.at[:-1], d), point.at[-1]) for point in points]
         logs = [starts[0][0]]
         scales = screened_lengthscales(rows.X, rows.y, rows.w, rows.spread)
         if scales is not None:
             logs.append(np.log(scales / start.lengthscale))
         # With one lengthscale, a function of few columns looks like noise.
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
-        return self.to_end(least(descend(of, np.append(*at), 6) for at in starts), 40, 14)
+        return least(descend(of, np.append(*at), 6) for at in starts)
 
     def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
         """Optimise one factor of a kernel's lengthscales, or ``each`` lengthscale, on all rows."""

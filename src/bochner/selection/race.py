@@ -13,7 +13,7 @@ import operator
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import chain
 from typing import Any
 
@@ -38,7 +38,7 @@ from bochner.selection.held_out import (
     split_rows,
     targets_that_vary,
 )
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, shortened
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, least, shortened
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
@@ -54,6 +54,8 @@ WORTH = 0.003
 #: Deviation of the log of an amplitude above the variance of the target, a priori. Of two kernels
 #: with about the same evidence the one with the smaller amplitude stays near the data beyond them.
 AMPLITUDE = 1.5
+#: Slope ∂log(error)/∂log α at which the penalty of a candidate is accepted.
+LEVEL = 0.03
 
 Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
 
@@ -65,10 +67,15 @@ class Judged:
     candidate: TunedKernel  # With its best penalty
     squared: Float[Array, " m"]  # Weighted loss of each row: squared error or log loss
     error: float  # Weighted mean of the losses; 1 is the loss of the best constant
-    evidence: float  # Minus twice the log evidence, summed over targets, less a log prior
+    of_evidence: Callable[[], float]
     rows: int = 0  # Rows of the fit
     seconds: float = 0.0  # Time to tune and judge it
     made: Any = None  # The candidate as it was tuned
+
+    @cached_property
+    def evidence(self) -> float:
+        """Minus twice the log evidence, summed over targets, less a log prior; few have to know."""
+        return self.of_evidence()
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +116,9 @@ class Race:
     def best(self) -> Tuning:
         """Return the best candidate or sum, and the record.
 
-        "medium": about 50 evaluations of O(m³), m ≤ 128 (256 if there are no more), 40 with
-        m ≤ 256, 60 with m ≤ 512 and 14 or 28 with m ≤ 1024, and seven fits each of 1024 and of
-        2048 rows: two to three seconds of one core for all n.
+        "medium": about 60 evaluations of O(m³) with m ≤ 128 (256 if there are no more), 36 with
+        m ≤ 256, 100 with m ≤ 512 and 8 or 16 with m ≤ 1024, and seven fits each of 1024 and of
+        2048 rows: about two seconds of one core for all n.
         """
         first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
@@ -120,13 +127,13 @@ class Race:
             best = _ranked(radial)[0].candidate
             few += self._all_of([partial(self._turned, best)], first)
         rung = Rung(self.train.lowest(self.effort.more))
-        judged = self.judge(self._finalists(few), rung)
+        judged = self._judged_again(few, rung)
         judged += self._with_more_rows(judged, few, rung)
         last = self.train.lowest(self.effort.last)
         final, out = judged, few
         if len(last) >= 1.5 * len(rung.rows):
             rung, out = Rung(last), judged + few
-            final = self.judge(self._finalists(judged), rung)
+            final = self._judged_again(judged, rung)
         return self.compared([*final, *self._sums(final, rung)], out, rung.rows.w)
 
     # --- stages ----------------------------------------------------------------------------------
@@ -151,8 +158,8 @@ class Race:
 
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 
-    def _finalists(self, judged: list[Judged]) -> list[TunedKernel]:
-        """Return the best candidates near the least error, and the simplest one.
+    def _judged_again(self, judged: list[Judged], rung: Rung) -> list[Judged]:
+        """Judge with more rows the best candidates near the least error, and the simplest one.
 
         Candidates that do not differ from the least come first, in the order of preference.
         """
@@ -162,7 +169,9 @@ class Race:
         last = sorted(near, key=order)[: self.effort.finalists]
         simple = next(j for j in ranked if j.candidate.numbers <= 1)
         last += [] if any(j is simple for j in last) else [simple]
-        return [each.candidate for each in last]
+        if not self.of_classes and all(j.rows == len(rung.rows) for j in last):
+            return last  # classes try smaller penalties
+        return self.judge([each.candidate for each in last], rung)
 
     def _near(self, judged: Judged, best: Judged) -> bool:
         """Whether an error is near the smallest; one or two rows change a log loss by .02."""
@@ -274,7 +283,7 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 14, each=True)
+        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 8, each=True)
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -303,7 +312,7 @@ class Race:
         what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
         alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
         yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
-        _, end = search.one(kernel, factors=(1.0, 0.25), evaluations=6)
+        end = search.to_end(least(search.first_points(kernel, (1.0, 0.25))), 6, 4)
         yield self.ended(f"{what}, by leave-one-out", end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
@@ -315,9 +324,8 @@ class Race:
         rows = search.rows
         median = median_distance(rows.X, rows.w, (rows.spread,), self.seed)
         start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
-        first, best = search.one(start, evaluations=6)
-        end = search.each(start, first, best)
-        again = search.scaled(shortened(end.kernel, rows), end.alpha, 10, each=True)
+        end = search.to_end(search.each(start, search.first_points(start)), 24, 0)
+        again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -402,19 +410,18 @@ class Race:
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
         penalties = Penalties(problem)
-        # A slope ∂log(error)/∂log α of 0.015 is accepted: the error is 0.1 % above its least.
-        candidate = replace(candidate, alpha=penalties.best("loo", candidate.alpha, level=0.015))
-        fit = penalties.at(candidate.alpha)
+        alpha = penalties.best("loo", candidate.alpha, level=LEVEL)
+        candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
         if fit is None:
             return self._judgement(candidate, problem)
-        likeliest = fit
-        if not self.of_classes:
-            alpha = penalties.best("evidence", candidate.alpha, level=0.015)
-            likeliest = penalties.at(alpha) or fit
-        fitted = across @ fit.coef + fit.intercept
-        judged = self._judgement(candidate, problem, fitted, likeliest.criteria["evidence"][0])
-        above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
-        return replace(judged, evidence=judged.evidence + (above / AMPLITUDE) ** 2)
+
+        def evidence() -> float:
+            likeliest = penalties.at(penalties.best("evidence", alpha, level=0.015)) or fit
+            above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
+            value = _of_all_targets(problem, likeliest.criteria["evidence"][0])
+            return value + float(above / AMPLITUDE) ** 2
+
+        return self._judgement(candidate, problem, across @ fit.coef + fit.intercept, evidence)
 
     def _at_smaller(self, problem: KernelRows, across: Array, judged: Judged) -> Judged:
         """Judge smaller penalties while the error falls."""
@@ -431,18 +438,18 @@ class Race:
         except LinAlgError:
             return self._judgement(candidate, problem)
         fitted = across @ fit.coef + fit.intercept
-        return self._judgement(candidate, problem, fitted, fit.evidence)
+        evidence = _of_all_targets(problem, fit.evidence)
+        return self._judgement(candidate, problem, fitted, lambda: evidence)
 
     def _judgement(
         self, candidate: TunedKernel, rows: KernelRows, fitted: Any = None, evidence: Any = None
     ) -> Judged:
         """Judge the predictions of the held-out rows; without them the error is infinite."""
         if fitted is None:
-            return Judged(candidate, np.full(len(self.test), np.inf), np.inf, np.inf)
+            return Judged(candidate, np.full(len(self.test), np.inf), np.inf, lambda: np.inf)
         losses = relative_losses(self.train, self.test, fitted, self.of_classes)
-        likelihood = rows.count * float(evidence[rows.power > 0].sum())
         error = float(losses.sum() / self.test.w.sum())
-        return Judged(candidate, losses, error, likelihood, len(rows.w))
+        return Judged(candidate, losses, error, evidence, len(rows.w))
 
     # --- the choice ------------------------------------------------------------------------------
 
@@ -471,6 +478,7 @@ class Race:
     def compared(self, judged: list[Judged], before: list[Judged], w: Array) -> Tuning:
         """Return the first candidate in the order of preference that no other is surely below."""
         order = sorted(judged, key=self._preference)
+        before = [each for each in before if each not in order]
         best, gains = order[0], [(np.nan, np.nan)] * len([*order, *before])
         for k, each in enumerate(order[1:], start=1):
             gains[k] = reduction(each, best, WORTH, self._chance)
@@ -512,11 +520,15 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     if race is None:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
-    start = race.ended("start", search.one(kernel)[1], 1)
+    start = race.ended("start", search.to_end(least(search.first_points(kernel)), 12, 4), 1)
     turned = turned_metrics(start.kernel, start.alpha, search, rounds=4)
     judged = race.judge([start, *turned], race.few)
     tuning = race.compared(judged, [], search.rows.w)
     return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))
+
+
+def _of_all_targets(rows: KernelRows, evidence: Float[Array, " t"]) -> float:
+    return rows.count * float(evidence[rows.power > 0].sum())
 
 
 def _ranked(judged: list[Judged]) -> list[Judged]:

@@ -253,7 +253,7 @@ class Dual:
             "evidence": (per_row * evidence(rows, self), per_row * evidence_slope(rows, self)),
         }
 
-    @property
+    @cached_property
     def quadratic_form(self) -> Float[Array, " t"]:
         return self.rows.form(self.alpha, self.u)
 
