@@ -17,8 +17,7 @@ from bochner import draw
 from bochner.errors import BochnerError, InvalidInput, InvalidType, MissingDependency
 from bochner.features.mercer.radial import RadialFunctions
 from bochner.kernels import Gaussian, Matern
-from bochner.models.representations.features import FeatureSums, triangle
-from bochner.sums.passes import LOCAL
+from bochner.models.representations.features import FeatureSums, Triangle
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -291,7 +290,9 @@ class ByTriangle(FeatureSums):
     """Rows as sums of their features, solved by QR of the sample: no Gram matrix is decomposed."""
 
     def decomposed(self):
-        return triangle(self, None, LOCAL), map(self.centred, self.pieces(self.sample))
+        X, y, w = self.sample.X, self.sample.y, self.sample.w
+        triangle = Triangle.of(self.chosen.features(X), y, w, self.fit_intercept)
+        return triangle.eigen(), self.pieces()
 
 
 def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):
