@@ -36,8 +36,14 @@ from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
 from bochner.models._html import FitSummary
 from bochner.models._labels import Calibration
-from bochner.models.gaussian_process.law import KeptRows
+from bochner.models.gaussian_process.grid import WaveProcess
+from bochner.models.gaussian_process.law import ExactProcess, KeptRows
 from bochner.models.representations.exact import LeafRows
+from bochner.models.sgd.fit import SgdFit
+from bochner.solvers.convex.problem import Optimum
+from bochner.solvers.ridge.solution import Solution
+from bochner.solvers.sgd import Walk
+from bochner.sums.fourier import WaveSums
 from bochner.sums.moments import Moments
 
 Json = Any
@@ -272,11 +278,18 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
 #: Sizes of the letters in shapes; None if shapes are not checked.
 Sizes = dict[str, int] | None
 
-#: Names of fields that must be finite: coefficients, rows and sums. Other fields of maps may hold
-#: infinity, as log 0, but no NaN.
-_FINITE = {"coef", "intercept", "mean_coef", "mean_intercept", "support", "X", "y", "w", "priority"}
-_FINITE |= {"weight", "origin", "total", "squares", "gram", "cross"}
-_FINITE |= {"feature_mean", "target_mean", "power"}
+#: Fields that must be finite. Fields of maps may hold infinity, as log 0, but no NaN.
+_FINITE: dict[type, tuple[str, ...]] = {
+    Solution: ("coef", "intercept"),
+    Optimum: ("coef", "intercept"),
+    Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
+    SgdFit: ("support",),
+    WaveProcess: ("coef",),
+    ExactProcess: ("coef", "intercept"),
+    KeptRows: ("X", "y", "w", "priority"),
+    WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
+    Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
+}
 
 #: Classes whose arrays index one another, beside maps.
 _CONSISTENT = Moments, RowSample, KeptRows, LeafRows, Calibration
@@ -306,7 +319,7 @@ def require_fields(value: Any) -> None:
             field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-        if name in _FINITE and not is_finite(field):
+        if name in _FINITE.get(kind, ()) and field is not None and not is_finite(field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
         if mapped and _has_nan(field):
             raise ValueError(f"{name} of {kind.__name__} must hold numbers")
@@ -367,10 +380,9 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
 
 
 def is_finite(value: Any) -> bool:
-    """Whether an array or number is finite everywhere; other values are."""
+    """Whether an array or number is finite everywhere."""
     numbers = value.data if scipy.sparse.issparse(value) else value
-    is_real = isinstance(numbers, float) or getattr(numbers, "dtype", np.dtype(int)).kind == "f"
-    return not is_real or bool(np.isfinite(numbers).all())
+    return bool(np.isfinite(numbers).all())
 
 
 def _has_nan(part: Any) -> bool:
