@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import count
@@ -512,6 +513,11 @@ def test_progress_is_for_terminals_only(monkeypatch, capsys):
     assert "rows/s" in capsys.readouterr().err
     assert run([*PREDICT.split(), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_command_runs_in_any_thread():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run, ["--version"]).result() == 0
 
 
 # --- as a process --------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[
 
 def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
     """Copy the upper triangle of G onto the lower one, in place, and return G."""
-    D, below = len(G), np.tri(TILE, k=-1, dtype=bool)
+    D, below = len(G), np.tri(min(len(G), TILE), k=-1, dtype=bool)
     for start in range(0, D, TILE):
         stop = min(start + TILE, D)
         corner = G[start:stop, start:stop]

@@ -147,7 +147,8 @@ def bounded(
     def checked(value: Any, who: str, name: str) -> Any:
         number = check(value, who, name)
         if not low <= number <= high:
-            raise InvalidInput(f"{who}: {name} must be from {low:,} to {high:,}; got {number!r}.")
+            limits = f"{low:,} or above" if high == math.inf else f"from {low:,} to {high:,}"
+            raise InvalidInput(f"{who}: {name} must be {limits}; got {number!r}.")
         return number
 
     return checked

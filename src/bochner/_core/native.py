@@ -13,12 +13,13 @@ the call, nor on the number of threads.
 
 import os
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, slices, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -62,6 +63,21 @@ def loops() -> ModuleType | None:
     return _compiled
 
 
+def _by_rows(twin: Callable[..., Array], columns: int, X: Array, *others: Array) -> Array:
+    """Return a twin's result for all rows; of NumPy, temporaries of ``columns`` take 16 MB."""
+    if not is_numpy(X):
+        return twin(X, *others)
+    n, step = len(X), max(1, (16 << 20) // max(1, columns * X.itemsize))
+    if n <= step:
+        return twin(X, *others)
+    out = None
+    for rows in slices(n, step):
+        part = twin(X[rows], *(each[rows] for each in others))
+        out = np.empty((n, part.shape[1]), part.dtype) if out is None else out
+        out[rows] = part
+    return out
+
+
 # ---- cosines and sines
 
 
@@ -86,10 +102,11 @@ def waves(
     in m s log₂ p additions per row. Absolute error of the trigonometry at most 1.3e-7 (float32) and
     2.5e-16 (float64) times `scale`.
     """
-    if not is_numpy(X) or (compiled := loops()) is None:
-        return waves_twin(X, frequencies, scale, b)
     chains = frequencies if isinstance(frequencies, Chains) else None
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
+    if not is_numpy(X) or (compiled := loops()) is None:
+        of_rows = lambda rows: waves_twin(rows, frequencies, scale, b)
+        return _by_rows(of_rows, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size, X)
     out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
     bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
     if chains is not None:
@@ -180,7 +197,8 @@ def polynomials(
     Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations.
     """
     if not is_numpy(X) or (compiled := loops()) is None:
-        return polynomials_twin(X, W, radial, up, down)
+        of_rows = lambda rows, radial: polynomials_twin(rows, W, radial, up, down)
+        return _by_rows(of_rows, 4 * W.shape[1], X, radial)
     out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
     given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
     compiled.polynomials(X, *given, out, get_num_threads())
@@ -213,7 +231,12 @@ def harmonics(
     operations per value and one per column of the result.
     """
     if not is_numpy(U) or (compiled := loops()) is None:
-        return harmonics_twin(U, programme, radial, first, count)
+        of_rows = lambda rows, radial: harmonics_twin(rows, programme, radial, first, count)
+        found = _by_rows(of_rows, 4 * len(programme.factors) + int(count.sum()), U, radial)
+        if out is None:
+            return found
+        out[...] = found
+        return out
     out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
     factors = programme.factors.astype(U.dtype, copy=False)
     plan = (programme.parents, programme.inputs, factors)

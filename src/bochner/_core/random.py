@@ -47,7 +47,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
 
 def scattered(numbers: np.ndarray) -> np.ndarray:
-    """Spread uint64 numbers over all bits, in place: SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Spread uint64 numbers over all bits, in place: SplitMix64, Steele, Lea and Flood (2014)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers ^= numbers >> np.uint64(shift)
         numbers *= np.uint64(factor)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -42,7 +43,8 @@ def _lenient(stream: Any) -> Any:
 def tell(sentence: str) -> None:
     """Write a line to stderr; that nobody can read it is no reason to stop."""
     with suppress(OSError, ValueError):
-        click.echo(sentence, err=True)
+        clear = "\r\033[K" if sys.stderr.isatty() else ""  # the line of the progress
+        click.echo(clear + sentence, err=True)
 
 
 #: Exit codes beside 0: data or model, command, Ctrl-C, kill (128 + the signal, as shells have it).
@@ -114,7 +116,8 @@ def _unwinding() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _Killed
 
-    before = signal.signal(signal.SIGTERM, stop)
+    main = current_thread() is main_thread()  # in others the caller handles signals
+    before = signal.signal(signal.SIGTERM, stop) if main else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -122,4 +125,5 @@ def _unwinding() -> Iterator[None]:
             warnings.showwarning = lambda message, *_, **__: tell(f"Note: {message}")
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if main:
+            signal.signal(signal.SIGTERM, before)

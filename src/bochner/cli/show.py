@@ -32,7 +32,8 @@ class Terminal:
         """Measure what happens within, and say what is being done while no rows are read."""
         began = perf_counter()
         if doing and self._watched:
-            line = lambda text: click.echo(f"\r{text}\033[K", nl=False, err=True)
+            width = get_terminal_size().columns - 1  # a longer line could not be cleared
+            line = lambda text: click.echo(f"\r{text[:width]}\033[K", nl=False, err=True)
             line(doing)
             try:
                 with listening(lambda step: line(f"{doing}: {step.heading}")):
@@ -76,5 +77,7 @@ class Terminal:
             for label, text in lines:
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
                 if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
-                    line = fill(line, get_terminal_size().columns, subsequent_indent=indent)
+                    how = {"subsequent_indent": indent, "break_on_hyphens": False}
+                    width = get_terminal_size().columns
+                    line = "\n".join(fill(each, width, **how) for each in line.splitlines())
                 click.echo(line)

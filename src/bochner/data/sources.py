@@ -218,7 +218,7 @@ class Arrays(Source):
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers, without a pass over the others."""
-        return checked(part(self.data, index), index)
+        return checked(part(self.data, index + (self.first - self.before)), index)
 
 
 @dataclass(frozen=True, eq=False)

@@ -215,7 +215,7 @@ class RecordedPasses:
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for name in (RECORDS, UNFINISHED, FIRST):
+        for name in (RECORDS, "now.npz", UNFINISHED, FIRST):  # the second of earlier versions
             for path in self._folder.glob(name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):

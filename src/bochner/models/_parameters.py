@@ -147,23 +147,22 @@ def estimator(cls: type[Made]) -> type[Made]:
                 cls.__annotations__[name] = base.__annotations__[name]
                 setattr(cls, name, field(default=getattr(base, name), kw_only=True))
     shared_text = lambda match: indent(TEXTS[match[2]], match[1])
-    doc = re.sub(r"^( *)%\(([\w ]+)\)s$", shared_text, cls.__doc__ or "", flags=re.MULTILINE)
+    doc = cleandoc(cls.__doc__ or "")  # from Python 3.13 on it is clean already
+    doc = re.sub(r"^( *)%\(([\w ]+)\)s$", shared_text, doc, flags=re.MULTILINE)
     described = doc.partition("Parameters\n")[2].partition("See Also\n")[0]
-    known = " ".join(re.findall(r"^ {4}(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
+    known = " ".join(re.findall(r"^(\w[\w, ]*)", described, re.MULTILINE)).replace(",", "")
     entries = [TEXTS[n] for n in cls.__annotations__ if n in TEXTS and n not in known.split()]
     entries += ["\nAttributes\n----------"]
     members = {n: m for base in reversed(cls.__mro__) for n, m in reversed([*vars(base).items()])}
     for name, member in reversed(members.items()):
         if isinstance(member, property) and name.endswith("_") and not name.startswith("_"):
-            kind, text = (
-                getattr(member.fget, "__annotations__", {}).get("return"),
-                cleandoc(member.__doc__ or ""),
-            )
+            kind = getattr(member.fget, "__annotations__", {}).get("return")
+            text = cleandoc(member.__doc__ or "")
             text = text if "\n" in text else fill(text, 92)
             of = f" : {kind.__name__}" if isinstance(kind, type) and kind is not Any else ""
             entries.append(f"{name}{of}\n{indent(text, ' ' * 4)}")
-    added = indent("\n".join(entries), " " * 4)
-    cls.__doc__ = doc.replace("\n\n    See Also\n", f"\n{added}\n\n    See Also\n", 1)
+    added = "\n".join(entries)
+    cls.__doc__ = doc.replace("\n\nSee Also\n", f"\n{added}\n\nSee Also\n", 1)
     made: Any = dataclass(eq=False, repr=False, match_args=False)(cls)
     for parameter in fields(made):
         delattr(made, parameter.name)  # a default, which no instance is to fall back on

@@ -262,12 +262,15 @@ def report_model(
     without: dict[str, str] = {}
     try:
         shown["path"] = bo.PathDisplay.from_estimator(model)
-    except InvalidInput as error:
-        without["path"] = str(error)
-    try:
-        shown |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
-    except InvalidInput as error:
-        without["importance"] = str(error)
+    except InvalidInput:
+        without["path"] = "The learner tried no other penalty than its own."
+    if kind_of(model) not in ("regression", "classification"):
+        without["importance"] = "The learner predicts no target."
+    else:
+        try:
+            shown |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
+        except InvalidInput as error:
+            without["importance"] = str(error)
     facts: dict[str, Any] = {
         "learner": type(model).__name__,
         "kind": kind_of(model),

@@ -77,7 +77,7 @@ class SVR(KernelParameters, ConvexRegressor):
         The objective is at most this share above its least value; with the kernel itself as near
         as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
     max_iter : int, default 200
-        Newton steps at most.
+        Newton steps at most; with the kernel itself, moves of LIBSVM for each row.
 
     See Also
     --------

@@ -329,10 +329,13 @@ class LeafRows(AllRows):
         kernel, seen = _within(self.chosen.kernel, X)
         leaf, parts = self.tree.leaves(kernel, seen), []
         for number in np.unique(leaf):
-            here, machine = leaf == number, self.machine(number, solution)
+            here = leaf == number
             if values:  # transformed rows are kept
-                machine = replace(machine, kernel=kernel, X=self._seen[number])
-            parts.append(machine.at(seen[here]) if values else machine.gradients_at(X[here]))
+                coef = np.concatenate([self.across[number], solution.coef[self._rows_of[number]]])
+                machine = KernelSum(kernel, self._seen[number], coef, solution.intercept)
+                parts.append(machine.at(seen[here]))
+            else:
+                parts.append(self.machine(number, solution).gradients_at(X[here]))
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
 
     @cached_property

@@ -63,6 +63,10 @@ USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
 NonNegative = Annotated[float, nonnegative]
 
 
+def _rate(value: Any, who: str, name: str) -> float | None:
+    return None if isinstance(value, str) and value == "auto" else positive(value, who, name)
+
+
 @dataclass(frozen=True)
 class SgdSpec:
     """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
@@ -74,7 +78,7 @@ class SgdSpec:
     fit_intercept: Switch
     batch_size: Counted
     learning_rate: Annotated[str, word("constant", "optimal", "invscaling", "adaptive")]
-    eta0: Annotated[float | None, optional(positive)]  # None: "auto"
+    eta0: Annotated[float | None, _rate]  # None: "auto"
     power_t: Annotated[float, finite]
     average: Annotated[int, integer]
     max_iter: Counted
@@ -94,8 +98,7 @@ class SgdSpec:
         one_of(asked["loss"], who, "loss", losses)
         width = integer(asked["n_features"], who, "n_features", 1)
         given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
-        eta0 = None if asked["eta0"] == "auto" else asked["eta0"]
-        asked = asked | {"eta0": eta0, "average": int(asked["average"])}
+        asked = asked | {"average": int(asked["average"])}
         spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
@@ -475,9 +478,18 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
     """Return the fit before the first step, by the strategy of this name."""
     chosen, n_inputs = fit.chosen, fit.inputs.n_columns
     if name in EXACT:
-        phi, reason = exact_map(chosen.kernel, n_inputs), "The kernel's own features."
-        choice = Choice(phi, Explicit(), (), reason + chosen.search.reason)
-        chosen = replace(chosen, choice=choice)
+        try:
+            phi = exact_map(chosen.kernel, n_inputs)
+        except UnsupportedKernel as refused:
+            if fit.spec.strategy == "auto":
+                raise
+            raise UnsupportedKernel(
+                f"{fit.spec.who}: strategy={name!r} requires a kernel with finitely many exact "
+                f"features: {refused} Take strategy='gram_cached' or 'kernel_on_the_fly' for the "
+                "kernel itself, 'approximate_cached' for its approximation."
+            ) from refused
+        reason = f"The kernel's own features.{chosen.search.reason}"
+        chosen = replace(chosen, choice=Choice(phi, Explicit(), (), reason))
     elif name not in DUAL:
         asked = fit.spec.features
         choice = choice_of(asked, chosen.kernel, n_inputs, sample, None, None, True)

@@ -188,15 +188,17 @@ def begun(
     few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
     seed = int(stream(chosen.seed, "clusters").integers(2**31))
     means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
+    Z = to_numpy(chosen.features(few.X))
     with warnings.catch_warnings():  # of fewer different rows than clusters
         warnings.simplefilter("ignore", ConvergenceWarning)
-        means.fit(to_numpy(chosen.features(few.X)), sample_weight=few.w)
-    if (distinct := len(np.unique(means.labels_))) < k:
+        means.fit(Z, sample_weight=few.w)
+    centres = means.cluster_centers_.astype(np.float64)
+    if len(empty := np.setdiff1d(np.arange(k), means.labels_)):
         warn_user(
-            f"KernelKMeans: n_clusters={k}, but the rows to start from have only {distinct} "
+            f"KernelKMeans: n_clusters={k}, but the rows to start from have only {k - len(empty)} "
             "different features; the other clusters stay empty. Ask for fewer."
         )
-    centres = means.cluster_centers_.astype(np.float64)
+        centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
     points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
     return chosen, rows, run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
 

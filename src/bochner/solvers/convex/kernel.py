@@ -440,6 +440,7 @@ def _ended(
     """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
     at = judged(problem, coef, intercept, tol, sum(moves for moves, _ in taken))
     ended = all(moves < most for moves, most in taken)
+    ended |= tol < 1.0 and at.outcome is Convergence.CONVERGED
     return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
 

@@ -127,9 +127,9 @@ class HeldOutLoss:
             here = replace(problem, w=kept, alpha=self.alpha(step))
             near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
             end = self.fit(here, next(filter(None, near), self.near))
+            self.ends[fold][step] = replace(end, width=0.1)
             if self.tried and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
-            self.ends[fold][step] = replace(end, width=0.1)
             fitted.append(end.fitted[out])
         every, f = np.concatenate([np.flatnonzero(o) for o in self.folds]), np.concatenate(fitted)
         if self.total is not None:

@@ -44,8 +44,8 @@ class Convergence(Sentence):
         'precision of the features resolves. precision="float64" resolves more.'
     )
     MOST_STEPS = (
-        "Not converged: max_iter Newton steps were taken, or 1,000 moves of LIBSVM for each row, "
-        "and the objective still falls. Raise max_iter or tol, or penalise more (a smaller C, a "
+        "Not converged: max_iter Newton steps, or all moves that LIBSVM may make, were taken, and "
+        "the objective still falls. Raise max_iter or tol, or penalise more (a smaller C, a "
         "larger alpha)."
     )
     UNBOUNDED = (
