@@ -77,7 +77,7 @@ class Terminal:
             for label, text in lines:
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
                 if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
-                    how = {"subsequent_indent": indent, "break_on_hyphens": False}
+                    how: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
                     width = get_terminal_size().columns
                     line = "\n".join(fill(each, width, **how) for each in line.splitlines())
                 click.echo(line)
