@@ -341,7 +341,7 @@ CASES = [
     (lambda: model(Gaussian("auto"), metric="learned").fit(X, Y), InvalidInput, 'metric="learned"'),
     (lambda: bo.tune(model(Linear()), X, Y), UnsupportedKernel, "Tuning requires a stationary"),
     # methods that make features
-    (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be from 1 to inf"),
+    (lambda: SINES(boundary=0.5), InvalidInput, "boundary must be 1 or above"),
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box\[0\] must be a sequence of"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: k.Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
