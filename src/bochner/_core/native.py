@@ -63,17 +63,16 @@ def loops() -> ModuleType | None:
     return _compiled
 
 
-def _by_rows(twin: Callable[..., Array], columns: int, X: Array, *others: Array) -> Array:
+def _by_rows(
+    twin: Callable[..., Array], columns: int, X: Array, *others: Array, out: Any = None
+) -> Array:
     """Return a twin's result for all rows; of NumPy, temporaries of ``columns`` take 16 MB."""
-    if not is_numpy(X):
+    step = (16 << 20) // max(1, columns * X.itemsize) if is_numpy(X) else X.shape[0]
+    if out is None and X.shape[0] <= step:
         return twin(X, *others)
-    n, step = len(X), max(1, (16 << 20) // max(1, columns * X.itemsize))
-    if n <= step:
-        return twin(X, *others)
-    out = None
-    for rows in slices(n, step):
+    for rows in slices(X.shape[0], max(1, step)):
         part = twin(X[rows], *(each[rows] for each in others))
-        out = np.empty((n, part.shape[1]), part.dtype) if out is None else out
+        out = np.empty((X.shape[0], part.shape[1]), part.dtype) if out is None else out
         out[rows] = part
     return out
 
@@ -232,11 +231,8 @@ def harmonics(
     """
     if not is_numpy(U) or (compiled := loops()) is None:
         of_rows = lambda rows, radial: harmonics_twin(rows, programme, radial, first, count)
-        found = _by_rows(of_rows, 4 * len(programme.factors) + int(count.sum()), U, radial)
-        if out is None:
-            return found
-        out[...] = found
-        return out
+        columns = 4 * len(programme.factors) + int(count.sum())
+        return _by_rows(of_rows, columns, U, radial, out=out)
     out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
     factors = programme.factors.astype(U.dtype, copy=False)
     plan = (programme.parents, programme.inputs, factors)

@@ -296,10 +296,10 @@ def map_(terminal: "Terminal", given: Any) -> None:
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
         where = given.picture or out.with_suffix(".png")
-        kinds = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
-        figure = Figure(figsize=(6 * len(kinds), 4), layout="constrained")
-        for i, what in enumerate(kinds, 1):
-            display.plot(figure.add_subplot(1, len(kinds), i), what)
+        shown = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
+        figure = Figure(figsize=(6 * len(shown), 4), layout="constrained")
+        for i, what in enumerate(shown, 1):
+            display.plot(figure.add_subplot(1, len(shown), i), what)
         with atomic(where) as file:
             figure.savefig(file, format=where.suffix[1:], dpi=150)
     ends = lambda values: [values.min(), values.max()]

@@ -384,7 +384,7 @@ def _feather(file: File, names: Sequence[str] = ()) -> Iterator[Any]:
     (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
     said = partial(_no_whole, file, "Feather")
     with _explained(file, said), system.open_input_file(path) as opened:
-        places = [*map(ipc.open_file(opened).schema.names.index, names)]
+        places = [*map(ipc.open_file(opened).schema.names.index, names)] if names else []
         options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
         yield ipc.open_file(opened, options=options)
 

@@ -324,11 +324,8 @@ def require_working(model: Any, size: int) -> None:
         model = copy.copy(model)
         schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
         columns = model.n_features_in_ if schema is None else len(schema.feature_names)
-        names = {
-            "predict": "outputs",
-            "transform": "transform",
-        }  # one that is there: what is called
-        calls = [getattr(model, call) for has, call in names.items() if hasattr(model, has)]
+        pairs = ("predict", "outputs"), ("transform", "transform")
+        calls = [getattr(model, call) for has, call in pairs if hasattr(model, has)]
     else:
         return
     if phi is not None and min(phi.n_inputs, phi.n_features) < 0:

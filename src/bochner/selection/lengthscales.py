@@ -299,8 +299,7 @@ def lengthscale_on_sphere(start: Kernel, sample: RowSample, centred: bool, **giv
     search = MatrixSearch.of(rows, EVIDENCE, centred, **given)
     if search is None:
         return Tuning(start, criterion=EVIDENCE.name)
-    end = search.to_end(least(search.first_points(on_unit_sphere(start))), 12, 4)
-    tuning = search.tuning(end, 1)
+    tuning = search.tuning(search.one(on_unit_sphere(start)), 1)
     return replace(tuning, kernel=with_lengthscale(start, tuning.kernel))
 
 
@@ -323,6 +322,12 @@ class MatrixSearch:
         if X.shape[0] * X.shape[1] <= 1 << 20:  # for one lengthscale per column
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
+
+    def one(
+        self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625), evaluations: int = 12
+    ) -> Evaluated:
+        """Optimise one factor of all lengthscales."""
+        return self.to_end(least(self.first_points(start, factors)), evaluations, 4)
 
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)

@@ -38,7 +38,7 @@ from bochner.selection.held_out import (
     split_rows,
     targets_that_vary,
 )
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, least, shortened
+from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, shortened
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
@@ -312,7 +312,7 @@ class Race:
         what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
         alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
         yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
-        end = search.to_end(least(search.first_points(kernel, (1.0, 0.25))), 6, 4)
+        end = search.one(kernel, (1.0, 0.25), 6)
         yield self.ended(f"{what}, by leave-one-out", end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
@@ -520,7 +520,7 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
     if race is None:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
-    start = race.ended("start", search.to_end(least(search.first_points(kernel)), 12, 4), 1)
+    start = race.ended("start", search.one(kernel), 1)
     turned = turned_metrics(start.kernel, start.alpha, search, rounds=4)
     judged = race.judge([start, *turned], race.few)
     tuning = race.compared(judged, [], search.rows.w)

@@ -331,9 +331,7 @@ class LeafRows(AllRows):
         for number in np.unique(leaf):
             here = leaf == number
             if values:  # transformed rows are kept
-                coef = np.concatenate([self.across[number], solution.coef[self._rows_of[number]]])
-                machine = KernelSum(kernel, self._seen[number], coef, solution.intercept)
-                parts.append(machine.at(seen[here]))
+                parts.append(self._sum(number, solution, kernel, self._seen[number]).at(seen[here]))
             else:
                 parts.append(self.machine(number, solution).gradients_at(X[here]))
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
@@ -346,10 +344,12 @@ class LeafRows(AllRows):
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of landmarks and rows of a leaf."""
-        index = self._rows_of[leaf]
-        coef = np.concatenate([self.across[leaf], solution.coef[index]])
-        X = np.concatenate([_landmarks(self.chosen.map), self.X[index]])
-        return KernelSum(self.chosen.kernel, X, coef, solution.intercept)
+        X = np.concatenate([_landmarks(self.chosen.map), self.X[self._rows_of[leaf]]])
+        return self._sum(leaf, solution, self.chosen.kernel, X)
+
+    def _sum(self, leaf: int, solution: Any, kernel: Kernel, X: Float[Array, "m d"]) -> KernelSum:
+        coef = np.concatenate([self.across[leaf], solution.coef[self._rows_of[leaf]]])
+        return KernelSum(kernel, X, coef, solution.intercept)
 
     @cached_property
     def _rows_of(self) -> list[Int[Array, " m"]]:
