@@ -96,8 +96,10 @@ class SVR(KernelParameters, ConvexRegressor):
     --------
     >>> import numpy as np
     >>> from bochner import SVR
-    >>> X = np.random.default_rng(0).uniform(-3, 3, (300, 1))
-    >>> model = SVR("gaussian", random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (300, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(300)
+    >>> model = SVR("gaussian", random_state=0).fit(X, y)
     >>> bool(abs(model.predict([[1.0]])[0] - np.sin(1.0)) < 0.1)
     True
     """

@@ -342,6 +342,7 @@ MOVES_COMPARED = 100  # The same for machines whose penalties are compared
 #: rows the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
 SLOPES = 10.0
 
+NEAR = 0.01  # Gap, as a share of the objective, with which rounding may stop LIBSVM without a word
 UNBOUNDED = 1e4  # Weight that bounds no multiplier of a squared hinge: they are 2w(1 − yf)/alpha.
 LARGE_CACHE = 1000  # Megabytes of rows of K that are kept where LIBSVM computes them
 TILE = 1024  # Rows whose kernel values are computed at a time
@@ -440,7 +441,7 @@ def _ended(
     """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
     at = judged(problem, coef, intercept, tol, sum(moves for moves, _ in taken))
     ended = all(moves < most for moves, most in taken)
-    ended |= tol < 1.0 and at.outcome is Convergence.CONVERGED
+    ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
     return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
 
