@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, numpy_rows, to_numpy, unit_of
+from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.blas import square_part, symmetric_product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
@@ -36,7 +36,6 @@ from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_m
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
 from bochner.models.representations.representation import chosen_exactly, gather
 from bochner.selection.choose import choose, searched
-from bochner.selection.chosen import Chosen
 from bochner.selection.held_out import platt_targets
 from bochner.solvers.convex.kernel import (
     MOVES,
@@ -59,7 +58,7 @@ from bochner.solvers.convex.problem import (
     State,
     optimum,
 )
-from bochner.sums.passes import LOCAL, Executor, SumOf, Together, indicators, sample_of, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 
@@ -77,8 +76,9 @@ class ClassSample:
     every_fold: tuple[Array, ...] = ()
 
 
-def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> ClassSample:
+def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSample:
     """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
+    seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
     if count_rows(blocks) > 4096:
         most = 4096 // (2 * n_classes)
@@ -89,22 +89,15 @@ def class_sample(blocks: Blocks, seed: int, n_classes: int, where: Executor) -> 
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
         for class_rows in more:
             rows = rows if class_rows is None else rows + class_rows
-    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, seed, n_classes, weights)
+    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, spec, weights)
 
 
 def rows_to_choose_by(
-    X: Array,
-    codes: Float[Array, " m"],
-    w: Float[Array, " m"],
-    seed: int,
-    n_classes: int,
-    weights: Float[Array, " K"] | None = None,
+    X: Array, codes: Array, w: Array, spec: ConvexSpec, weights: Array | None = None
 ) -> ClassSample:
-    """Return the sample of rows; ``weights`` are those of all rows of each class, if these differ.
-
-    A row stands for as many rows of its class.
-    """
-    numbers, marks, stands = codes.astype(np.int64), row_marks(X, seed), np.ones(len(w))
+    """Return the sample; with ``weights`` of all rows of each class a row stands for several."""
+    n_classes, marks = spec.n_classes, row_marks(X, spec.features.seed)
+    numbers, stands = codes.astype(np.int64), np.ones(len(w))
     if weights is not None:
         have = np.bincount(numbers, w, minlength=n_classes)
         stands = (weights / np.where(have > 0, have, 1.0))[numbers]
@@ -171,18 +164,13 @@ SMALL = 1e8
 
 
 def fit_classifier(
-    spec: ConvexSpec,
-    blocks: Blocks,
-    inputs: Inputs,
-    probability: bool = False,
-    where: Executor = LOCAL,
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Choose kernel and penalty where they are open, and minimise the loss on features.
 
-    Targets of the blocks are codes of classes; ``spec.alpha`` is a number or "auto".
+    Targets of the blocks are codes of classes.
     """
-    seed, path, start = spec.features.seed, None, None
-    alpha = spec.alpha if isinstance(spec.alpha, float) else None
+    alpha, path, start = spec.alpha, None, None
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
     chosen, _ = choose(spec.features, blocks, n_classes=spec.n_classes, alpha=given, where=where)
@@ -191,7 +179,7 @@ def fit_classifier(
     double = small if asked == "auto" else asked == "float64"
     chosen = replace(chosen, precision="float64" if double else "float32")
     if alpha is None:
-        alpha, rows = 1.0, class_sample(blocks, seed, spec.n_classes, where)
+        alpha, rows = 1.0, class_sample(blocks, spec, where)
         if rows.folds:  # else rows are too few to leave some of a class out
             single = len(rows.w) * chosen.n_features**2 > SMALL
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
@@ -208,14 +196,13 @@ def fit_classifier(
     problem = on_rows.problem(alpha)
     solution = optimum(problem, on_rows.minimised(problem, start, **options))
     calibration = None
-    if probability:
-        numbers = fold_numbers(blocks, w, seed, where)
+    if spec.probability:
+        numbers = fold_numbers(blocks, w, spec.features.seed, where)
         # Without rows of every class the intercept is any number.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
         calibration = on_rows.calibrated(folds, alpha, solution, **options)
-    return warned(
-        ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
-    )
+    fit = ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
+    return warned(fit)
 
 
 # --- With the kernel itself -----------------------------------------------------------------------
@@ -233,33 +220,23 @@ MOVES_TRIED = 20  # Moves of LIBSVM for each of many rows: for more, features ta
 FINER = 2
 
 
-def fit_classifier_exactly(
-    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
-) -> ConvexFit:
-    """Choose open kernels and penalties, and minimise on the kernel matrix of all rows.
-
-    Targets of the blocks are codes of classes; ``spec.alpha`` is a number above 0, or "auto".
-    """
-    seed, alpha = spec.features.seed, spec.alpha if isinstance(spec.alpha, float) else None
-    sample = sampled(blocks, seed)
-    codes, w = sample.y[:, 0], sample.w
-    X = numpy_rows(sample.X)
-    rows = rows_to_choose_by(X, codes, w, seed, spec.n_classes)
+def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    """Choose open kernels and penalties, and minimise on the kernel matrix of all rows."""
+    every, alpha, path, near = gather(blocks, spec.features.seed), spec.alpha, None, None
+    rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, spec)
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
-    share = None if alpha is None else alpha / 2 / float(w.sum())
-    signs = replace(sample, y=indicators(codes, spec.n_classes))
-    chosen = choose_exactly(spec, signs, X, share)
-    on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, X)), rows, spec)
-    path, near = None, None
+    chosen = choose_exactly(spec, every, None if alpha is None else alpha / 2 / every.w.sum())
+    on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, every.X)), rows, spec)
     if alpha is None and rows.folds:
-        path, near = _path(on_rows, chosen)
+        path, near = _path(on_rows, chosen.search.share)
         alpha = path.alpha
     problem = on_rows.problem(1.0 if alpha is None else alpha)
     state = on_rows.minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
     solution = optimum(problem, state)
-    later: Any = partial(calibrated_later, rows, spec) if probability else None
+    later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
+    pairs = spec.pairs
     return warned(
-        ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=X)
+        ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=pairs, X=every.X)
     )
 
 
@@ -276,27 +253,24 @@ def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Cal
     return OnRows(KernelMatrix(K), rows, spec).calibrated(folds, end.alpha, start)
 
 
-def fit_to_support(
-    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, probability: bool = False
-) -> ConvexFit | None:
+def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
     """Return the fit of LIBSVM to many rows; None where support vectors are many.
 
     The number of support vectors is extrapolated from two samples, by a power of the number of
     rows. Only for a hinge with an intercept, a given Gaussian kernel and a given penalty.
     """
-    ask, n, few = spec.features, blocks.n_rows or 0, SUPPORT_SAMPLES
-    given = is_given(ask.kernel) and isinstance(spec.alpha, float) and not ask.learns_metric
+    ask, alpha, n, few = spec.features, spec.alpha, blocks.n_rows or 0, SUPPORT_SAMPLES
+    given = is_given(ask.kernel) and alpha is not None and not ask.learns_metric
     hinge = isinstance(spec.loss, Hinge) and spec.fit_intercept
     most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
     if not (given and hinge and isinstance(ask.kernel, Gaussian) and n > EXACT_ROWS):
         return None
     if n * max(few[1], 8 * blocks.n_columns) > most or is_sparse(next(iter(blocks)).X):
         return None
-    seed, every = ask.seed, gather(blocks, ask.seed)
-    n = len(every)
-    rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, seed, spec.n_classes)
+    every = gather(blocks, ask.seed)
+    n, order = len(every), stream(ask.seed, "support").permutation(len(every))
+    rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, spec)
     on_rows = OnRows(KernelMatrix(GaussianRows(ask.kernel, rows.X)), rows, spec)
-    alpha, order = float(spec.alpha), stream(seed, "support").permutation(n)
     if len(np.unique(rows.codes[order[: few[0]]])) < 2:
         return None
     counts = []
@@ -316,23 +290,20 @@ def fit_to_support(
         return None
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
-    sample = every.lowest(kept_rows(blocks.n_columns))
-    signs = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))
-    chosen = choose_exactly(spec, signs, X, None)
-    later: Any = partial(calibrated_later, rows, spec) if probability else None
+    chosen = choose_exactly(spec, every.lowest(kept_rows(blocks.n_columns)), None, X)
+    later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
-def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State]:
+def _path(on_rows: "OnRows", share: float) -> tuple[HeldOutPath, State]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more.
 
-    More rows may resolve what looks like noise to fewer, most of all in sums over columns: smaller
-    penalties are tried while the folds of these rows lose less.
+    ``share`` is that of ridge regression. More rows may resolve what looks like noise to fewer,
+    most of all in sums over columns: smaller penalties are tried while their folds lose less.
     """
-    few, first = on_rows.subsample(2048, chosen.seed)
+    few, first = on_rows.subsample(2048)
     few = few if few.rows.folds else on_rows
-    spec, weight = on_rows.spec, float(few.rows.w.sum())
-    ridge = 2 * chosen.search.share * weight
+    spec, ridge = on_rows.spec, 2 * share * float(few.rows.w.sum())
     if isinstance(spec.loss, Hinge) and ridge > 0:
         ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
     lost = few.held_out(float(few.rows.w @ np.diag(few.on.K)) or 1.0)
@@ -342,7 +313,7 @@ def _path(on_rows: "OnRows", chosen: Chosen) -> tuple[HeldOutPath, State]:
     if few is on_rows:
         return path, end
     columns = spec.targets(on_rows.rows.codes[:1]).shape[1]
-    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)), chosen.seed)
+    dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
     rows = replace(dense.rows, folds=enough_folds(dense.rows.every_fold))
     near, step = dense.spread(end, np.searchsorted(kept, first)), 0
     lost = replace(dense, rows=rows).held_out(rows.inflation * path.alpha, near)
@@ -426,16 +397,16 @@ class OnRows:
         fit = partial(self.minimised, moves=MOVES_COMPARED)
         return HeldOutLoss(self.problem(1.0), rows.folds, fit, largest, total, near)
 
-    def subsample(self, most: int, seed: int) -> tuple["OnRows", Array]:
+    def subsample(self, most: int) -> tuple["OnRows", Array]:
         """Return the matrix of ``most`` rows, or of all, and their numbers.
 
         The same first rows for any number, and more of rare classes.
         """
-        sample, n_classes = self.rows, self.spec.n_classes
+        sample, spec, n_classes = self.rows, self.spec, self.spec.n_classes
         codes = sample.codes.astype(np.int64)
         if len(codes) <= most:
             return self, np.arange(len(codes))
-        order = stream(seed, "some of the rows").permutation(len(codes))
+        order = stream(spec.features.seed, "some of the rows").permutation(len(codes))
         kept = np.isin(np.arange(len(codes)), order[:most])
         rare = most // (2 * n_classes)
         for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
@@ -443,8 +414,8 @@ class OnRows:
         numbers = np.flatnonzero(kept)
         weights = np.bincount(codes, sample.w, minlength=n_classes)
         rows = part(Piece(sample.X), numbers).X, sample.codes[numbers], sample.w[numbers]
-        few = rows_to_choose_by(*rows, seed, n_classes, weights)
-        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), few, self.spec), numbers
+        few = rows_to_choose_by(*rows, spec, weights)
+        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), few, spec), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""
@@ -461,9 +432,10 @@ ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 
 
 def fit_one_class(
-    spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
+    nu = spec.nu
     chosen, _ = choose(spec.features, blocks, where=where)
     chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
@@ -481,9 +453,9 @@ def fit_one_class(
     return warned(ConvexFit(inputs, chosen, spec.loss, solution))
 
 
-def fit_one_class_exactly(spec: ConvexSpec, nu: float, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
-    every = gather(blocks, spec.features.seed)
+    every, nu = gather(blocks, spec.features.seed), spec.nu
     X, w = every.X, every.w
     tuning = searched(spec.features, replace(every, y=every.y[:, :0]))
     chosen = chosen_exactly(spec.features.seed, tuning, None, X)

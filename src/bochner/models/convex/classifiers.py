@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import finite, one_of, positive
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks
@@ -20,7 +21,7 @@ from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, WithoutTarget, learned
-from bochner.models._labels import Calibration, ProbableLabels, log_probabilities
+from bochner.models._labels import ProbableLabels, log_probabilities
 from bochner.models._parameters import KernelParameters, estimator, shared
 from bochner.models._tables import by_partition
 from bochner.models.convex.classification import (
@@ -62,25 +63,24 @@ class ConvexClassifier(KernelParameters, Differentiable, ProbableLabels, ConvexE
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
-        probability = vars(self).get("probability", False)
-        kept = n <= kept_rows(blocks.n_columns)
-        few = local and kept and self._on_kernel(blocks, EXACT_ROWS)
+        few = local and n <= kept_rows(blocks.n_columns) and self._on_kernel(blocks, EXACT_ROWS)
         spec = self._spec_for(n_classes, n if few else 0)
         # LIBSVM needs an intercept.
         most = {Hinge: 0, SquaredHinge: SQUARED_HINGE_ROWS}.get(type(spec.loss), EXACT_ROWS)
         if few and (spec.fit_intercept or self._on_kernel(blocks, most)):
-            return fit_classifier_exactly(spec, blocks, inputs, probability)
+            return fit_classifier_exactly(spec, blocks, inputs)
         if local and not few and self._on_kernel(blocks, sys.maxsize):
-            on_kernel = self._spec_for(n_classes, n)
-            support = fit_to_support(on_kernel, blocks, inputs, probability)
+            support = fit_to_support(self._spec_for(n_classes, n), blocks, inputs)
             if support is not None:
                 return support
-        return fit_classifier(spec, blocks, inputs, probability, where)
+        return fit_classifier(spec, blocks, inputs, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
         """Return the spec; ``rows`` is the number of rows with the kernel itself, 0 on features."""
-        spec = self._convex_spec(self._loss(n_classes, rows), self._penalty(), self.fit_intercept)
-        return replace(spec, n_classes=n_classes, pairs=self._pairs(n_classes, rows))
+        loss, pairs = self._loss(n_classes, rows), self._pairs(n_classes, rows)
+        probability = vars(self).get("probability", False)
+        of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
+        return self._convex_spec(loss, self._penalty(), **of_classes)
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
         """Return the loss; ``rows`` is the number of rows with the kernel itself, 0 on features."""
@@ -90,12 +90,12 @@ class ConvexClassifier(KernelParameters, Differentiable, ProbableLabels, ConvexE
         """Return the pairs of classes, if each is separated from each other."""
         return None
 
-    def _penalty(self) -> float | str:
-        """Return alpha = 1/C, or "auto" where C is chosen; an infinite C is no penalty."""
+    def _penalty(self) -> float | None:
+        """Return alpha = 1/C, None where C is chosen; an infinite C is no penalty."""
         if isinstance(self.C, float) and math.inf == self.C:
             return 0.0
         C = number_or_word(self.C, type(self).__name__, "C", positive)
-        return C if isinstance(C, str) else 1 / C
+        return None if C is None else 1 / C
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         return self._fitted.decisions(self._rows_to_predict(X))
@@ -207,23 +207,14 @@ class SVC(ConvexClassifier):
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return self._calibration.log_probabilities(f)
+        return self.calibration_.log_probabilities(f)
 
-    @property
-    def _calibration(self) -> Calibration:
-        if self._fitted.calibration is None:
-            raise InvalidInput(
-                "SVC: this model has no probabilities: it was fitted with probability=False, or "
-                "some class had too few different rows to hold some out. Fit again, with more."
-            )
-        return self._fitted.calibration
-
-    @property
-    def calibration_(self) -> Calibration:
-        """Probabilities from decision values, with ``probability=True``."""
-        if self._fitted.calibration is None:
-            raise AttributeError("calibration_: only a fit with probability=True has one.")
-        return self._fitted.calibration
+    calibration_ = learned(
+        "calibration",
+        "A Calibration: probabilities from decision values, with ``probability=True``.",
+        "SVC: this model has no probabilities: it was fitted with probability=False, or some class "
+        "had too few different rows to hold some out. Fit again, with more.",
+    )
 
 
 @estimator
@@ -323,17 +314,21 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     nu: float = 0.5
     tol: float = 1e-6
     max_iter: int = 200
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        nu, spec = finite(self.nu, "OneClassSVM", "nu"), self._convex_spec(BelowZero(), 1.0, True)
+        nu = finite(self.nu, "OneClassSVM", "nu")
+        spec = self._convex_spec(BelowZero(), 1.0, nu=nu)
         if not 0 < nu <= 1:
             raise InvalidInput(
                 f"OneClassSVM: nu must lie in (0, 1]; got {nu!r}. It is the share of rows that may "
                 "lie outside: 0.05, say."
             )
         if where is LOCAL and self._on_kernel(blocks, 4096):
-            return fit_one_class_exactly(spec, nu, blocks, inputs)
-        return fit_one_class(spec, nu, blocks, inputs, where)
+            return fit_one_class_exactly(spec, blocks, inputs)
+        return fit_one_class(spec, blocks, inputs, where)
 
     def fit_predict(
         self, X: Tabular, y: object = None, sample_weight: Array | None = None

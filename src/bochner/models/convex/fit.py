@@ -1,7 +1,7 @@
 """Fits by convex losses, and what their estimators share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
-from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
 from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
@@ -20,7 +19,6 @@ from bochner.kernels.windows import windows_of
 from bochner.models._base import KernelEstimator, learned
 from bochner.models._html import FitSummary
 from bochner.models._labels import Calibration
-from bochner.models._parameters import shared
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import chosen_exactly
@@ -122,13 +120,18 @@ class ConvexSpec:
 
     features: FeatureSpec
     loss: Loss
-    alpha: float | str  # the penalty, or how it is chosen
+    alpha: float | None  # the penalty; None where rows left out choose it
     fit_intercept: bool
     tol: float
     max_iter: int
     norm: Callable[[float], float] | None = None  # R of ‖β‖, replacing its square
     n_classes: int = 0
     pairs: ClassPairs | None = None  # pairs of classes, if each is separated from each other
+    probability: bool = False  # Whether decision values are calibrated
+    epsilon: float | str | None = None  # Of support vector regression: a number or "auto"
+    finds_scale: bool = False  # Whether the threshold of Huber's loss follows the noise
+    one_level: bool = False  # Whether one quantile is predicted as (n,)
+    nu: float = 0.5  # Share of rows outside, of a machine of one class
 
     @property
     def who(self) -> str:
@@ -231,40 +234,32 @@ def warned(fit: ConvexFit) -> ConvexFit:
 
 def number_or_word(
     given: Any, who: str, name: str, check: Callable[[object, str, str], float], word: str = "auto"
-) -> float | str:
-    """Return a checked number, or the word."""
+) -> float | None:
+    """Return a checked number; None for the word."""
     if not isinstance(given, str):
         return check(given, who, name)
     if given == word:
-        return given
+        return None
     least = "above 0" if check is positive else "of 0 or above"
     raise InvalidInput(f'{who}: {name} must be "{word}" or a number {least}; got {given!r}.')
 
 
-@shared
-class ConvexParameters:
-    """Parameters of all learners by convex losses."""
-
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
-
-
-class ConvexEstimator(ConvexParameters, KernelEstimator):
+class ConvexEstimator(KernelEstimator):
     """An estimator whose fitted value is a :class:`ConvexFit`."""
 
-    fit_: ConvexFit
     fit_intercept: Any
     tol: Any
     max_iter: Any
     method: Any
     n_features: Any
+    precision: Any
 
-    def _convex_spec(self, loss: Loss, alpha: float | str, centred: object) -> ConvexSpec:
+    def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else self.method)
+        centred = require_switch(features.who, vars(self).get("fit_intercept", True))
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
-        return ConvexSpec(features, loss, alpha, require_switch(features.who, centred), tol, steps)
+        return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
 
     def _on_kernel(self, blocks: Blocks, most: int) -> bool:
         """Whether the kernel itself is fitted: few rows, and no option asks for features."""
@@ -324,8 +319,12 @@ class ConvexEstimator(ConvexParameters, KernelEstimator):
 # --- The kernel of few rows -----------------------------------------------------------------------
 
 
-def choose_exactly(spec: ConvexSpec, sample: RowSample, X: Array, share: float | None) -> Chosen:
-    """Choose how columns are transformed, and the kernel."""
+def choose_exactly(
+    spec: ConvexSpec, sample: RowSample, share: float | None, X: Any = None
+) -> Chosen:
+    """Choose how columns are transformed, and the kernel; ``X`` are the rows of its map."""
     asked = spec.features
+    if spec.n_classes:
+        sample = replace(sample, y=indicators(sample.y[:, 0], spec.n_classes))
     tuning, curves = choose_for_matrix(asked, sample, share, spec.fit_intercept)
-    return chosen_exactly(asked.seed, tuning, curves, X)
+    return chosen_exactly(asked.seed, tuning, curves, sample.X if X is None else X)

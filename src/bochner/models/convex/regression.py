@@ -55,6 +55,7 @@ from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, l
 from bochner.solvers.convex.problem import (
     TINY,
     FeatureBlock,
+    Optimum,
     Problem,
     State,
     best_constant,
@@ -212,10 +213,11 @@ def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
 # --- support vectors -----------------------------------------------------------------------------
 
 
-def tube_of(loss: Loss, epsilon: float | str, rows: ScaledRows) -> Loss:
-    """Return an epsilon-insensitive loss of this kind in the rows' units."""
-    tube = 0.05 * rows.spread if isinstance(epsilon, str) else epsilon / rows.units
-    return loss.of(tube)
+def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> Loss:
+    """Return the loss in the rows' units."""
+    if spec.epsilon is None:
+        return spec.loss.in_units(rows.units)
+    return spec.loss.of(0.05 * rows.spread if spec.epsilon == "auto" else spec.epsilon / rows.units)
 
 
 def curvature_of(loss: Loss, rows: ScaledRows) -> float:
@@ -245,7 +247,7 @@ def _best_penalty(
     regressions are compared on a sample.
     """
     seed, share = chosen.seed, chosen.search.share
-    if spec.alpha == "auto":
+    if spec.epsilon is not None:
         sample = sampled(rows.blocks, seed, where=where).lowest(4096)
         marks, Z, w = row_marks(sample.X, seed), to_numpy(chosen.features(sample.X)), sample.w
         folds = folds_to_choose_by(marks, w)
@@ -271,29 +273,16 @@ def _best_penalty(
     lost = HeldOutLoss(problem, folds, fit, largest)
     lost.walk(ridge)
     path, end = lost.path()
-    return path, replace(end, multipliers=None) if spec.alpha == "auto" else end
+    return path, end if spec.epsilon is None else replace(end, multipliers=None)  # of other rows
 
 
 # --- any loss ------------------------------------------------------------------------------------
 
 
 def fit_regressor(
-    spec: ConvexSpec,
-    blocks: Blocks,
-    inputs: Inputs,
-    *,
-    epsilon: float | str | None = None,
-    finds_scale: bool = False,
-    one_level: bool = False,
-    where: Executor = LOCAL,
+    spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
-    """Fit a regression by any convex loss on features.
-
-    ``spec.alpha`` is a number or "holdout". With ``epsilon``, a number or "auto", the loss
-    is a support vector regression, and ``spec.alpha`` a number or "auto". ``finds_scale``: the
-    threshold of Huber's loss follows the scale of the noise; ``one_level``: one quantile is
-    predicted as (n,).
-    """
+    """Fit a regression by any convex loss on features."""
     rows = scaled(spec.who, blocks, spec.loss.degree, where)
     alpha = _like_ridge(spec, rows)
     chosen, _ = choose(spec.features, rows.blocks, alpha=alpha, where=where)
@@ -301,49 +290,43 @@ def fit_regressor(
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
     shape = required_targets(spec.who, blocks.target_shape)
-    times, shape = _columns(spec.who, spec.loss, shape, one_level)
+    times, shape = _columns(spec, shape)
     units, spread = (np.repeat(a, times) for a in (rows.units, rows.spread))
     rows = replace(rows, y=np.repeat(rows.y, times, axis=1), units=units, spread=spread)
     _check_targets(spec.loss, rows.y, rows.w)
-    loss = spec.loss.in_units(units) if epsilon is None else tube_of(spec.loss, epsilon, rows)
-    value, w = units**rows.degree, rows.w
-    problem = Problem(features, rows.y, w, loss, 0.0, spec.fit_intercept, value=value)
+    loss, value = loss_in_units(spec, rows), units**rows.degree
+    problem = Problem(features, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
     if spec.norm is not None:
         problem, state = under_norm(problem, rows, spec)
     else:
-        problem = replace(problem, loss=_first_huber(problem)) if finds_scale else problem
-        if isinstance(spec.alpha, str):
+        problem = replace(problem, loss=_first_huber(problem)) if spec.finds_scale else problem
+        if spec.alpha is None:
             path, near = _best_penalty(spec, problem, rows, chosen, where)
-        alpha = 1.0 if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
+        alpha = 1.0 if spec.alpha is None else rows.penalty(spec.alpha)
         problem = replace(problem, alpha=alpha if path is None else path.alpha)
         state = minimise(problem, near, tol=spec.tol, max_iter=spec.max_iter)
-        if finds_scale:
+        if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
-    dual, X, left = None, None, None
-    if where is LOCAL:
-        left = left_out(problem, state, rows, chosen)
-        dual = dual_of(problem, state, rows) if epsilon is None and len(w) <= 1024 else None
-        X = None if dual is None else join([Piece(block.X) for block in rows.blocks]).X
-    more = {"target_shape": shape, "left_out": left, "X": X, "dual": dual}
-    return _fitted(inputs, chosen, rows, problem, state, path, **more)
+    fit = ConvexFit(inputs, chosen, *_in_units_of_one(rows, problem, state, path))
+    fit = warned(replace(fit, target_shape=shape))
+    if where is not LOCAL:
+        return fit
+    fit = replace(fit, left_out=left_out(problem, state, rows, chosen))
+    if spec.epsilon is not None or len(rows.w) > 1024 or not np.all(problem.alpha):
+        return fit
+    X = join([Piece(block.X) for block in rows.blocks]).X
+    return replace(fit, X=X, dual=dual_of(problem, state, rows))
 
 
-def _fitted(
-    inputs: Inputs,
-    chosen: Chosen,
-    rows: ScaledRows,
-    problem: Problem,
-    at: State,
-    path: HeldOutPath | None,
-    **more: Any,
-) -> ConvexFit:
-    """Return the fit in units of one; a path is in that of the first target."""
+def _in_units_of_one(
+    rows: ScaledRows, problem: Problem, at: State, path: HeldOutPath | None
+) -> tuple[Loss, Optimum, HeldOutPath | None]:
+    """Return loss, solution and path in units of one; a path is in that of the first target."""
     solution = optimum(problem, at, rows.units, rows.original(problem.alpha))
     if path is not None:
         path = replace(path, alphas=np.atleast_1d(rows.original(1.0))[0] * path.alphas)
-    loss = problem.loss.in_units(1 / rows.units)
-    return warned(ConvexFit(inputs, chosen, loss, solution, path, **more))
+    return problem.loss.in_units(1 / rows.units), solution, path
 
 
 #: The threshold of Huber's loss, in standard deviations of the noise: 95 % as efficient as squares.
@@ -366,27 +349,24 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
 
 def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
     """Return the penalty of squares that corresponds to a given one, if the losses compare."""
-    if isinstance(spec.alpha, str) or isinstance(spec.loss, LOG_LINK):
-        return None
-    if spec.norm is not None or spec.loss.joint:
+    log_link = isinstance(spec.loss, LOG_LINK)
+    if spec.alpha is None or spec.norm is not None or spec.loss.joint or log_link:
         return None
     return float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
 
 
-def _columns(
-    who: str, loss: Loss, shape: tuple[int, ...], one_level: bool
-) -> tuple[int, tuple[int, ...]]:
+def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     """Return the columns of each target, one for each quantile, and the shape of a prediction."""
-    levels = loss.level if isinstance(loss, Quantile) else 0.5
+    levels = spec.loss.level if isinstance(spec.loss, Quantile) else 0.5
     if not isinstance(levels, tuple):
         return 1, shape
     t = math.prod(shape)
     if t > 1 and len(levels) > 1:
         raise InvalidInput(
-            f"{who}: several quantiles need one target; got {len(levels)} quantiles "
+            f"{spec.who}: several quantiles need one target; got {len(levels)} quantiles "
             f"and {t} targets. Fit the targets one by one, or ask for one quantile."
         )
-    if t > 1 or (len(levels) == 1 and one_level):
+    if t > 1 or (len(levels) == 1 and spec.one_level):
         return 1, shape
     return len(levels), (len(levels),)
 
@@ -472,13 +452,11 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
     return min(ends.values(), key=lambda end: end[0])[2:]
 
 
-def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"] | None:
-    """Return u with β = Σ uᵢ φ(xᵢ), in units of one; None without a penalty.
+def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"]:
+    """Return u with β = Σ uᵢ φ(xᵢ), in units of one.
 
     Of a smooth loss u_i = −w_i ℓ'(y_i, f_i)/alpha, of others the u of least norm that gives β.
     """
-    if not np.all(problem.alpha):
-        return None
     if not problem.loss.nonsmooth:
         u = -problem.w * problem.loss.slope(problem.y, state.fitted) / problem.alpha
     else:
@@ -495,20 +473,15 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 # takes Newton steps (:mod:`bochner.solvers.convex.kernel`).
 
 
-def fit_svr_exactly(
-    spec: ConvexSpec, epsilon: float | str, blocks: Blocks, inputs: Inputs
-) -> ConvexFit:
-    """Choose kernel and penalty where they are open, and minimise on the matrix of rows.
-
-    Both ``spec.alpha`` and ``epsilon`` are a number or "auto".
-    """
+def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
+    """Choose kernel and penalty where they are open, and minimise on the matrix of rows."""
     rows, seed = scaled(spec.who, blocks, spec.loss.degree), spec.features.seed
     shape = required_targets(spec.who, blocks.target_shape)
     given = gather(rows.blocks, seed)
-    loss, curvature = tube_of(spec.loss, epsilon, rows), curvature_of(spec.loss, rows)
-    alpha = None if isinstance(spec.alpha, str) else rows.penalty(spec.alpha)
+    loss, curvature = loss_in_units(spec, rows), curvature_of(spec.loss, rows)
+    alpha = None if spec.alpha is None else rows.penalty(spec.alpha)
     share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
-    chosen = choose_exactly(spec, given, given.X, share)
+    chosen = choose_exactly(spec, given, share)
     K, w = KernelMatrix(kernel_matrix(chosen.kernel, given.X)), given.w
     # The rounding of a large offset would be fitted
     middle = spec.fit_intercept * np.median(given.y[w > 0], axis=0)
@@ -527,8 +500,9 @@ def fit_svr_exactly(
     errors = left_out_of_matrix(problem, state)
     state = replace(state, intercept=state.intercept + middle)
     left = _left_out(given.X, given.y, errors, given.w, rows.units)
-    more = {"target_shape": shape, "left_out": left, "X": given.X}
-    return _fitted(inputs, chosen, rows, problem, state, path, **more)
+    parts = _in_units_of_one(rows, problem, state, path)
+    fit = ConvexFit(inputs, chosen, *parts, target_shape=shape, left_out=left, X=given.X)
+    return warned(fit)
 
 
 def _on_matrix(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:

@@ -9,6 +9,7 @@ from scipy.special import softmax
 from sklearn.utils import Tags
 
 from bochner._core.checks import nonnegative, one_of, positive
+from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -18,7 +19,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
-from bochner.models.convex.fit import ConvexEstimator, ConvexFit, ConvexSpec, number_or_word
+from bochner.models.convex.fit import ConvexEstimator, ConvexFit, number_or_word
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
 from bochner.models.error_law import LeftOutRows
 from bochner.solvers.convex.losses import (
@@ -117,13 +118,13 @@ class SVR(KernelParameters, ConvexRegressor):
         squared = one_of(self.loss, "SVR", "loss", kinds) == kinds[1]
         loss: Loss = SquaredEpsilonInsensitive() if squared else EpsilonInsensitive()
         C = number_or_word(self.C, "SVR", "C", positive)
-        alpha = C if isinstance(C, str) else 1 / C
         epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
-        spec = self._convex_spec(loss, alpha, self.fit_intercept)
+        tube = {"epsilon": "auto" if epsilon is None else epsilon}
+        spec = self._convex_spec(loss, None if C is None else 1 / C, **tube)
         served = where is LOCAL and (spec.fit_intercept or not loss.nonsmooth)
         if served and self._on_kernel(blocks, 2048):
-            return fit_svr_exactly(spec, epsilon, blocks, inputs)
-        return fit_regressor(spec, blocks, inputs, epsilon=epsilon, where=where)
+            return fit_svr_exactly(spec, blocks, inputs)
+        return fit_regressor(spec, blocks, inputs, where)
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return 1 / (2 * float(np.min(self.C_)))
@@ -214,37 +215,32 @@ class KernelRegressor(ConvexRegressor):
     fit_intercept: bool = True
     tol: float = 1e-6
     max_iter: int = 200
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
         alpha = number_or_word(self.alpha, "KernelRegressor", "alpha", nonnegative, "holdout")
-        spec = self._convex_spec(loss, alpha, self.fit_intercept)
-        spec = replace(spec, norm=self._norm(spec))
-        return fit_regressor(
-            spec,
-            blocks,
-            inputs,
-            finds_scale=self.loss == "huber",
-            one_level=np.ndim(self.quantiles) == 0,
-            where=where,
-        )
+        self._check_norm(alpha)
+        asked = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
+        spec = self._convex_spec(loss, alpha, norm=self.penalty, **asked)
+        return fit_regressor(spec, blocks, inputs, where)
 
-    def _norm(self, spec: ConvexSpec) -> Callable[[float], float] | None:
+    def _check_norm(self, alpha: float | None) -> None:
         if self.penalty is None:
-            return None
+            return
         if not callable(self.penalty):
             raise InvalidType(
                 "KernelRegressor: penalty must be a function of the norm; got "
                 f"{self.penalty!r}. Pass, say, lambda r: r."
             )
-        by_norm = isinstance(spec.alpha, str) or self.loss == "huber"
-        if by_norm or not spec.alpha:
+        if not alpha or self.loss == "huber":
             raise InvalidInput(
                 "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
                 f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
-        return self.penalty
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         if isinstance(self.loss_, LOG_LINK):
