@@ -260,23 +260,23 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     rows. Only for a hinge with an intercept, a given Gaussian kernel and a given penalty.
     """
     ask, alpha, n, few = spec.features, spec.alpha, blocks.n_rows or 0, SUPPORT_SAMPLES
-    given = is_given(ask.kernel) and alpha is not None and not ask.learns_metric
-    hinge = isinstance(spec.loss, Hinge) and spec.fit_intercept
+    kernel, hinge = ask.kernel, isinstance(spec.loss, Hinge) and spec.fit_intercept
+    given = is_given(kernel) and not ask.learns_metric and n > EXACT_ROWS
     most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
-    if not (given and hinge and isinstance(ask.kernel, Gaussian) and n > EXACT_ROWS):
+    if alpha is None or not isinstance(kernel, Gaussian) or not (given and hinge):
         return None
     if n * max(few[1], 8 * blocks.n_columns) > most or is_sparse(next(iter(blocks)).X):
         return None
     every = gather(blocks, ask.seed)
     n, order = len(every), stream(ask.seed, "support").permutation(len(every))
     rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, spec)
-    on_rows = OnRows(KernelMatrix(GaussianRows(ask.kernel, rows.X)), rows, spec)
+    on_rows = OnRows(KernelMatrix(GaussianRows(kernel, rows.X)), rows, spec)
     if len(np.unique(rows.codes[order[: few[0]]])) < 2:
         return None
     counts = []
     for size in few:
         part_of = replace(rows, codes=rows.codes[order[:size]], w=rows.w[order[:size]])
-        K = KernelMatrix(kernel_matrix(ask.kernel, rows.X[order[:size]]))
+        K = KernelMatrix(kernel_matrix(kernel, rows.X[order[:size]]))
         few_rows = OnRows(K, part_of, spec)
         coef = few_rows.minimised(few_rows.problem(alpha), moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))

@@ -93,25 +93,18 @@ class ClassPairs:
 # --- Fits ----------------------------------------------------------------------------------------
 
 
-class WhenAsked:
-    """A field that may be given as a function of the fit, called at the first reading and kept.
-
-    A copy or a pickle made before that holds the function; a model file holds its value.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+class CalibratedWhenAsked:
+    """The calibration, or a function of the fit that is called at the first reading."""
 
     def __get__(self, fit: Any, owner: type) -> Any:
         if fit is None:
             return None  # the default
-        value = vars(fit)[self.name]
-        if callable(value):
-            value = vars(fit)[self.name] = value(fit)
-        return value
+        if callable(vars(fit)["calibration"]):
+            vars(fit)["calibration"] = vars(fit)["calibration"](fit)
+        return vars(fit)["calibration"]
 
     def __set__(self, fit: Any, value: Any) -> None:
-        vars(fit)[self.name] = value
+        vars(fit)["calibration"] = value
 
 
 @dataclass(frozen=True)
@@ -161,7 +154,7 @@ class ConvexFit(FitSummary):
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
     path: HeldOutPath | None = None  # Penalties that were compared
     # Probabilities of a classifier; with the kernel itself fitted at the first reading
-    calibration: Calibration | None = WhenAsked()  # type: ignore[assignment]
+    calibration: Calibration | None = CalibratedWhenAsked()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions

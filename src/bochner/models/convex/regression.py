@@ -415,8 +415,10 @@ def _first_huber(problem: Problem) -> Loss:
 
 def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Problem, State]:
     """Minimise Σ w ℓ + alpha·R(‖β‖): return the problem of squares with that minimum, and it."""
-    R, largest = spec.norm, float(np.max(rows.original(largest_penalty(problem))))
+    R, strength = spec.norm, spec.alpha
     assert R is not None
+    assert strength is not None
+    largest = float(np.max(rows.original(largest_penalty(problem))))
     ends: dict[float, tuple[float, float, Problem, State]] = {}
 
     def objective(step: float) -> float:
@@ -428,7 +430,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
         squares = np.square(end.coef).sum(axis=0)
         loss = end.objective - 0.5 * float((squares * end.alpha).sum())
         norm = float(np.sqrt(squares.sum()))
-        value = loss + float(spec.alpha) * float(R(norm))
+        value = loss + strength * float(R(norm))
         ends[step] = value, norm, here, state
         return value
 
@@ -488,9 +490,9 @@ def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexF
     problem = Problem(K, given.y - middle, w[:, None], loss, 1.0, spec.fit_intercept)
     folds, path = folds_to_choose_by(row_marks(given.X, seed), w), None
     if alpha is None and folds:
-        fit = partial(_on_matrix, tol=TOL, max_iter=spec.max_iter)
+        minimised = partial(_on_matrix, tol=TOL, max_iter=spec.max_iter)
         largest = curvature * float(w @ np.diag(K.K)) or 1.0
-        lost = HeldOutLoss(problem, folds, fit, largest)
+        lost = HeldOutLoss(problem, folds, minimised, largest)
         lost.walk(curvature * chosen.search.share * float(w.sum()))
         path, _ = lost.path()
         alpha = path.alpha
