@@ -155,7 +155,7 @@ def test_a_periodic_kernel_is_its_fourier_series(lengthscale):
 def test_samples_and_quantiles_of_a_harmonic_law_have_its_weights(concentration):
     law, m = harmonic_law((concentration,)), 20_000
     drawn = law.sample(np.random.default_rng(0), m)
-    placed = law.quantile((np.arange(m) + 0.5) / m)
+    placed = law.quantile((np.arange(m)[:, None] + 0.5) / m)
     for k in (0, 1, 2, 15):
         p = math.exp(law.log_density(np.array([float(k)]))[0])
         assert abs((drawn == k).mean() - p) < bernstein_bar(12, math.sqrt(p * (1 - p)), 1.0, m)

@@ -620,22 +620,18 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
 
 
 def direction_leverage(squares: Float[np.ndarray, "q s"], d: int, alpha: float) -> float:
-    """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7.
-
-    Σ_{l,i} α_l min{π²(l+1)²/(6λ) squares_{l,i}, 1}, squares Σ_j h_{l,i}(|x_j|)² of the rows. The
-    printed lemma has one bound for all functions of a degree; its proof allows one for each.
-    """
+    """Return an upper limit of the leverage of each direction: Han et al. (2022), lemma 7."""
+    # Σ_{l,i} α_l min{π²(l+1)²/(6λ) squares_{l,i}, 1}, squares Σ_j h_{l,i}(|x_j|)² of the rows. The
+    # printed lemma has one bound for all functions of a degree; its proof allows one for each.
     sizes = np.array([float(harmonics(l, d)) for l in range(len(squares))])
     steep = (np.pi * np.arange(1, len(squares) + 1)) ** 2 / (6 * alpha)
     return float(sizes @ np.minimum(steep[:, None] * squares, 1.0).sum(axis=1))
 
 
 def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Array, bool]:
-    """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree.
-
-    One function for each degree where all rows have one norm or the kernel depends on the angle,
-    the functions of a ``GeneralizedZonal`` (then True is returned too), else the monomials.
-    """
+    """Return Σ_j h_{l,i}(|x_j|)², (q + 1, s), and the trace that is left beyond each degree."""
+    # One function for each degree where all rows have one norm or the kernel depends on the angle,
+    # the functions of a GeneralizedZonal (then True is returned too), else the monomials.
     d = rows.shape[1]
     plain, scales, radial = in_balls("zonal_bound", kernel, d)
     radii = np.linalg.norm(rows / scales, axis=1)

@@ -292,13 +292,10 @@ def certify(
 def _to_halve(
     s: MeasuredRows, rest: Float[Array, " m"] | None, measured: pencil.Distance, n: int, below: bool
 ) -> int | None:
-    """4D where the error falls like 1/√D; below the kernel D and the directions still above ε/2.
-
-    None for others whose bias, at most Σ e/alpha on the rows measured, may be a tenth of ε.
-    """
+    """Return the number of features that would roughly halve ε, or None: see `Certificate`."""
     if measured.epsilon == 0:
         return None
-    if not below:
+    if not below:  # the bias is at most Σ rest/alpha on the rows measured
         alpha = measured.alpha * len(s.K) / n
         noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * measured.epsilon * alpha
         return 4 * s.n_features if noise else None

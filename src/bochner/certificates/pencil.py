@@ -42,12 +42,9 @@ class Pencil(NamedTuple):
 
 
 def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
-    """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors.
-
-    Of a side below the noise the log of the noise. Above 512 rows by Lanczos, O(m³/3 + 600 m²).
-    """
+    """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors."""
     L = _factor(pencil)
-    if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos
+    if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos, O(m³/3 + 600 m²)
         values, vectors = eigh(_whitened(L, pencil.E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
@@ -84,10 +81,8 @@ def _whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m
 def _extremes(
     product: Callable[[Float[Array, " m"]], Float[Array, " m"]], m: int
 ) -> tuple[Float[Array, " 2"], Float[Array, "m 2"]]:
-    """Return both extreme eigenvalues, to 1e-5 of the larger, and their vectors, by Lanczos.
-
-    SciPy's ``eigsh`` asks for accuracy relative to each end: out of reach where one is zero.
-    """
+    """Return both extreme eigenvalues, to 1e-5 of the larger, and their vectors, by Lanczos."""
+    # SciPy's eigsh takes two to four times as many products.
     steps = min(300, m)  # 40 to 150 are usual
     Q = np.zeros((steps + 1, m))
     start = np.cos(np.arange(m) ** 2.0)  # without pattern: the same rows give the same bits

@@ -2,7 +2,6 @@
 
 import abc
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +17,8 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
-from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
     Combined,
-    Constant,
     Kernel,
     Part,
     Power,
@@ -33,7 +30,7 @@ from bochner.kernels.kernel import (
     require_finite,
 )
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
+from bochner.kernels.zonal import TOO_LONG
 
 # --- Functions that a user hands over: checked when handed, and each time they answer ------------
 
@@ -119,15 +116,10 @@ class Custom(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-
-        def of_block(rows: Rows) -> Array:
-            K = self.evaluate(rows, rows)
-            xp = arrays.array_namespace(K)
-            return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=arrays.device(K)), axis=1)
-
         blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
-        parts = [of_block(rows) for rows in blocks]
-        return arrays.array_namespace(*parts).concat(parts)
+        squares = [self.evaluate(rows, rows) for rows in blocks]
+        xp = arrays.array_namespace(*squares)
+        return xp.concat([xp.linalg.diagonal(K) for K in squares])
 
 
 class Transformed(Kernel):
@@ -485,8 +477,7 @@ class Normalised(Kernel):
 
     Notes
     -----
-    ``kernel`` is evaluated in float64, and the cosine has X's dtype. Kernels that grow like a power
-    of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows.
+    ``kernel`` is evaluated in float64, and the cosine has X's dtype.
 
     Examples
     --------
@@ -497,10 +488,6 @@ class Normalised(Kernel):
 
     kernel: Part
 
-    def rows(self, X: Rows) -> Rows:
-        """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
-        return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
-
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
         size = self._size(arrays.in_float64(X))
@@ -509,24 +496,18 @@ class Normalised(Kernel):
         return xp.astype(xp.where(size > 0, factor, 0.0 * size), X.dtype, copy=False)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        if arrays.precision(X) == np.float64:
-            return self._cosines(X, Y)
-
         def block(A: Array, B: Array) -> Array:
-            wide = arrays.in_float64(A)
-            K = self._cosines(wide, wide if B is A else arrays.in_float64(B))
-            return arrays.array_namespace(K).astype(K, X.dtype)
+            U = arrays.in_float64(A)
+            V = U if B is A else arrays.in_float64(B)
+            with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
+                K = _between(self.factor, self.kernel.evaluate(U, V), U, V)
+            return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
 
-        return distances.by_blocks(block, X, Y, 3)
-
-    def _cosines(self, X: Rows, Y: Others) -> Pairs:
-        U = self.rows(X)
-        V = U if Y is X else self.rows(Y)
-        with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
-            return _between(self.factor, self.kernel.evaluate(U, V), U, V)
+        wide = arrays.precision(X) == np.float64
+        return block(X, Y) if wide else distances.by_blocks(block, X, Y, 3)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        size = self._size(self.rows(arrays.in_float64(X)))
+        size = self._size(arrays.in_float64(X))
         return arrays.array_namespace(size).astype(size > 0, X.dtype)
 
     def _size(self, X: Rows) -> Float[Array, " n"]:
@@ -577,10 +558,8 @@ def folded(
     scale: Callable[[float, T], T | None] = lambda _, value: value,
     columns: tuple[int, ...] = (),
 ) -> T | None:
-    """Combine values of ``leaf(kernel, columns)`` over a kernel; return None if any value is None.
-
-    ``columns`` are the columns that the kernel uses; if not given, ``Columns(...)`` are leaves.
-    """
+    """Combine values of ``leaf(kernel, columns)`` over a kernel; None if any value is None."""
+    # Without the columns that the kernel uses, Columns(...) are leaves.
 
     def walk(part: Kernel, columns: tuple[int, ...]) -> T | None:
         match part:
@@ -599,24 +578,6 @@ def folded(
         return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
 
     return walk(kernel, columns)
-
-
-def norm_degree(kernel: Kernel) -> int | None:
-    """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0; None if unknown."""
-
-    def leaf(part: Any, _: tuple[int, ...]) -> int | None:
-        match part:
-            case Homogeneous() | Zonal():
-                return part.degree
-            case Constant() | Normalised():
-                return 0
-            case Linear():
-                return 1
-            case Polynomial():
-                return None if part.offset else part.degree
-        return None
-
-    return folded(kernel, leaf, lambda a, b: a if a == b else None, operator.add)
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:

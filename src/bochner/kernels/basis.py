@@ -155,12 +155,9 @@ class Polynomials(Basis):
 def best_products(
     logs: Sequence[Float[Array, " m_j"]], width: int
 ) -> tuple[Array, Float[Array, " D"]]:
-    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and the sums, from the largest.
-
-    ``logs`` has an array of falling numbers for each column. Columns are added one by one: the
-    best ``width`` products of all columns extend the best products of fewer columns. The first D'
-    products are the best D', even with ties. O(d D log² D).
-    """
+    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and these sums, falling."""
+    # Numbers of each column fall. The best products of all columns extend the best of fewer
+    # columns. The first D' products are the best D', even with ties. O(d D log² D).
     chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
     for j, column in enumerate(logs):
         if len(sums) == width and (len(column) == 1 or column[1] - column[0] < sums[-1] - sums[0]):
@@ -199,10 +196,7 @@ def modes(
 
 
 def half_turns(conditions: str, m: int) -> Float[np.ndarray, " m"]:
-    """Return half turns across a box of the first m functions of a column: 1, 2, 3, ...
-
-    From zero on with level faces; 0, 2, 2, 4, 4, ... where periods are whole, a cosine and a sine.
-    """
+    """Return half turns across a box of the first m functions of a column."""
     i = np.arange(m)
     return {"dirichlet": i + 1.0, "neumann": i + 0.0, "periodic": 2.0 * ((i + 1) // 2)}[conditions]
 

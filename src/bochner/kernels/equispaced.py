@@ -98,11 +98,8 @@ def tapered_weights(
     extent: tuple[int, ...],
     lengths: Float[Array, " d"],
 ) -> Array:
-    """Return the weights, as :func:`equispaced_weights`, of a kernel tapered beyond a box.
-
-    Periodic terms of a sum along one column are not tapered. Weights can be negative.
-    """
-    if len(extent) == 1:
+    """Return the weights, some perhaps below zero, of a kernel tapered beyond a box."""
+    if len(extent) == 1:  # periodic terms are not tapered
         steady, rest = parted(kernel)
         if steady is not None and rest is not None:
             tapered = tapered_weights(rest, spacing, extent, lengths)
@@ -235,11 +232,9 @@ def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
 def common_period(
     terms: tuple[Season, ...], length: float, tolerance: float, a: int
 ) -> tuple[float, float]:
-    """Return the least multiple of all periods of axis a, and by how much it moves the kernel.
-
-    A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, and the kernel by 2π|1/p − 1/p'|
-    t/ℓ at most, as the mean of c² is 1/ℓ²; t is up to ``length``, and the sum within tolerance.
-    """
+    """Return the least multiple of all periods of axis a, and by how much it moves the kernel."""
+    # A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
+    # kernel by 2π|1/p − 1/p'| t/ℓ at most, as the mean of c² is 1/ℓ².
     longest = max(season.period for season in terms)
     most = 4096
     many = longest * np.arange(1, most + 1)

@@ -86,11 +86,9 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
 
 
 def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel as its numbers are searched for, from their present values if it has none.
-
-    Scale factors are moved out of products, all numbers are free unless some are (but shapes of
-    families and zeros stay), and each term of a sum without a weight gets a free one.
-    """
+    """Return the kernel with the numbers that a search finds free, and a weight for each term."""
+    # Scale factors are moved out of products. Where none is free all are, from their present
+    # values, but for shapes of families and zeros.
     kernel = rebuilt(kernel, _lifted)
     if not has_free(kernel):
         places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
@@ -148,12 +146,10 @@ def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
 
 
 def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[Values, Back]:
-    """Return the function that gives K, and the one from ∂E/∂K to gradients.
-
-    These are in the logs of wanted numbers, for Y = X: exact for lengthscales, periods, weights and
-    the shape of :class:`RationalQuadratic`, by central differences of one part of the kernel for
-    all others. With None wanted they are in the rows X.
-    """
+    """Return the function that gives K, and the one from ∂E/∂K to gradients."""
+    # Gradients are in the rows X if wanted is None, else for Y = X in the logs of wanted numbers:
+    # exact for lengthscales, periods, weights and the shape of RationalQuadratic, by central
+    # differences of one part of the kernel for all others.
 
     def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Values, Back]:
         """Return the same of a part of the kernel."""

@@ -79,11 +79,9 @@ def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialK
 
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
-    """Return log(α_l Γ(ν + 1) (2/z)^ν I_{l+ν}(z) e^{−z}), ν = d/2 − 1; z ≥ 0.
-
-    As log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν: by its
-    series, all terms positive, where that is short; else by SciPy's scaled Bessel function.
-    """
+    """Return log(α_l Γ(ν + 1) (2/z)^ν I_{l+ν}(z) e^{−z}), ν = d/2 − 1; z ≥ 0."""
+    # It is log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν:
+    # by its series, all terms positive, where that is short; else by SciPy's Bessel function.
     mu = l + 0.5 * d - 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
         power = np.where(l == 0, 0.0, l * np.log(0.5 * z))
@@ -105,27 +103,15 @@ def _log_lambda(mu: float, z: np.ndarray) -> np.ndarray:
 
 
 def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
-    """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z: by an expansion where SciPy fails."""
+    """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z, by DLMF 10.41.3 where SciPy fails."""
+    w = np.hypot(mu, z)
+    p = (mu / w) ** 2
+    u = 1.0 + (3 - 5 * p) / (24 * w) + (81 - 462 * p + 385 * p**2) / (1152 * w**2)
+    grows = mu * (mu / (w + z)) - mu * np.arcsinh(mu / z)  # w − z without its cancellation
+    debye = grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
     with np.errstate(divide="ignore"):
         logs = np.log(ive(mu, z))
-    fails = ~np.isfinite(logs)
-    if mu > 50:
-        logs[fails] = _debye(mu, z[fails])
-    else:  # z is far above μ² [DLMF 10.40.1]
-        far = z[fails]
-        logs[fails] = -0.5 * np.log(2 * math.pi * far) + np.log1p(-(4 * mu * mu - 1) / (8 * far))
-    return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
-
-
-def _debye(mu: float, z: np.ndarray) -> np.ndarray:
-    """Return log(I_μ(z) e^{−z}) for large μ [DLMF 10.41.3]."""
-    w = np.hypot(mu, z)
-    p = mu / w
-    u = 1.0 + (3 * p - 5 * p**3) / (24 * mu)
-    u += (81 * p**2 - 462 * p**4 + 385 * p**6) / (1152 * mu**2)
-    # w − z, without its cancellation.
-    grows = mu * (mu / (w + z)) - mu * np.arcsinh(mu / z)
-    return grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
+    return np.where(np.isfinite(logs), logs, debye) + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
 
 def _log_series(series: dotproduct.Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
@@ -167,11 +153,7 @@ def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
 
 
 def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
-    """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), by quadrature in θ.
-
-    θ = πu², 400 + 2l nodes or more: they gather at θ = 0, where k need not be smooth. The error
-    is about √α_l eps, absolute.
-    """
+    """R_l(r, s) = α_l E k(√((r − s)² + 4 r s sin²(θ/2))) P_l(cos θ), to √α_l eps, by quadrature."""
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         theta, w = angles(d, degree, towards_zero=True)
@@ -250,12 +232,9 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
 def monomials(
     radial: RadialKernels, degree: int, order: int, t: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, "q s n"]:
-    """Return h_{l,i}(t), l = 0..degree, i = 0..order − 1: R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u).
-
-    Of radial kernels with a `power_series`, (degree + 1, order, n) at radii t zero or above:
-    h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
-    [Han et al. (2022), lemmas 4 and 15, simplified].
-    """
+    """Return h_{l,i}(t), l ≤ degree, i < order, with R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u)."""
+    # h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
+    # [Han et al. (2022), lemmas 4 and 15, simplified].
     assert radial.power_series is not None
     t = np.asarray(t, dtype=np.float64)
     l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]

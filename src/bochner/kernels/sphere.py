@@ -105,9 +105,8 @@ class OnSphere(Transformed):
 
 def named_on_sphere(kernel: Kernel | str) -> Kernel:
     """Return a kernel of the globe as given, or of the family that a name says."""
-    return (
-        OnSphere("gaussian" if kernel == "auto" else kernel) if isinstance(kernel, str) else kernel
-    )
+    kernel = "gaussian" if isinstance(kernel, str) and kernel == "auto" else kernel
+    return OnSphere(kernel) if isinstance(kernel, str) else kernel
 
 
 def is_on_sphere(kernel: Kernel) -> bool:
@@ -116,11 +115,7 @@ def is_on_sphere(kernel: Kernel) -> bool:
 
 
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
-    """Return a_0, ..., a_L with k(x, y) = Σ_l (2l + 1) a_l P_l(cos θ), L = ``degree``.
-
-    a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ by quadrature: errors about 1e-15 k(x, x). O(L²) operations.
-    Negative a_l raise an error.
-    """
+    """Return a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ up to a degree, to 1e-15 k(x, x), by quadrature."""
     if not is_on_sphere(kernel):
         raise UnsupportedKernel(
             "SphericalHarmonics requires a kernel of places on the globe: OnSphere(...), sums and "
@@ -179,10 +174,7 @@ def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
 def of_points_beside(
     kernel: Kernel, globe: tuple[int, ...], columns: tuple[int, ...] | None = None
 ) -> Kernel:
-    """Return a kernel of places and further columns as one of points, which come first, and these.
-
-    Refuse a kernel whose parts take latitude or longitude as plain numbers.
-    """
+    """Return a kernel of places and further columns as one of points, then these columns."""
     match kernel:
         case Constant():
             return kernel

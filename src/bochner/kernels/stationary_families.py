@@ -93,40 +93,31 @@ class Matern(stationary.Radial):
 
 
 def _half_integer(smoothness: float, s: Array) -> Array:
-    """Return the closed form for ν = p + ½: e^(−u) times a polynomial with positive coefficients.
-
-    Σ_i p!/(2p)! · (2p − i)!/((p − i)! i!) (2u)^i [Rasmussen & Williams (2006), 4.16]. Values
-    beyond u = 1000 are zero in every dtype; there the polynomial must not overflow.
-    """
+    """Return e^(−u) Σ_i p!/(2p)! (2p − i)!/((p − i)! i!) (2u)^i [Rasmussen & Williams, 4.16]."""
     xp = array_namespace(s)
     p = int(smoothness)
+    # Beyond u = 1000 values are zero in every dtype, and the polynomial must not overflow.
     u = xp.clip(xp.sqrt(s) * math.sqrt(2.0 * smoothness), max=1000.0)
     ratios = (2**i * math.comb(p, i) / math.perm(2 * p, i) for i in range(p + 1))
     return horner(tuple(ratios), u) * xp.exp(-u)
 
 
 def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
-    """Return the definition, by logarithms in float64; beyond u = 1e5 every value is zero.
-
-    K_ν(u) overflows near u = 0 for large ν; there k = 1 − u²/(4(ν − 1)) to the last digit.
-    """
+    """Return the definition, by logarithms in float64; beyond u = 1e5 every value is zero."""
     u = np.minimum(np.sqrt(2.0 * smoothness * s), 1e5)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(smoothness, u)
         constant = (1.0 - smoothness) * math.log(2.0) - gammaln(smoothness)
         k = np.exp(constant + smoothness * np.log(u) + np.log(bessel) - u)
-    near = ~np.isfinite(bessel)
+    near = ~np.isfinite(bessel)  # K_ν(u) overflows: there k = 1 − u²/(4(ν − 1)) to the last digit
     k[near] = 1.0 - (u[near] ** 2 / (4.0 * (smoothness - 1.0)) if smoothness > 1 else 0.0)
     return np.minimum(k, 1.0)
 
 
 def _debye(smoothness: float, s: Array) -> Array:
-    """Debye's expansion of K_ν(νz) [DLMF 10.41.4], z² = 2s/ν, its large terms cancelled by hand.
-
-    log k = ν(log1p(e/2) − e) − ½ log w + log(Σ_j (−1)^j U_j(1/w)/ν^j / Σ_j (−1)^j U_j(1)/ν^j),
-    w = √(1 + z²), e = w − 1 = z²/(1 + w). As ν → ∞ this is −s/2, the Gaussian. (Replacing the
-    kernel by the Gaussian instead would err by 7e-3 at ν = 30 and 2e-4 at ν = 1000.)
-    """
+    """Debye's expansion of K_ν(νz) [DLMF 10.41.4], z² = 2s/ν, its large terms cancelled by hand."""
+    # log k = ν(log1p(e/2) − e) − ½ log w + log(Σ_j (−1)^j U_j(1/w)/ν^j / Σ_j (−1)^j U_j(1)/ν^j),
+    # w = √(1 + z²), e = w − 1 = z²/(1 + w). The Gaussian would err by 7e-3 at ν = 30.
     xp = array_namespace(s)
     z2 = xp.clip(s, max=1e15) * (2.0 / smoothness)
     w = xp.sqrt(1.0 + z2)
@@ -137,10 +128,7 @@ def _debye(smoothness: float, s: Array) -> Array:
 
 @cache
 def _debye_series(smoothness: float) -> tuple[float, ...]:
-    """Coefficients in t of Σ_{j<8} (−1)^j U_j(t)/ν^j, divided by its value at t = 1.
-
-    U_{j+1} = ½ t²(1 − t²) U_j' + ⅛ ∫_0^t (1 − 5s²) U_j ds [DLMF 10.41.9].
-    """
+    """Coefficients in t of Σ_{j<8} (−1)^j U_j(t)/ν^j [DLMF 10.41.9], over its value at t = 1."""
     A, B = Polynomial([0, 0, 0.5, 0, -0.5]), Polynomial([0.125, 0, -0.625])
     U, total = Polynomial([1.0]), Polynomial([1.0])
     for j in range(1, 8):
@@ -209,12 +197,9 @@ class ExponentialPower(stationary.Radial):
 
 
 def stable(power: float) -> spectral.Mixing:
-    """s² = 2A, A positive b-stable, b = γ/2 in (0, 1): k = E exp(−s² r²/2) = exp(−r^γ).
-
-    A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential, with
-    a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975); Chambers, Mallows & Stuck
-    (1976)].
-    """
+    """s² = 2A, A positive b-stable, b = γ/2 in (0, 1): k = E exp(−s² r²/2) = exp(−r^γ)."""
+    # A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential, with
+    # a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975)].
     b = 0.5 * power
 
     def sample(rng: np.random.Generator, m: int) -> np.ndarray:
@@ -229,22 +214,16 @@ def stable(power: float) -> spectral.Mixing:
 
 
 def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
-    """Whole numbers c with probability e^(−κ) I_|c|(κ), characteristic function e^(κ(cos t − 1)).
-
-    The law of a difference of two Poisson numbers of mean κ/2 each (Skellam's). κ > 0: one for all
-    columns (the last axis), or one for each.
-    """
+    """Return Skellam's law e^(−κ) I_|c|(κ) of differences of Poisson numbers, for each column."""
     kappa = np.array(concentration)
 
-    def of_one(u: np.ndarray, concentration: float) -> np.ndarray:
-        half = harmonics(concentration)
-        below = np.cumsum([*half[:0:-1], *half])
-        return np.minimum(np.searchsorted(below, u), len(below) - 1) - (len(half) - 1.0)
-
     def quantile(u: np.ndarray) -> np.ndarray:
-        if len(concentration) == 1:
-            return of_one(u, concentration[0])
-        return np.stack([of_one(u[..., j], k) for j, k in enumerate(concentration)], axis=-1)
+        c = np.empty_like(u)
+        for j, half in enumerate(map(harmonics, concentration)):
+            below = np.cumsum([*half[:0:-1], *half])
+            at = np.minimum(np.searchsorted(below, u[:, j]), len(below) - 1)
+            c[:, j] = at - (len(half) - 1.0)
+        return c
 
     def sample(rng: np.random.Generator, size: int | tuple[int, ...]) -> np.ndarray:
         return (rng.poisson(0.5 * kappa, size) - rng.poisson(0.5 * kappa, size)).astype(float)
@@ -308,9 +287,7 @@ class Periodic(stationary.Stationary):
 
     def spectral_measure(self, d: int) -> spectral.Measure:
         periods, lengths = self.per_axis(d)
-        law = harmonic_law(
-            tuple(1 / v**2 for v in (lengths if len(set(lengths)) > 1 else lengths[:1]))
-        )
+        law = harmonic_law(tuple(1 / v**2 for v in lengths))
         return spectral.Independent(law, 2 * math.pi / np.array(periods))
 
     def per_axis(self, d: int) -> list[tuple[float, ...]]:

@@ -271,10 +271,7 @@ def windows_of(kernel: object, n_columns: int) -> int:
 
 
 def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
-    """Return sequences as rows of ``n_columns`` columns, if given; other X unchanged.
-
-    Sequences are an array of three dimensions, or a list of arrays that have two.
-    """
+    """Return sequences as rows of ``n_columns`` columns, if given; other X unchanged."""
     windows = sequences_of(kernel)
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
     first = getattr(X[0], "ndim", 0) if several and len(X) else 0

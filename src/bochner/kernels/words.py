@@ -21,10 +21,7 @@ Spread = Float[Array, " d"] | None
 
 
 def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
-    """Return a short description of a kernel; ``repr`` is its code.
-
-    With ``spread``, standard deviations of columns, lengthscales are given in units of these.
-    """
+    """Return a short description of a kernel, lengthscales in units of the columns' ``spread``."""
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"
         return f" {sign} ".join(

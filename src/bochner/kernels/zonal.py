@@ -41,10 +41,7 @@ def log_alpha(l: int, d: int) -> float:
 
 
 def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
-    """Return b_0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1; d ≥ 2.
-
-    b_k² = k(k + d − 3)/((2k + d − 2)(2k + d − 4)), b_1² = 1/d, and b_0 = 0 by name.
-    """
+    """Return b_0 = 0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1; d ≥ 2."""
     k = np.arange(l + 1.0)
     b = np.zeros(l + 1)
     b[2:] = np.sqrt(k[2:] * (k[2:] + d - 3) / ((2 * k[2:] + d - 2) * (2 * k[2:] + d - 4)))
@@ -53,10 +50,7 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
 
 
 def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield P_0(t), ..., P_l(t); two of them are kept.
-
-    (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}. Twice the rounding of t near ±1 times l².
-    """
+    """Yield P_0(t), ..., P_l(t), (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}."""
     before, here = 1.0 + 0.0 * t, t
     yield before
     if l:
@@ -80,11 +74,9 @@ def orthonormals(l: int, d: int, t: Array) -> list[Array]:
 def angles(
     d: int, l: int, towards_zero: bool = False
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return angles θ and weights, of sum one, for means of degree l over a uniform direction.
-
-    Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes where a kernel of the distance
-    is not smooth. d = 1: the two points 0 and π.
-    """
+    """Return angles θ and weights, of sum one, for means of degree l over a uniform direction."""
+    # Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes at zero, where a kernel of the
+    # distance need not be smooth.
     if d == 1:
         return np.array([0.0, math.pi]), np.array([0.5, 0.5])
     n = max(400, int(11.0 * math.sqrt(d))) + 2 * l  # in many dimensions θ gathers at 90°
@@ -104,11 +96,7 @@ def angles(
 def coefficients(
     kappa: Callable[[np.ndarray], np.ndarray], d: int, l: int
 ) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l with κ = Σ c_k P_k on the sphere in R^d, κ a function of the angle θ.
-
-    c_k = α_k E κ(θ) P_k(cos θ) [Han et al. (2022), eq. 8], by Clenshaw-Curtis quadrature in θ,
-    where kernels of networks are smooth. The error is about √α_k eps, absolute.
-    """
+    """Return c_k = α_k E κ(θ) P_k(cos θ), k ≤ l, to √α_k eps [Han et al. (2022), eq. 8]."""
     theta, w = angles(d, l)
     values = w * kappa(theta)
     p = orthonormals(l, d, np.cos(theta))
@@ -315,10 +303,7 @@ class NeuralTangent(Homogeneous):
 
 
 def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
-    """Return X's rows divided by their norms, rows of zeros as they are, and the norms.
-
-    Rows are divided by their largest entry first, so that squares neither vanish nor overflow.
-    """
+    """Return X's rows divided by their norms, rows of zeros as they are, and the norms."""
 
     def over(A: Array, v: Array) -> Array:
         """Return A with row i divided by v_i; rows with v_i = 0 do not change."""
@@ -331,7 +316,7 @@ def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
         largest = abs(X).max(axis=1).toarray().reshape(-1).astype(X.dtype)
     else:
         largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
-    scaled = over(X, largest)
+    scaled = over(X, largest)  # so that squares neither vanish nor overflow
     norms = xp.sqrt(distances.square_norms(scaled))
     return over(scaled, norms), norms * largest
 
@@ -358,11 +343,9 @@ def _squared_relu(angle: Angle) -> Array:
 
 
 def _layer(angle: Angle, obtuse: bool = True) -> Angle:
-    """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°.
-
-    κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π, so sin²(θ'/2) = sin²(θ/2) −
-    (sin θ − θ cos θ)/(2π), right to 2e-15 for all θ; cosines lose half the digits near 0.
-    """
+    """Return the angle between the rows after a ReLU layer: cos θ' = κ_1(cos θ), θ' ≤ 90°."""
+    # κ_1 = (sin θ + (π − θ) cos θ)/π = (sin φ − φ cos φ)/π, so sin²(θ'/2) = sin²(θ/2) −
+    # (sin θ − θ cos θ)/(2π), right to 2e-15 for all θ; cosines lose half the digits near 0.
     xp = array_namespace(angle.theta)
     closed = angle.sin - angle.theta * angle.cos
     lune = xp.where(angle.theta < SMALL, _odd(angle.theta, _LUNE, SMALL), closed)
