@@ -368,10 +368,6 @@ def features_bound(
         ``Sign(IID())``, ``ReLU(order, IID())``, ``Maclaurin("geometric")``, whose directions are
         independent, or ``TensorSketch()``, with ‖Z Zᵀ − K‖_F. ReLU's ``split=None`` counts as True.
 
-    See Also
-    --------
-    fourier_bound : Fourier features.
-
     Notes
     -----
     sup|z|² is the largest Σ z(x_j)² of one direction: n for signs; for ``ArcCosine(order)`` c sup_u

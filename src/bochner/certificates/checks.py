@@ -251,10 +251,6 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     -------
     Check
 
-    See Also
-    --------
-    check_features : The laws of a feature map.
-
     Notes
     -----
     O(n²) kernel values and O(n³) for the eigenvalues, n ≤ 200. Laws: shape, dtype (float32 and

@@ -298,11 +298,6 @@ def compare_bounds(
     BoundComparison
         O(n_draws (m² D + m³)).
 
-    See Also
-    --------
-    certify : Measure the error of one map.
-    compare : Methods for a kernel, side by side.
-
     Examples
     --------
     >>> import numpy as np

@@ -334,10 +334,6 @@ def leverage_scores(
     tau : (n,)
         Between 0 and 1; their sum is the effective dimension.
 
-    See Also
-    --------
-    effective_dimension : Their sum.
-
     Notes
     -----
     Source: Alaoui and Mahoney (2015), definition 1.

@@ -126,10 +126,6 @@ def risk(
     -------
     Risk
 
-    See Also
-    --------
-    certify : The distance from the kernel, without targets.
-
     Notes
     -----
     ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², but for negative
@@ -312,11 +308,6 @@ def certify_costs(
     Returns
     -------
     CostCertificate
-
-    See Also
-    --------
-    certify : The distance from the kernel, for a ridge regression.
-    bochner.certificates.fourier_bound : The error that theory promises.
 
     Notes
     -----

@@ -2,6 +2,7 @@
 
 import abc
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +18,10 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
 from bochner.kernels.distances import centred
+from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
     Combined,
+    Constant,
     Kernel,
     Part,
     Power,
@@ -30,7 +33,7 @@ from bochner.kernels.kernel import (
     require_finite,
 )
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.zonal import TOO_LONG
+from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
 
 # --- Functions that a user hands over: checked when handed, and each time they answer ------------
 
@@ -477,7 +480,8 @@ class Normalised(Kernel):
 
     Notes
     -----
-    ``kernel`` is evaluated in float64, and the cosine has X's dtype.
+    ``kernel`` is evaluated in float64, and the cosine has X's dtype. Kernels that grow like a power
+    of the norms, such as ``Linear()`` or ``ArcCosine(2)**3``, are evaluated on unit rows.
 
     Examples
     --------
@@ -488,6 +492,10 @@ class Normalised(Kernel):
 
     kernel: Part
 
+    def rows(self, X: Rows) -> Rows:
+        """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
+        return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
+
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return 1/√kernel(x, x), the factor of the features of ``kernel``."""
         size = self._size(arrays.in_float64(X))
@@ -497,8 +505,8 @@ class Normalised(Kernel):
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         def block(A: Array, B: Array) -> Array:
-            U = arrays.in_float64(A)
-            V = U if B is A else arrays.in_float64(B)
+            U = self.rows(arrays.in_float64(A))
+            V = U if B is A else self.rows(arrays.in_float64(B))
             with np.errstate(over="ignore", invalid="ignore"):  # which the factors refuse
                 K = _between(self.factor, self.kernel.evaluate(U, V), U, V)
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
@@ -507,7 +515,7 @@ class Normalised(Kernel):
         return block(X, Y) if wide else distances.by_blocks(block, X, Y, 3)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        size = self._size(arrays.in_float64(X))
+        size = self._size(self.rows(arrays.in_float64(X)))
         return arrays.array_namespace(size).astype(size > 0, X.dtype)
 
     def _size(self, X: Rows) -> Float[Array, " n"]:
@@ -578,6 +586,24 @@ def folded(
         return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
 
     return walk(kernel, columns)
+
+
+def norm_degree(kernel: Kernel) -> int | None:
+    """Return p with k(ax, by) = (ab)^p k(x, y) for all a, b > 0; None if unknown."""
+
+    def leaf(part: Any, _: tuple[int, ...]) -> int | None:
+        match part:
+            case Homogeneous() | Zonal():
+                return part.degree
+            case Constant() | Normalised():
+                return 0
+            case Linear():
+                return 1
+            case Polynomial():
+                return None if part.offset else part.degree
+        return None
+
+    return folded(kernel, leaf, lambda a, b: a if a == b else None, operator.add)
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:

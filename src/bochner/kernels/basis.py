@@ -74,10 +74,6 @@ class FourierSeries(Basis):
     period : float, default 1.0
         p > 0, in the units of X.
 
-    See Also
-    --------
-    Periodic : A smooth kernel with a period and a lengthscale.
-
     Examples
     --------
     >>> from bochner.kernels import FourierSeries

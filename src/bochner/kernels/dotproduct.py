@@ -272,10 +272,6 @@ class DotExponential(DotProductKernel):
     scale : float, default 1.0
         Positive; 1/√d in attention [Vaswani et al. (2017), eq. 1].
 
-    See Also
-    --------
-    Exp : The exponential of any kernel.
-
     Examples
     --------
     >>> from bochner.kernels import DotExponential

@@ -161,10 +161,6 @@ class Gaussian(Radial):
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X. scikit-learn's ``gamma`` is 1/(2ℓ²).
 
-    See Also
-    --------
-    Matern, Exponential : Less smooth.
-
     Examples
     --------
     >>> import numpy as np
@@ -280,10 +276,6 @@ class Laplace(CoordinateWise):
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
 
-    See Also
-    --------
-    Exponential : Of the Euclidean distance.
-
     Examples
     --------
     >>> from bochner.kernels import Laplace
@@ -314,10 +306,6 @@ class Cauchy(CoordinateWise):
     ----------
     lengthscale : float or one per column, default 1.0
         ℓ > 0, in the units of X.
-
-    See Also
-    --------
-    RationalQuadratic : Heavy tails too, of the Euclidean distance.
 
     Examples
     --------

@@ -352,10 +352,6 @@ class SpectralMixture(stationary.Stationary):
     scales : sequence, one entry for each weight
         σ_q > 0: a number for all columns, or one per column; 1/lengthscale of component q.
 
-    See Also
-    --------
-    Periodic : Waves that never fade.
-
     Examples
     --------
     >>> import numpy as np

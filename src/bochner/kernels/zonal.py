@@ -244,10 +244,6 @@ class NNGP(Homogeneous):
     depth : int, default 1
         L ≥ 1, hidden layers. Depth 1 is ``ArcCosine(1)``.
 
-    See Also
-    --------
-    NeuralTangent : The kernel of a network after training.
-
     Examples
     --------
     >>> from bochner.kernels import NNGP
@@ -277,10 +273,6 @@ class NeuralTangent(Homogeneous):
     ----------
     depth : int, default 1
         L ≥ 1, hidden layers; 1 is the two-layer network.
-
-    See Also
-    --------
-    NNGP : Of a network before training.
 
     Examples
     --------
