@@ -387,7 +387,7 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     xp, kernel = X.graph, law.chosen.kernel
     k = kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
     prior, parts = kernel.diagonal(X)[:, None], []
-    for factor, a2 in zip(law.posterior.factors, law.evidence.amplitude, strict=True):
+    for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
         inverse, one, total = factor.quadratic
         left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
         by_intercept = (

@@ -6,7 +6,7 @@ variance Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). Cells of the globe are weighed b
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -297,46 +297,40 @@ class TrendColumns:
     """Columns b(x) of a trend, about their means and in units of their deviations."""
 
     trend: str | Trend
-    # That powers of columns are taken about, and in units of
-    centre: Float[Array, " d"]
-    unit: Float[Array, " d"]
+    centre: Float[Array, " d"]  # That powers of columns are taken about
     # Of the columns of the trend over the rows
-    mean: Float[Array, " p"]
-    deviation: Float[Array, " p"]
+    mean: float | Float[Array, " p"] = 0.0
+    deviation: float | Float[Array, " p"] = 1.0
 
     @staticmethod
     def of(trend: str | Trend, X: Float[Array, "n d"]) -> "TrendColumns":
         """Return the columns for rows like these; refuse constant and dependent ones."""
-        centre, unit = X.mean(axis=0), np.ptp(X, axis=0) / 2
-        unit = np.where(unit > 0, unit, 1.0)
-        B = _columns(trend, X, centre, unit)
-        mean, deviation = B.mean(axis=0), B.std(axis=0)
-        unit_columns = (B - mean) / np.where(deviation > 0, deviation, 1.0)
-        if eigvalsh(unit_columns.T @ unit_columns / len(B))[0] < 1e-8:
+        columns = TrendColumns(trend, X.mean(axis=0))
+        B = columns(X)
+        deviation = np.where(np.ptp(B, axis=0) > 0, B.std(axis=0), 1.0)
+        columns = replace(columns, mean=B.mean(axis=0), deviation=deviation)
+        B = columns(X)
+        if eigvalsh(B.T @ B / len(B))[0] < 1e-8:
             raise InvalidInput(
                 f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
                 f"{B.shape[1]} of which some are. The constant is there already: leave it out."
             )
-        return TrendColumns(trend, centre, unit, mean, deviation)
+        return columns
 
     def __call__(self, X: Float[Array, "n d"]) -> Float[Array, "n p"]:
         """Return b(x) of rows."""
-        return (_columns(self.trend, X, self.centre, self.unit) - self.mean) / self.deviation
-
-
-def _columns(trend: str | Trend, X: Array, centre: Array, unit: Array) -> Float[Array, "n p"]:
-    if callable(trend):
-        B = np.asarray(trend(X), dtype=np.float64)
-        if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
-            raise InvalidInput(
-                f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows and "
-                f"one column at least; got shape {B.shape}."
-            )
-        return B
-    x = (X - centre) / unit
-    pairs = combinations_with_replacement(range(x.shape[1]), 2)
-    products = [x[:, i] * x[:, j] for i, j in pairs] if trend == "quadratic" else []
-    return np.stack([*x.T, *products], axis=1)
+        if callable(self.trend):
+            B = np.asarray(self.trend(X), dtype=np.float64)
+            if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
+                raise InvalidInput(
+                    f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows "
+                    f"and one column at least; got shape {B.shape}."
+                )
+        else:
+            x = (X - self.centre).T
+            pairs = combinations_with_replacement(x, 2) if self.trend == "quadratic" else ()
+            B = np.stack([*x, *(a * b for a, b in pairs)], axis=1)
+        return (B - self.mean) / self.deviation
 
 
 @dataclass(frozen=True, eq=False)

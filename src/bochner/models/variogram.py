@@ -81,13 +81,8 @@ class VariogramModel(HtmlResult):
         left = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
-        far = 1.0
-        while left(far) > 0 and far < 1e300:
-            far *= 2
-        near = far
-        while left(near) <= 0 and near > 1e-300:
-            near /= 2
-        return float(brentq(left, near, far)) if near < far else math.inf
+        far = next((h for h in 2.0 ** np.arange(-99, 100) if left(h) <= 0), math.inf)
+        return float(brentq(left, far / 2, far)) if far < math.inf else far
 
     @property
     def parameters(self) -> dict[str, Any]:

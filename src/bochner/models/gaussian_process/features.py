@@ -181,21 +181,19 @@ class Predictive:
 
     def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
         """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
-        posterior, amplitude = self.posterior, self.posterior.evidence.amplitude
-        total = posterior.floor * leverage + amplitude * self._damped(e, k)
+        posterior, total = self.posterior, self._total(leverage, e, k)
         if self.left_out.landmarks is None:
             return total
-        return np.minimum(total, amplitude * k[:, None] + posterior.floor * posterior.spread)
+        most = posterior.evidence.amplitude * k[:, None] + posterior.floor * posterior.spread
+        return np.minimum(total, most)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
         """Return what deviations of the process left out, and of the sum, are multiplied by."""
         e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
-        leverage, damped = self.posterior.leverage(Z), self._damped(e, k)
-        share = np.divide(damped, e[:, None], out=np.ones_like(damped), where=e[:, None] > 0)
-        total = self.posterior.floor * leverage + self.posterior.evidence.amplitude * damped
-        most = self.combined(leverage, e, k)
+        leverage = self.posterior.leverage(Z)
+        total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
         ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
-        return np.sqrt(share), np.sqrt(ratio)
+        return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
 
     def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
         """Return Cov f(x), f(x') of each target."""
@@ -205,12 +203,15 @@ class Predictive:
         total = self.posterior.between((Z, Z), (one, one)) + outer
         return roots_all[:, None] * total * roots_all
 
-    def _damped(self, e: Array, k: Array) -> Array:
-        if np.all(self.exponents == 1):  # (b, 1)
-            return e[:, None]
+    def _total(self, leverage: Array, e: Array, k: Array) -> Array:
+        left = e[:, None] * self._damping(e, k)
+        return self.posterior.floor * leverage + self.posterior.evidence.amplitude * left
+
+    def _damping(self, e: Array, k: Array) -> Array:
+        """Return (e(x)/k(x, x))ᵖ⁻¹."""
         xp = array_namespace(k)
         share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
-        return k[:, None] * share[:, None] ** self.exponents
+        return share[:, None] ** (self.exponents - 1.0)
 
 
 # --- Functions drawn from the posterior -----------------------------------------------------------
@@ -226,20 +227,6 @@ class Predictive:
 # is exactly k. O(m D (d + n t)), and O(m F d) for each function.
 
 
-def _landmarks(summed: FeatureSums, left_out: LeftOut) -> NystromMap | None:
-    """Return the map's landmarks, or others where it has none and leaves something out."""
-    chosen = summed.chosen
-    if left_out.landmarks is not None:
-        return left_out.landmarks
-    if isinstance(chosen.map, NystromMap):
-        return chosen.map
-    X = summed.sample.lowest(256).X
-    if np.all(left_out.variance(X, chosen.double(X)) <= EXPLAINED * left_out.prior(X)):
-        return None
-    rows = summed.sample.X
-    return _among(rows, chosen.kernel, chosen.n_features, chosen.seed, "functions")
-
-
 def _among(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> NystromMap | None:
     """Return the Nyström map of landmarks among rows: O(n D²)."""
     phi = draw_map(Nystrom(), kernel, Request(X.shape[1], width, seed, (name,), X))
@@ -251,43 +238,6 @@ def _among(X: Array, kernel: Kernel, width: int, seed: int, name: str) -> Nystro
 # In the fit, what the features leave out of the rows counts as noise. For a new row it is added, so
 # its noise is what remains, as leave-one-out errors tell. Rows that are landmarks are no judges:
 # leaving out the row does not take the landmark away.
-
-
-def left_out(sums: FeatureSums, law: Predictive, sample: RowSample) -> Both:
-    """Return errors of rows of the fit, and standard deviations of y, both by fits without each."""
-    errors, rows, _ = _without_each(sums, law, sample)
-    return errors, np.sqrt(law.combined(*rows) + law.noise)
-
-
-def _without_each(
-    sums: FeatureSums, law: Predictive, sample: RowSample
-) -> tuple[Float[Array, "b t"], tuple[Array, Array, Array], Float[Array, " b"]]:
-    """Return errors of fits without each row, their leverages, e(x) and k(x, x), and w: O(b D²).
-
-    Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h = λ/(λ + k),
-    the least for rows with φ·φ = k, and is predicted by the mean without itself. Coordinates are
-    off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by their error of G
-    over λ.
-    """
-    Z, y, w = sums.chosen.double(sample.X), sample.y, sample.w
-    left, prior = law.left_out.variance(sample.X, Z), law.left_out.prior(sample.X)
-    posterior, alpha = law.posterior, law.posterior.evidence.alpha
-    single = sums.moments.precision == "float32"
-    own = squared_norms(Z - posterior.feature_mean)[:, None]
-    top = posterior.values.max(initial=0.0) if single else 0.0
-    slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
-    rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-    least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * own)
-    resolved = slack > rounding
-    centre = posterior.intercept + posterior.feature_mean @ posterior.coef
-    slack = np.where(resolved, slack, least)
-    errors = np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre)
-    return errors, ((1 - slack) / slack, left, prior), w
-
-
-def _judges(sums: FeatureSums, law: Predictive, sample: RowSample) -> RowSample:
-    """Return the rows that are no landmarks."""
-    return sample.take(no_landmarks(law.left_out.landmarks or sums.chosen.map, sample.X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,7 +296,7 @@ class FeatureProcess(ProcessLaw):
         """Draw n functions; of the features alone if they are exact or no prior can be drawn."""
         chosen, law = self.chosen, self.predictive
         coef, offset = law.posterior.draw(n, stream(seed, "functions"))
-        landmarks = _landmarks(self.representation, law.left_out)
+        landmarks = self._landmarks
 
         def plain(X: Array) -> Float[Array, "b t n"]:
             return np.tensordot(chosen.double(X), coef, 1) + offset
@@ -380,13 +330,59 @@ class FeatureProcess(ProcessLaw):
 
         return values
 
+    @property
+    def _landmarks(self) -> NystromMap | None:
+        """The map's landmarks, or others where it has none and leaves something out."""
+        chosen, left, sample = self.chosen, self.predictive.left_out, self.representation.sample
+        phi = left.landmarks or chosen.map
+        if isinstance(phi, NystromMap):
+            return phi
+        X = sample.lowest(256).X
+        if np.all(left.variance(X, chosen.double(X)) <= EXPLAINED * left.prior(X)):
+            return None
+        return _among(sample.X, chosen.kernel, chosen.n_features, chosen.seed, "functions")
+
     def scores(self) -> Both | None:
         sample = self.representation.sample
         if len(sample) - LOO_ROWS < ENOUGH:
             return None
-        law = self.representation, self.predictive
         unseen = sample.take(np.argsort(sample.priority, kind="stable")[LOO_ROWS:])
-        return left_out(*law, _judges(*law, unseen))
+        return self.left_out(self.judges(unseen))
+
+    def judges(self, sample: RowSample) -> RowSample:
+        """Return the rows that are no landmarks."""
+        phi = self.predictive.left_out.landmarks or self.chosen.map
+        return sample.take(no_landmarks(phi, sample.X))
+
+    def left_out(self, sample: RowSample) -> Both:
+        """Return errors of rows of the fit, and deviations of y, both by fits without each."""
+        errors, rows = self.without_each(sample)
+        return errors, np.sqrt(self.predictive.combined(*rows) + self.noise)
+
+    def without_each(
+        self, sample: RowSample
+    ) -> tuple[Float[Array, "b t"], tuple[Float[Array, "b t"], Float[Array, " b"], Array]]:
+        """Return errors of fits without each row, and their leverages, e(x), k(x, x): O(b D²).
+
+        Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h =
+        λ/(λ + k), the least for rows with φ·φ = k, and is predicted by the mean without itself.
+        Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
+        their error of G over λ.
+        """
+        law, Z, y, w = self.predictive, self.chosen.double(sample.X), sample.y, sample.w
+        left, prior = law.left_out.variance(sample.X, Z), law.left_out.prior(sample.X)
+        posterior, alpha = law.posterior, self.evidence.alpha
+        single = self.representation.moments.precision == "float32"
+        own = squared_norms(Z - posterior.feature_mean)[:, None]
+        top = posterior.values.max(initial=0.0) if single else 0.0
+        slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
+        rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
+        least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * own)
+        resolved = slack > rounding
+        centre = posterior.intercept + posterior.feature_mean @ posterior.coef
+        slack = np.where(resolved, slack, least)
+        errors = np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre)
+        return errors, ((1 - slack) / slack, left, prior)
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
         return solved(spec, rows)
@@ -429,9 +425,10 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
         width = min(phi.n_features, 1024)
         others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
     without = LeftOut(phi.kernel, others)
-    law = Predictive(posterior, without, posterior.evidence.noise, np.ones(len(means[1])))
-    sample = sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS)
-    errors, rows, w = _without_each(sums, law, _judges(sums, law, sample))
+    law = Predictive(posterior, without, evidence.noise, np.ones(len(means[1])))
+    process = FeatureProcess(spec, sums, law, np.nan)
+    sample = process.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
+    (errors, rows), w = process.without_each(sample), sample.w
     # Whether features leave something out of enough rows for their errors to tell
     tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
     exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
@@ -448,4 +445,4 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
             best[better] = score[better]
             noise[better], power[better] = share * law.noise[better], p
     law = replace(law, noise=noise, exponents=power)
-    return FeatureProcess(spec, sums, law, float(best.sum()))
+    return replace(process, predictive=law, loo_log_density=float(best.sum()))

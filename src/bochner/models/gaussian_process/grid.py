@@ -29,11 +29,12 @@ from bochner.data.sample import RowSample
 from bochner.features.fourier.grid import FourierGrid, map_between
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process.law import (
+    ExactProcess,
     GaussianProcessSpec,
     KeptRows,
-    KernelPosterior,
     ProcessLaw,
     Values,
+    factored,
     kernel_rows,
     log_density,
     solved_exactly,
@@ -115,7 +116,7 @@ class WaveProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         mean, rows, law = self.means()(X), as_rows(X), self.by_rows
-        if law is None or len(rows) * len(law.X) ** 2 > 1e11:  # then draws are faster
+        if law is None or len(rows) * len(law.representation) ** 2 > 1e11:  # then draws are faster
             sums = self.representation
             if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
                 variance = np.einsum("iit->it", self._covariance(X))
@@ -123,17 +124,18 @@ class WaveProcess(ProcessLaw):
                 variance = np.maximum(sums.of_waves(self._waves)(X), 0.0) + self._of_intercept
             return mean, variance + self.left_out_variance
         parts = [law.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
-        return mean, np.concatenate(parts) * self.evidence.amplitude
+        return mean, np.concatenate(parts)
 
     @cached_property
-    def by_rows(self) -> KernelPosterior | None:
-        """The law at amplitude one by the kernel matrix of the rows, where they are few."""
+    def by_rows(self) -> ExactProcess | None:
+        """The law by the kernel matrix of the rows, where they are few."""
         rows = few_rows(self.representation)
         if rows is None:
             return None
-        sums, alphas = self.representation, np.maximum(self.noise / self.evidence.amplitude, 0.0)
-        problem = kernel_rows(self.chosen.kernel, rows, sums.fit_intercept)
-        return KernelPosterior.of(self.chosen.kernel, rows.X, problem, alphas)
+        alphas = np.maximum(self.noise / self.evidence.amplitude, 0.0)
+        problem = kernel_rows(self.chosen.kernel, rows, self.representation.fit_intercept)
+        evidence, factors = replace(self.evidence, alpha=alphas), factored(problem, alphas)
+        return ExactProcess.of(self.spec, self.chosen, rows, evidence, factors)
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -192,7 +194,7 @@ class WaveProcess(ProcessLaw):
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f; the part beyond the modes is independent between places."""
         if self.by_rows is not None:
-            return self.by_rows.covariance(as_rows(X)) * self.evidence.amplitude
+            return self.by_rows.covariance(as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
@@ -321,7 +323,7 @@ def _solved_by_rows(
     coef = gram.right(np.concatenate(waves)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
     law = WaveProcess(spec, sums, coef, evidence)
-    law.__dict__["by_rows"] = exact.posterior
+    law.__dict__["by_rows"] = exact
     return law
 
 

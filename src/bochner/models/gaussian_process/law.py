@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -253,52 +253,10 @@ MOST_SCORES = 2048  # Rows whose errors make intervals, at most
 WIDTH = 1024  # F, features of each prior function
 
 
-@dataclass(frozen=True, eq=False)
-class KernelPosterior:
-    """The law of f at amplitude one given rows, by a factor of their kernel matrix per target."""
-
-    kernel: Kernel
-    X: Any
-    factors: Sequence[KernelFactor]
-
-    @staticmethod
-    def of(
-        kernel: Kernel, X: Any, rows: KernelRows, alphas: Float[Array, " t"]
-    ) -> "KernelPosterior":
-        """Factor the matrix once for each penalty."""
-        known = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
-        return KernelPosterior(kernel, X, [known[alpha] for alpha in alphas])
-
-    @property
-    def coef(self) -> Float[Array, "n t"]:
-        """Coefficients of the kernel and each row."""
-        return np.stack([each.coef[:, i] for i, each in enumerate(self.factors)], axis=1)
-
-    def values(self, X: Array) -> Float[Array, "b n"]:
-        """Return k(x, x_i)."""
-        return np.asarray(to_numpy(self.kernel(numpy_rows(X), self.X)), np.float64)
-
-    def variance(self, X: Array) -> Float[Array, "b t"]:
-        """Return the variance of f at rows."""
-        prior = np.asarray(to_numpy(self.kernel.diag(numpy_rows(X))), np.float64)
-        return self._each(KernelFactor.variance, self.values(X), prior)
-
-    def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
-        prior = np.asarray(to_numpy(self.kernel(numpy_rows(X))), np.float64)
-        return self.between((self.values(X),) * 2, (np.ones(len(prior)),) * 2, prior)
-
-    def between(
-        self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
-    ) -> Float[Array, "b c t"]:
-        """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
-        return self._each(KernelFactor.between, k, prior, constant)
-
-    def _each(self, law: Callable[..., Array], *given: Any) -> Array:
-        laws = {
-            alpha: law(each, *given) for alpha, each in {e.alpha: e for e in self.factors}.items()
-        }
-        return np.stack([laws[each.alpha] for each in self.factors], axis=-1)
+def factored(rows: KernelRows, alphas: Float[Array, " t"]) -> list[KernelFactor]:
+    """Factor the kernel matrix at the penalty of each target, once for each penalty."""
+    known = {alpha: rows.factored(float(alpha)) for alpha in np.unique(alphas)}
+    return [known[alpha] for alpha in alphas]
 
 
 def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = None) -> KernelRows:
@@ -352,12 +310,27 @@ class ExactProcess(ProcessLaw):
         start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)
 
+    @staticmethod
+    def of(
+        spec: GaussianProcessSpec,
+        chosen: Chosen,
+        rows: KeptRows,
+        evidence: Evidence,
+        factors: list[KernelFactor],
+        density: float = np.nan,
+    ) -> "ExactProcess":
+        """Return the law by the factor of each target."""
+        coef = np.stack([each.coef[:, i] for i, each in enumerate(factors)], axis=1)
+        intercept = np.array([each.intercept[i] for i, each in enumerate(factors)])
+        law = ExactProcess(spec, chosen, rows, evidence, coef, intercept, density)
+        law.__dict__["factors"] = factors
+        return law
+
     @cached_property
-    def posterior(self) -> KernelPosterior:
-        """The posterior at the penalty of each target: factors, which no file holds."""
-        kernel, rows = self.chosen.kernel, self.representation
-        problem = kernel_rows(kernel, rows, self.spec.fit_intercept)
-        return KernelPosterior.of(kernel, rows.X, problem, self.evidence.alpha)
+    def factors(self) -> list[KernelFactor]:
+        """The factor of each target, which no file holds."""
+        problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
+        return factored(problem, self.evidence.alpha)
 
     @property
     def _sum(self) -> KernelSum:
@@ -367,18 +340,33 @@ class ExactProcess(ProcessLaw):
         return lambda X: self._sum.at(numpy_rows(X))
 
     def moments(self, X: Array) -> Both:
-        return self.means()(X), self.posterior.variance(X) * self.evidence.amplitude
+        return self.means()(X), self.variance(X)
+
+    def variance(self, X: Array) -> Float[Array, "b t"]:
+        """Return the variance of f at rows."""
+        prior = np.asarray(to_numpy(self.chosen.kernel.diag(numpy_rows(X))), np.float64)
+        return self._each(KernelFactor.variance, self.at(X), prior)
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        return self.posterior.covariance(X) * self.evidence.amplitude
+        prior = np.asarray(to_numpy(self.chosen.kernel(numpy_rows(X))), np.float64)
+        return self.between((self.at(X),) * 2, (np.ones(len(prior)),) * 2, prior)
 
     def at(self, X: Array) -> Float[Array, "b n"]:
         """Return what f(x) is known by, for :meth:`between`: k(x, x_i)."""
-        return self.posterior.values(X)
+        K = self.chosen.kernel(numpy_rows(X), self.representation.X)
+        return np.asarray(to_numpy(K), np.float64)
 
-    def between(self, *functionals: Any) -> Float[Array, "b c t"]:
-        """Return the covariance of linear functionals."""
-        return self.posterior.between(*functionals) * self.evidence.amplitude
+    def between(
+        self, k: tuple[Array, Array], constant: tuple[Array, Array], prior: Float[Array, "b c"]
+    ) -> Float[Array, "b c t"]:
+        """Return Cov Lf, L'f' of linear functionals; see :meth:`KernelFactor.between`."""
+        return self._each(KernelFactor.between, k, prior, constant)
+
+    def _each(self, law: Callable[..., Array], *given: Any) -> Array:
+        """Return a² law(factor, *given) of each target, once for each penalty."""
+        laws = {e.alpha: law(e, *given) for e in {e.alpha: e for e in self.factors}.values()}
+        each = [laws[factor.alpha] for factor in self.factors]
+        return np.stack(each, axis=-1) * self.evidence.amplitude
 
     def gradients(self, blocks: Blocks) -> Gradients:
         return self._sum.gradients(blocks)
@@ -395,7 +383,7 @@ class ExactProcess(ProcessLaw):
         features. O(m N (d + n t)), and O(m F d) for each function.
         """
         kept, kernel = self.representation, self.chosen.kernel
-        posteriors, amplitude = self.posterior.factors, self.evidence.amplitude
+        amplitude = self.evidence.amplitude
         priors, coefs, offsets, d = [], [], [], kept.X.shape[1]
         for i in range(n):
             ask = Request(d, WIDTH, seed, ("prior", str(i)), kept.X)
@@ -405,7 +393,7 @@ class ExactProcess(ProcessLaw):
             rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
             noise = rough * np.sqrt(amplitude * self.evidence.alpha)
             left = kept.y - to_numpy(f0(kept.X)) @ weights - noise
-            ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(posteriors)]
+            ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(self.factors)]
             priors.append((f0, weights))
             coefs.append(np.hstack([coef for coef, _ in ends]))
             offsets.append(np.concatenate([offset for _, offset in ends]))
@@ -413,9 +401,8 @@ class ExactProcess(ProcessLaw):
 
         def values(X: Array) -> Float[Array, "b t n"]:
             rows = numpy_rows(X)
-            k = np.asarray(to_numpy(kernel(rows, kept.X)), np.float64)
             prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in priors], axis=2)
-            return prior + np.tensordot(k, coef, 1) + offset
+            return prior + np.tensordot(self.at(rows), coef, 1) + offset
 
         return values
 
@@ -424,7 +411,7 @@ class ExactProcess(ProcessLaw):
         if unseen < ENOUGH:
             return None
         m = min(unseen, MOST_SCORES)
-        judged = [each.left_out(m) for each in self.posterior.factors]
+        judged = [each.left_out(m) for each in self.factors]
         errors = np.stack([each[:, i] for i, (each, _) in enumerate(judged)], axis=1)
         slack = np.hstack([slack for _, slack in judged])
         return errors, np.sqrt(self.evidence.amplitude * self.evidence.alpha / slack)
@@ -444,11 +431,11 @@ def solved_exactly(
     alphas, outcome = choose_penalty(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
-    posterior = KernelPosterior.of(chosen.kernel, rows.X, problem, alphas)
+    factors = factored(problem, alphas)
     n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     w = problem.w[-m:]
-    for i, factor in enumerate(posterior.factors):
+    for i, factor in enumerate(factors):
         if not problem.power[i] > 0:
             numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
@@ -458,11 +445,7 @@ def solved_exactly(
         numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
     noise, amplitude, likelihood, densities = np.array(numbers).T
     found = Evidence(noise, amplitude, alphas, likelihood, outcome)
-    intercept = np.array([each.intercept[i] for i, each in enumerate(posterior.factors)])
-    parts = found, posterior.coef, intercept, float(densities.sum())
-    law = ExactProcess(spec, chosen, rows, *parts)
-    law.__dict__["posterior"] = posterior
-    return law
+    return ExactProcess.of(spec, chosen, rows, found, factors, float(densities.sum()))
 
 
 def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:

@@ -1,13 +1,8 @@
 """A Gaussian process by nearest neighbours: each row is predicted from nearby rows.
 
-If a process is rougher than features can represent, distant rows add little to the nearest ones.
-Each row is then kriged from its nearest neighbours, by the conditional laws of Vecchia
-(1988) and of nearest-neighbour Gaussian processes (Datta et al. 2016); with all rows as neighbours
-it is the exact process.
-
-Noise, amplitude and the factor of the lengthscales have the largest mean log density of rows, each
-given its neighbours without itself: the pseudo-likelihood of Besag (1975), with leave-one-out
-predictions as in Sundararajan and Keerthi (2001).
+With all rows as neighbours it is the exact process. Noise, amplitude and the factor of the
+lengthscales have the largest mean log density of rows, each given its neighbours without itself:
+the pseudo-likelihood of Besag (1975), as in Sundararajan and Keerthi (2001).
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +29,7 @@ from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, has_free
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
-from bochner.models.gaussian_process.features import FeatureProcess, left_out
+from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import (
     ENOUGH,
     GaussianProcessSpec,
@@ -76,10 +71,7 @@ def condition(
 ) -> tuple[Float[Array, "b t"], Float[Array, " b"]]:
     """Return mean and variance, at amplitude one, of f at rows, each given its neighbours' targets.
 
-    K is the kernel of the neighbours of each row with one another, k theirs with the row, and
-    ``prior`` k(x, x). ``noise`` are variances of the noise in y, as shares of the amplitude, above
-    zero; they are added to the diagonal of K in place. ``centred``: whether there is an unknown
-    mean. O(b m³) operations, one LU factorisation for each row.
+    ``noise`` are variances of the noise in y, added to the diagonal of K in place. O(b m³).
     """
     m = k.shape[1]
     K[:, np.arange(m), np.arange(m)] += noise
@@ -405,17 +397,16 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     scales = asked and "lengthscale" in start.kernel.get_params(deep=False)
     least = 1e-8  # Noise as a share of a² k(x, x)
+    given = noise == 0 or (noise is not None and amplitude is not None)
 
     def kernel_at(at: Float[Array, " p"]) -> Kernel:
         return scaled(start.kernel, np.array([_digits(np.exp(at[1]))])) if scales else start.kernel
 
     def share_at(log_share: float) -> float:
         """Return σ²/a² for a log share of k(x, x); as given, where both are."""
-        if noise == 0:
-            return least * around.total
-        if noise is not None and amplitude is not None:
-            return max(noise / amplitude, least * around.total)
-        return max(_digits(np.exp(log_share)) * around.total, least * around.total)
+        open_share = _digits(np.exp(log_share)) * around.total
+        share = (noise or 0.0) / (amplitude or 1.0) if given else open_share
+        return max(share, least * around.total)
 
     def amplitudes(at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return a² of each target, as held or the best, and the mean log density of a row."""
@@ -432,10 +423,10 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
         return a2, -0.5 * (spread + np.average(squares, axis=0, weights=w) / a2)
 
     judged = lambda at: -float(amplitudes(at)[1].sum())
-    free, both = 1 + scales, noise == 0 or (noise is not None and amplitude is not None)
+    free = 1 + scales
     bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:free]
     noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
-    starts = product(noises[:1] if both else noises, factors[: 1 + 2 * scales])
+    starts = product(noises[:1] if given else noises, factors[: 1 + 2 * scales])
     begin = min((np.log(each)[:free] for each in starts), key=judged)
     simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
     options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
@@ -495,7 +486,7 @@ def by_features_or_neighbours(
         return float(np.sqrt(np.mean((errors / scale) ** 2)))
 
     order = np.argsort(sums.sample.priority, kind="stable")[JUDGED : JUDGED + LEFT_OUT]
-    before = size(left_out(sums, law.predictive, sums.sample)[0][order])
+    before = size(law.left_out(sums.sample)[0][order])
     tried = []
     for kernel, lengthscale in kernels:
         asked = replace(features, kernel=kernel, method=NearestNeighbours())

@@ -41,7 +41,6 @@ from bochner.models.gaussian_process.law import (
     ExactProcess,
     GaussianProcessSpec,
     ProcessLaw,
-    Values,
     log_normal,
     search_of,
 )
@@ -122,9 +121,8 @@ def process(  # noqa: PLR0911  a case for each representation
 ) -> ProcessLaw:
     """Choose the representation and what is open of kernel and features; find the law.
 
-    ``method`` is the one asked for, None for any. ``precision`` is that of all sums where rows
-    cannot be read again: these have features. ``any_features``: width and precision are left open;
-    "auto" may then sum waves of all rows.
+    ``precision`` is that of all sums where rows cannot be read again: these have features.
+    ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
     """
     features, n, again = spec.features, blocks.n_rows, precision is None
     if again and any_features and method is None and n is not None:
@@ -149,34 +147,9 @@ def process(  # noqa: PLR0911  a case for each representation
     return by_features_or_neighbours(spec, law, blocks)
 
 
-@dataclass(frozen=True, eq=False)
-class Functions:
-    """n functions: ``functions(X)`` gives their values at rows, (m, n) or (m, t, n)."""
-
-    rows: Callable[[Any], Blocks]  # Checked blocks of the rows that a user passes
-    values: Values
-    block_rows: int
-    target_shape: tuple[int, ...]
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __call__(self, X: Array) -> Array:
-        """Return the values at rows X; the same rows give the same values in any call."""
-        parts, shape = [], (*self.target_shape, self.count)
-        for block in self.rows(X).with_rows(self.block_rows):
-            values = self.values(block.X)
-            parts.append(from_numpy(values.reshape(len(values), *shape), like=block.X))
-        return joined(parts)
-
-
 @estimator
 class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, AddsRows):
     """Gaussian process regression: of few rows with the kernel itself, else through features.
-
-    ``predict(X, return_std=True)`` returns the standard deviation of the function f(x), without
-    noise, as in scikit-learn; ``predict_interval`` returns bounds of a new y.
 
     y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b plus
     the part of k that they leave out, so that the standard deviation far from the data is the
@@ -490,13 +463,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return mean, deviation
 
     def _own_law(self) -> ErrorLaw:
-        """Return scores of the law, where rows are many, else of fits without folds.
-
-        Up to 5,119 rows (or where fewer than that are kept) by ten fits without a tenth of the rows
-        each, five without a fifth from 513 rows on. With more, by leave-one-out errors of rows
-        beyond the 4,096 that lengthscales were compared on; with the kernel itself beyond 2,048,
-        which is from 3,072 rows on.
-        """
+        """Return leave-one-out errors of rows that chose nothing, if many, else errors of folds."""
         scores = self._law.scores()
         if scores is not None:
             errors, deviation = scores
@@ -514,15 +481,25 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
             parts.append(log_normal(error, variance + self._law.noise))
         return np.concatenate(parts).reshape(-1, *self.target_shape_)
 
-    def sample_functions(self, n: int = 1, random_state: Seed = None) -> Functions:
+    def sample_functions(
+        self, n: int = 1, random_state: Seed = None
+    ) -> Callable[[Tabular], Float[Array, "m *t n"]]:
         """Draw n functions of the posterior; called at any rows they give (m, n) or (m, t, n).
 
-        Cheap to evaluate and the same everywhere; see :class:`Functions`.
+        Cheap to evaluate; the same rows give the same values in any call.
         """
         n = integer(n, "sample_functions", "n", 1)
         law = self._law.require("sample_functions", type(self).__name__)
-        values, rows = law.draw(n, seed_of(random_state)), copy(self)._rows_to_predict
-        return Functions(rows, values, law.block_rows, self.target_shape_, n)
+        values, model, shape = law.draw(n, seed_of(random_state)), copy(self), self.target_shape_
+
+        def functions(X: Tabular) -> Float[Array, "m *t n"]:
+            parts = []
+            for block in model._rows_to_predict(X).with_rows(law.block_rows):
+                at = values(block.X)
+                parts.append(from_numpy(at.reshape(len(at), *shape, n), like=block.X))
+            return joined(parts)
+
+        return functions
 
     def sample_y(self, X: Tabular, n_samples: int = 1, random_state: Seed = 0) -> Array:
         """Return values of drawn functions at rows, as scikit-learn's; (m, [t,] n_samples)."""
