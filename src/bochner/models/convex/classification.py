@@ -140,10 +140,7 @@ class RowsOfClass:
 def serving(
     numbers: Array, codes: Int[Array, " n"], counts: Bool[Array, " n"], n_classes: int
 ) -> list[Bool[Array, " n"]]:
-    """Return the rows of each fold that has some and leaves some of every class.
-
-    Only rows that count are looked at.
-    """
+    """Return the rows of each fold, of those that count, that leaves some of every class."""
     inside = np.zeros((N_FOLDS, n_classes), np.int64)
     np.add.at(inside, (numbers, codes), counts)
     serves = inside.any(axis=1) & (inside < inside.sum(axis=0)).all(axis=1)
@@ -166,10 +163,7 @@ SMALL = 1e8
 def fit_classifier(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
-    """Choose kernel and penalty where they are open, and minimise the loss on features.
-
-    Targets of the blocks are codes of classes.
-    """
+    """Choose kernel and penalty where they are open, and minimise the loss on features."""
     alpha, path, start = spec.alpha, None, None
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
@@ -192,15 +186,14 @@ def fit_classifier(
     features.keep()
     codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
     on_rows = OnRows(features, ClassSample(None, codes, w), spec)
-    options: Any = {"tol": spec.tol, "max_iter": spec.max_iter}
     problem = on_rows.problem(alpha)
-    solution = optimum(problem, on_rows.minimised(problem, start, **options))
+    solution = optimum(problem, on_rows.minimised(problem, start, spec.tol))
     calibration = None
     if spec.probability:
         numbers = fold_numbers(blocks, w, spec.features.seed, where)
         # Without rows of every class the intercept is any number.
         folds = enough_folds(serving(numbers, codes.astype(np.int64), w > 0, spec.n_classes))
-        calibration = on_rows.calibrated(folds, alpha, solution, **options)
+        calibration = on_rows.calibrated(folds, alpha, solution, spec.tol)
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, calibration, pairs=spec.pairs)
     return warned(fit)
 
@@ -231,13 +224,10 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
         path, near = _path(on_rows, chosen.search.share)
         alpha = path.alpha
     problem = on_rows.problem(1.0 if alpha is None else alpha)
-    state = on_rows.minimised(problem, near, tol=spec.tol, max_iter=spec.max_iter)
-    solution = optimum(problem, state)
+    solution = optimum(problem, on_rows.minimised(problem, near, spec.tol))
     later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
-    pairs = spec.pairs
-    return warned(
-        ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=pairs, X=every.X)
-    )
+    of_rows: Any = {"pairs": spec.pairs, "X": every.X}
+    return warned(ConvexFit(inputs, chosen, spec.loss, solution, path, later, **of_rows))
 
 
 def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Calibration | None:
@@ -284,8 +274,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     if not counts[1] * (n / few[1]) ** growth <= min(EXACT_ROWS, most / n):
         return None
     problem = on_rows.problem(alpha)
-    state = on_rows.minimised(problem, tol=spec.tol, moves=MOVES_TRIED)
-    solution = optimum(problem, state)
+    solution = optimum(problem, on_rows.minimised(problem, None, spec.tol, MOVES_TRIED))
     if solution.outcome is Convergence.MOST_STEPS:
         return None
     support = np.any(solution.coef != 0, axis=1)
@@ -339,33 +328,27 @@ class OnRows:
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimised(
-        self,
-        problem: Problem,
-        start: Any = None,
-        *,
-        tol: float = TOL,
-        max_iter: int = 100,
-        moves: int = MOVES,
+        self, problem: Problem, start: Any = None, tol: float = TOL, moves: int = MOVES
     ) -> State:
         """Return the minimum; ``moves`` limits LIBSVM."""
-        spec = self.spec
+        spec, steps = self.spec, self.spec.max_iter
         if not isinstance(self.on, KernelMatrix):
             algorithm = fastest(problem)
-            return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=max_iter)
+            return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=steps)
         if spec.pairs is not None and spec.fit_intercept:
             return decomposed_pairs(problem, self.rows.codes, SLOPES * tol, moves)
         many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
         if many or isinstance(spec.loss, Hinge):
             return decomposed(problem, SLOPES * tol, moves)
-        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
+        return minimise_on_kernel(problem, start, tol=tol, max_iter=steps)
 
     def calibrated(
-        self, folds: Sequence[Array], alpha: float, start: Any, **options: Any
+        self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
     ) -> Calibration | None:
         """Return the calibration on decision values of rows held out; None without folds."""
         if not folds:
             return None
-        ends = (self.minimised(self.problem(alpha, out), start, **options) for out in folds)
+        ends = (self.minimised(self.problem(alpha, out), start, tol) for out in folds)
         f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
         f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
         codes, w = self.rows.codes[every], self.rows.w[every]
@@ -373,11 +356,10 @@ class OnRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the loss of the rows left out.
+        """Return the loss of the rows left out, of margins on a matrix calibrated log losses.
 
-        On a matrix that of a hinge, or of pairs, is the log loss of calibrated values. Log losses
-        count a tenth of a row of other classes for the rows of each class: without it a tiny
-        penalty seems best where all rows left out are predicted correctly, and new rows are not.
+        Log losses count a tenth of a row of other classes for each class: without it a tiny penalty
+        seems best where all rows left out are predicted correctly, and new rows are not.
         """
         rows, spec = self.rows, self.spec
         margins = isinstance(spec.loss, Hinge) or spec.pairs is not None
@@ -435,19 +417,18 @@ def fit_one_class(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
-    nu = spec.nu
     chosen, _ = choose(spec.features, blocks, where=where)
     chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     w = np.concatenate([w for _, w in features.sum(TARGETS)])[:, None]
-    drift = nu * float(w.sum())
+    drift = spec.nu * float(w.sum())
     problem = Problem(features, np.zeros_like(w), w, spec.loss, spec.alpha, True, drift)
     state = minimise(problem, constant(problem, 0.0), tol=spec.tol, max_iter=spec.max_iter)
     # The best offsets are the nu-quantiles of the scores: one of them, or all between two rows, of
     # which the middle is taken. Rows at the border, of equal scores but for rounding, are inside.
     there, rho = w[:, 0] > 0, -float(state.intercept[0])
     f, rounding = state.fitted[there, 0], ROUNDING[chosen.precision]
-    shift = quantile_shift(f, w[there, 0], rho, nu, rounding)
+    shift = quantile_shift(f, w[there, 0], rho, spec.nu, rounding)
     state = replace(state, fitted=state.fitted - shift, intercept=state.intercept - shift)
     solution = optimum(problem, valued(problem, state))
     return warned(ConvexFit(inputs, chosen, spec.loss, solution))

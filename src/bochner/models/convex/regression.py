@@ -131,10 +131,7 @@ HIDDEN = 1e-9  # Of 1 − g c, below which rounding hides what is left
 
 
 def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> LeftOutRows | None:
-    """Return some rows with f without each, and y − f; None if features are not kept.
-
-    It takes a Newton step, and O(D²) for each of the rows; they are no landmarks.
-    """
+    """Return rows that are no landmarks with f without each, by O(D²); None without features."""
     if not problem.rows.cached or problem.loss.joint:
         return None
     index = np.flatnonzero(problem.w[:, 0] > 0)
@@ -221,10 +218,7 @@ def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> Loss:
 
 
 def curvature_of(loss: Loss, rows: ScaledRows) -> float:
-    """Return the curvature as if all rows were active, of squares or over the spread of y.
-
-    The spread is not that about a median, which may be any number of an interval.
-    """
+    """Return the curvature as if all rows were active, of squares or over the spread of y."""
     if loss.nonsmooth:
         return 1 / float(np.maximum(rows.spread, 1e-3).mean())
     return 2.0 if isinstance(loss, SquaredEpsilonInsensitive) else 1.0
@@ -243,8 +237,7 @@ def _best_penalty(
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return penalties in the rows' units with losses of rows left out, and the best's end.
 
-    The walk starts near the penalty of ridge regression, where one is known. Support vector
-    regressions are compared on a sample.
+    Support vector regressions are compared on a sample.
     """
     seed, share = chosen.seed, chosen.search.share
     if spec.epsilon is not None:
@@ -284,8 +277,11 @@ def fit_regressor(
 ) -> ConvexFit:
     """Fit a regression by any convex loss on features."""
     rows = scaled(spec.who, blocks, spec.loss.degree, where)
-    alpha = _like_ridge(spec, rows)
-    chosen, _ = choose(spec.features, rows.blocks, alpha=alpha, where=where)
+    like_ridge = None  # The penalty of squares that corresponds to a given one
+    comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, LOG_LINK))
+    if spec.alpha is not None and comparable:
+        like_ridge = float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
+    chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
     chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
@@ -345,14 +341,6 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
         at = minimise(problem, at, tol=spec.tol, max_iter=spec.max_iter)
         steps += at.steps
     return problem, replace(at, steps=steps)
-
-
-def _like_ridge(spec: ConvexSpec, rows: ScaledRows) -> float | None:
-    """Return the penalty of squares that corresponds to a given one, if the losses compare."""
-    log_link = isinstance(spec.loss, LOG_LINK)
-    if spec.alpha is None or spec.norm is not None or spec.loss.joint or log_link:
-        return None
-    return float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
 
 
 def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:

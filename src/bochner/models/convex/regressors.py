@@ -222,25 +222,20 @@ class KernelRegressor(ConvexRegressor):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         loss = by_name(self.loss, self.quantiles)
         alpha = number_or_word(self.alpha, "KernelRegressor", "alpha", nonnegative, "holdout")
-        self._check_norm(alpha)
         asked = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
         spec = self._convex_spec(loss, alpha, norm=self.penalty, **asked)
-        return fit_regressor(spec, blocks, inputs, where)
-
-    def _check_norm(self, alpha: float | None) -> None:
-        if self.penalty is None:
-            return
-        if not callable(self.penalty):
+        if self.penalty is not None and not callable(self.penalty):
             raise InvalidType(
                 "KernelRegressor: penalty must be a function of the norm; got "
                 f"{self.penalty!r}. Pass, say, lambda r: r."
             )
-        if not alpha or self.loss == "huber":
+        if self.penalty is not None and (not alpha or self.loss == "huber"):
             raise InvalidInput(
                 "KernelRegressor: with a penalty of the norm alpha must be a number above zero, "
                 f"and a threshold of Huber's loss given; got alpha={self.alpha!r}, "
                 f"loss={self.loss!r}. Pass alpha=1.0, or Huber(threshold)."
             )
+        return fit_regressor(spec, blocks, inputs, where)
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         if isinstance(self.loss_, LOG_LINK):

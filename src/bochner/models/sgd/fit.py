@@ -1,6 +1,7 @@
 """Stochastic gradient descent: choose a strategy, then step over rows; later fits continue."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any
@@ -46,9 +47,9 @@ from bochner.models.sgd.strategies import (
     DUAL,
     EXACT,
     STRATEGIES,
+    StrategyCost,
     StrategyPlan,
     block_rows,
-    plan_strategies,
 )
 from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
@@ -60,13 +61,6 @@ from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_o
 USUAL_EPOCHS = 20  # Epochs that a plan assumes where the loss decides
 
 
-NonNegative = Annotated[float, nonnegative]
-
-
-def _rate(value: Any, who: str, name: str) -> float | None:
-    return None if isinstance(value, str) and value == "auto" else positive(value, who, name)
-
-
 @dataclass(frozen=True)
 class SgdSpec:
     """The parameters of an estimator, checked; see :class:`KernelSGDClassifier`."""
@@ -74,11 +68,11 @@ class SgdSpec:
     features: FeatureSpec  # kernel, method, n_features, random_state
     loss: str
     strategy: Annotated[str, word("auto", *STRATEGIES)]
-    alpha: NonNegative
+    alpha: Annotated[float, nonnegative]
     fit_intercept: Switch
     batch_size: Counted
     learning_rate: Annotated[str, word("constant", "optimal", "invscaling", "adaptive")]
-    eta0: Annotated[float | None, _rate]  # None: "auto"
+    eta0: Annotated[float | None, optional(positive)]  # None: "auto"
     power_t: Annotated[float, finite]
     average: Annotated[int, integer]
     max_iter: Counted
@@ -87,7 +81,7 @@ class SgdSpec:
     validation_fraction: Annotated[float, share]
     n_iter_no_change: Counted
     shuffle: bool
-    epsilon: NonNegative = 0.1
+    epsilon: Annotated[float, nonnegative] = 0.1
     quantile: Annotated[float, share] = 0.5
 
     who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
@@ -98,7 +92,8 @@ class SgdSpec:
         one_of(asked["loss"], who, "loss", losses)
         width = integer(asked["n_features"], who, "n_features", 1)
         given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
-        asked = asked | {"average": int(asked["average"])}
+        rate = None if str(asked["eta0"]) == "auto" else asked["eta0"]
+        asked = asked | {"average": int(asked["average"]), "eta0": rate}
         spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
             raise InvalidInput(
@@ -275,10 +270,9 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
 
 
 class Table:
-    """Rows as the steps read them: their features, or their kernel values, cached or not.
+    """Rows as the steps read them: features, or kernel values with ``support``, cached or not.
 
-    Coefficients of rows belong to ``support``: by default rows that have some already and, after
-    them, the rows to step on.
+    By default that is the rows that have coefficients already, and then the rows to step on.
     """
 
     def __init__(self, fit: SgdFit, X: Any, support: Any = None) -> None:
@@ -333,8 +327,7 @@ def _walked(
 ) -> SgdFit:
     """Return the fit after epochs over windows of rows, until the loss no longer falls.
 
-    With a judge until its score no longer rises. Each row is stepped on once in an epoch, in a
-    random order. Windows are kept if features are cached.
+    With a judge until its score no longer rises.
     """
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     descent = Descent(
@@ -450,10 +443,7 @@ def _start(
 def _begun(
     spec: SgdSpec, blocks: Blocks, rows: Piece, inputs: Inputs, where: Executor = LOCAL
 ) -> tuple[SgdFit, RowSample | None]:
-    """Choose the kernel's lengthscale where it is open, by a sample of rows, which is returned.
-
-    ``rows`` are some or all. The fit that is returned makes steps on kernel values.
-    """
+    """Choose an open lengthscale, by a sample of rows, which is returned; ``rows`` are some."""
     asked, sample = spec.features, None
     draws = spec.strategy not in (*EXACT, *DUAL)
     if not is_given(asked.kernel) or (draws and asked.needs_rows):
@@ -500,34 +490,44 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
 def _planned(
     fit: SgdFit, sample: RowSample | None, X: Array, n: int
 ) -> tuple[StrategyPlan, dict[str, SgdFit]]:
-    """Return the plan for n rows at once, and the fits of the strategies that can be run."""
-    spec, options, maps = fit.spec, dict[str, SgdFit](), list[Any]()
+    """Return the plan for n rows at once, and the fits of the strategies that can be run.
+
+    The formulas are in the docstring of :meth:`KernelSGDClassifier.plan`.
+    """
+    spec, options, costs = fit.spec, dict[str, SgdFit](), list[StrategyCost]()
+    epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
+    d, t, batch, item = (
+        X.shape[1],
+        len(fit.walk.intercept),
+        min(spec.batch_size, n),
+        X.dtype.itemsize,
+    )
     for name, cached in zip(STRATEGIES[::2], CACHED, strict=True):
         try:
-            options[name] = _with_strategy(fit, name, sample)
-            options[cached] = replace(options[name], strategy=cached)
-            maps.append(options[name].chosen.choice.map)
+            option = _with_strategy(fit, name, sample)
         except UnsupportedKernel as refused:
-            maps.append(str(refused))
-    epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
-    t = len(fit.walk.intercept)
-    sizes = (n, X.shape[1]), t, epochs, min(spec.batch_size, n), X.dtype.itemsize
-    return plan_strategies(maps[0], maps[2], *sizes), options
+            costs += [StrategyCost(each, refused=str(refused)) for each in (name, cached)]
+            continue
+        options |= {name: option, cached: replace(option, strategy=cached)}
+        width = n if option.is_dual else option.chosen.n_features
+        features = 0 if name in (*EXACT, *DUAL) else 8 * d * width
+        at_hand = item * width * min(n, block_rows(width, batch))
+        memory, values = 8 * width * t + features + at_hand, n * width * (30 + d / 4)
+        steps = n * epochs * 4 * width * t
+        costs.append(StrategyCost(name, width, epochs * values + steps, memory))
+        costs.append(StrategyCost(cached, width, values + steps, memory + item * n * width))
+    task = f"{n:,} rows of {d:,} columns, {t} outputs, {epochs} epochs in batches of {batch}"
+    return StrategyPlan(task, free_bytes() // 2, tuple(costs)), options
 
 
 def _for_pieces(fit: SgdFit, sample: RowSample | None) -> SgdFit:
-    """Choose for pieces without an end: "auto" takes features on the fly.
-
-    They are the kernel's own where these are no more than asked for.
-    """
+    """Choose for pieces without an end: "auto" takes features on the fly, exact ones if few."""
     if fit.spec.strategy != "auto":
         return _with_strategy(fit, fit.spec.strategy, sample)
-    try:
+    with suppress(UnsupportedKernel):
         exact = _with_strategy(fit, EXACT[0], sample)
         if exact.chosen.n_features <= fit.spec.features.width_to_search:
             return exact
-    except UnsupportedKernel:
-        pass
     return _with_strategy(fit, STRATEGIES[4], sample)
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bochner._core.checks import bytes_in_words, free_bytes
+from bochner._core.checks import bytes_in_words
 from bochner._core.text import TableResult
-from bochner.features.map import FeatureMap
 
 STRATEGIES = (
     "exact_on_the_fly",
@@ -69,39 +68,6 @@ class StrategyPlan(TableResult):
         refused = (f"{row.name}: {row.refused}" for row in self.rows if row.refused)
         title = f"{self.task}; memory beside the rows, at most {most}"
         return title, lines, "\n".join(refused)
-
-
-def plan_strategies(
-    exact: FeatureMap | str,
-    phi: FeatureMap | str,
-    shape: tuple[int, int],
-    n_targets: int,
-    epochs: int,
-    batch_size: int,
-    itemsize: int,
-) -> StrategyPlan:
-    """Count the operations and bytes of each of the six strategies.
-
-    ``exact`` and ``phi`` are the exact and the approximate features, or why there are none.
-    The formulas are in the docstring of :meth:`KernelSGDClassifier.plan`.
-    """
-    (n, d), rows = shape, list[StrategyCost]()
-    for names, of in ((EXACT, exact), (DUAL, None), (STRATEGIES[4:], phi)):
-        if isinstance(of, str):
-            rows += [StrategyCost(name, refused=of) for name in names]
-            continue
-        width = n if of is None else of.n_features
-        features = 8 * d * width if names == STRATEGIES[4:] else 0
-        at_hand = itemsize * width * min(n, block_rows(width, batch_size))
-        memory, value = 8 * width * n_targets + features + at_hand, 30 + d / 4  # operations
-        steps = n * epochs * 4 * width * n_targets
-        for name, made, kept in zip(names, (epochs * n, n), (0, itemsize * n * width), strict=True):
-            rows.append(StrategyCost(name, width, made * width * value + steps, memory + kept))
-    task = (
-        f"{n:,} rows of {d:,} columns, {n_targets} outputs, {epochs} epochs in batches of "
-        f"{batch_size}"
-    )
-    return StrategyPlan(task, free_bytes() // 2, tuple(rows))
 
 
 def block_rows(width: int, batch_size: int) -> int:

@@ -14,7 +14,7 @@ from bochner._core.sizes import block_rows
 from bochner._core.text import written
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, part, required_targets
+from bochner.data.sources import Block, required_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import learned
@@ -101,10 +101,9 @@ class CorrelationsOf:
         Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
         # The half depends on what a row and its partner hold
         marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
-        first = marks >> np.uint64(63) == 0
-        rows = [part(Piece(Z, None, block.w), np.flatnonzero(half)) for half in (first, ~first)]
-        parts = [Block(*piece, block.start) for piece in rows]
-        return [self._moments.add(t, p) for t, p in zip(total, parts, strict=True)]
+        first, w = marks >> np.uint64(63) == 0, weights_of(block)
+        halves = [Block(Z, None, w * half, block.start) for half in (first, ~first)]
+        return [self._moments.add(t, half) for t, half in zip(total, halves, strict=True)]
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]

@@ -215,9 +215,6 @@ class KernelFeatures(KernelTransformer):
 
 # --- Principal components -------------------------------------------------------------------------
 
-#: Eigenvalues, rising, and their vectors.
-Eigen = tuple[Float[Array, " p"], Float[Array, "D p"]]
-
 
 @dataclass(frozen=True)
 class PcaSpec:
@@ -259,9 +256,12 @@ class PrincipalComponents(FitSummary):
     inverse: "models.RidgeFit | None" = None  # from scores to rows
 
     def _results(self) -> dict[str, Any]:
-        shares = 100 * self.eigenvalues / self.trace if self.trace > 0 else 0.0
-        words = f"{written(shares)}; component by component, of the kernel's"
+        words = f"{written(100 * self.shares)}; component by component, of the kernel's"
         return {"rows": self.summed.moments.rows, "explained_variance,_%": words}
+
+    @property
+    def shares(self) -> Float[Array, " q"]:
+        return self.eigenvalues / self.trace if self.trace > 0 else 0.0 * self.eigenvalues
 
     @property
     def trace(self) -> float:
@@ -322,7 +322,9 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
     return replace(fit, inverse=models.fit_features(way_back, rows, Inputs(rows.n_columns)))
 
 
-def _leading(gram: Float[Array, "D D"], count: int | None) -> Eigen:
+def _leading(
+    gram: Float[Array, "D D"], count: int | None
+) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
     """Return the leading eigenvalues, increasing, and their vectors.
 
     A few of very many by ARPACK, unless close eigenvalues make it as slow as a decomposition.
@@ -468,14 +470,11 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     trace_ = learned("trace", "Of the centred kernel matrix of all rows, Σ wᵢ k(xᵢ, xᵢ) − n |z̄|².")
     _n_features_out = learned("eigenvalues.size", "Columns of ``transform``.")
 
-    @property
-    def explained_variance_ratio_(self) -> Float[Array, " q"]:
-        """Shares of the trace of the centred kernel matrix, (q,).
-
-        Of the kernel itself, so that what the features leave out counts as unexplained.
-        """
-        trace = self.trace_
-        return self.eigenvalues_ / trace if trace > 0 else np.zeros_like(self.eigenvalues_)
+    explained_variance_ratio_ = learned(
+        "shares",
+        "Shares of the trace of the centred kernel matrix, (q,). Of the kernel itself, so that "
+        "what the features leave out counts as unexplained.",
+    )
 
     @property
     def inverse_(self) -> Any:
