@@ -75,17 +75,14 @@ _WRITTEN = "bochner version"
 
 
 def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
-    """Return a property that reads a part of the fit; None raises AttributeError(otherwise).
-
-    ``by_target``: of a single target it is a number.
-    """
+    """Return a property that reads a part of the fit; None raises AttributeError(otherwise)."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:
         result = read(model._fitted)
         if result is None and otherwise:
             raise AttributeError(otherwise)
-        return model._by_target(result) if by_target else result
+        return model._by_target(result) if by_target else result  # a number of a single target
 
     return property(value, doc=doc)
 
@@ -270,10 +267,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         )
 
     def _ridge_penalty(self, X: Any, n: int) -> float:
-        """Return alpha of such a ridge regression, the least of all targets.
-
-        By default it is k(x, x)/1000 per row, and zero without rows.
-        """
+        """Return the least alpha of such a ridge regression, by default k(x, x)/1000 a row."""
         if hasattr(self, "alpha_"):
             return float(np.min(self.alpha_))
         return 0.0 if X is None else WITHOUT_TARGET * n * float(np.mean(self.kernel_.diag(X)))
@@ -304,11 +298,10 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         where: Executor = LOCAL,
         classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks, or rows in memory, as blocks that the fit reads, and their inputs.
+        """Return rows as blocks that the fit reads, and their inputs; of ``classes`` y has codes.
 
         Unless ``first``, they are read as the rows of the fit. Tables of more than numbers, and
-        arrays with NaN, are encoded by a schema; other arrays of the array API standard stay in
-        their library; all else passes scikit-learn's checks. Of ``classes`` y holds the codes.
+        arrays with NaN, are encoded by a schema; other arrays stay in their library.
         """
         who, known = type(self).__name__, None if first else self._inputs
         if isinstance(X, Blocks):

@@ -66,10 +66,7 @@ def sortable(who: str, labels: Any) -> Any:
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Refuse numbers that are not whole, and many numbers with few rows each.
-
-    Numbers may be text. Without a number of rows only the first is refused.
-    """
+    """Refuse numbers, or texts of them, that are not whole or, of known rows, too many."""
     if labels.dtype.kind == "f":
         broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
         if len(broken):
@@ -136,7 +133,7 @@ def warn_of_rare(who: str, codes: Array, classes: Array) -> None:
 
 @dataclass(frozen=True)
 class LabelsOf:
-    """The summand of distinct labels, and of the number of rows."""
+    """The summand of distinct labels that may be classes, and of the number of rows."""
 
     who: str
 
@@ -144,7 +141,6 @@ class LabelsOf:
         return np.empty(0), 0
 
     def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
-        """Add the labels of a block; refuse values that cannot be classes."""
         y = required_targets(self.who, block.y)
         if y.ndim != 1:
             raise InvalidInput(
@@ -219,10 +215,9 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         where: Executor = LOCAL,
         classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks whose y are codes of classes, and their inputs.
+        """Return blocks whose y are codes of classes and weights have ``class_weight``, and inputs.
 
-        The classes are ``classes`` if given, else the labels of y, or the classes of the fit; other
-        labels are refused. ``class_weight`` multiplies the weights.
+        The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
         """
         who, text = type(self).__name__, ()
         if isinstance(X, Blocks):
@@ -371,10 +366,8 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
 
-    Targets are Platt's: (N + 1)/(N + 2) in place of 1, N being the rows of the class, so that
-    slopes stay finite where classes are separable. More than a million values are thinned to
-    equally spaced rows. The loss is minus the mean log-likelihood of the slopes a, plus a prior at
-    1 with the weight of a tenth of a row, because some pieces may contain no row.
+    Targets are Platt's, so that slopes stay finite where classes are separable. A prior at 1 has
+    the weight of a tenth of a row, because some pieces may contain no row.
     """
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]
@@ -428,10 +421,7 @@ def decided(f: Float[Array, "n t"]) -> Array:
 
 
 def agreeing(p: Float[Array, "n K"], decided: Array) -> Float[Array, "n K"]:
-    """Return p with the decided class the first of the largest also where rounding made it equal.
-
-    Changes p by one unit in the last place, and only in such rows.
-    """
+    """Return p with the decided class the largest also where rounding made another as large."""
     rows = np.flatnonzero(p.argmax(axis=1) != decided)
     top = p[rows].max(axis=1)
     p[rows, decided[rows]] = np.nextafter(top, 2.0)

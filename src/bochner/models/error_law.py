@@ -159,10 +159,7 @@ class TargetLaw:
         return TargetLaw(scores[order], shares * unit, **law)
 
     def ends(self, coverage: float) -> tuple[float, float]:
-        """Return the scores between which this share of rows lies, with equal tails.
-
-        It is symmetric where fewer than five scores lie beyond each end.
-        """
+        """Return the scores between which this share of rows lies, with equal tails if large."""
         m, tail = len(self.scores), (1 - coverage) / 2
         if not self.symmetric and (m + 1) * tail >= 5:
             low = np.searchsorted(self.shares, (m + 1) * tail * (1 + 1e-12), side="right") - 1
@@ -299,28 +296,23 @@ def interval_score(
 
 
 def fold_scores(refit: Callable[[RowSample], Any], sample: RowSample) -> ErrorLaw:
-    """Return the scores of each fold of the sample's rows, by a process fitted to the others.
-
-    Equal rows are in one fold and have one score: a copy adds no information about new rows.
-    """
+    """Return the scores of each fold of different rows, by a process fitted to the others."""
     marks = row_marks(sample.X, 0) + row_marks(sample.y, 1)
-    groups = np.unique(marks, return_inverse=True)[1]
-    firsts = np.unique(groups, return_index=True)[1]
+    _, firsts, groups = np.unique(marks, return_index=True, return_inverse=True)
     m = len(firsts)
     # Ten folds are nearer to the fit of all rows, and few rows are cheap
     K = min(10 if m <= 512 else 5, m) if m > 1 else 0
     fold_of = np.argsort(np.argsort(sample.priority[firsts], kind="stable")) % max(K, 1)
-    errors, deviations = [np.empty((0, sample.y.shape[1]))], [np.empty((0, sample.y.shape[1]))]
+    errors, deviations = np.empty((2, m if K else 0, sample.y.shape[1]))
     for k in range(K):
+        out = fold_of == k
         with catch_warnings():
             simplefilter("ignore", SolutionWarning)
-            law = refit(sample.take(np.flatnonzero(fold_of[groups] != k)))
-        left = sample.take(firsts[fold_of == k])
+            law = refit(sample.take(np.flatnonzero(~out[groups])))
+        left = sample.take(firsts[out])
         mean, variance = law.moments(left.X)
-        errors.append(left.y - mean)
-        deviations.append(np.sqrt(variance + law.noise))
-    parts = np.concatenate(errors), np.concatenate(deviations)
-    return ErrorLaw.of_process(*parts, "cross-validation")
+        errors[out], deviations[out] = left.y - mean, np.sqrt(variance + law.noise)
+    return ErrorLaw.of_process(errors, deviations, "cross-validation")
 
 
 # --- Learning the law of errors from rows that were left out --------------------------------------
@@ -333,7 +325,6 @@ LEAST_GAIN = 0.01  # Share of its costs that a finer law must save
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
     """Learn the law of errors: the simplest whose interval scores are within 1 % of the best.
 
-    Scale and distribution are learned from 4096 rows at most, in about a second for each target.
     Held-out rows are split in half: one half learns the law, the other gives the scores.
     """
     if rows.deviation is not None:  # a process has a scale of its own
@@ -444,10 +435,7 @@ def _shape(
 def smoothed(
     kernel: Kernel, z: Float[Array, "m k"], y: Float[Array, "m t"], w: Float[Array, " m"], seed: int
 ) -> tuple[KernelSum, Float[Array, "m t"]]:
-    """Return a ridge regression on landmarks, and its leave-one-out values; O(m r² + r³).
-
-    Leave-one-out errors choose its penalty.
-    """
+    """Return a ridge regression on landmarks, and its leave-one-out values; O(m r² + r³)."""
     ask = Request(z.shape[1], 256, seed, X=z)  # smooth functions need few landmarks
     phi = draw_nystrom(Nystrom(), kernel, ask)
     Z = phi(z)

@@ -166,10 +166,7 @@ def followed(
 def begun(
     spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
-    """Choose what is open; return it with a sample of rows and the centres to start from.
-
-    Centres are found by k-means++ on some rows, and Lloyd's algorithm on all of the sample.
-    """
+    """Choose what is open, and find centres by k-means++ and Lloyd's algorithm on a sample."""
     from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
     chosen, rows = choose_alone(spec.features, blocks, where)

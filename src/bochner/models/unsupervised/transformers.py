@@ -55,24 +55,19 @@ def alone(blocks: Blocks) -> Blocks:
 def choose_alone(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Chosen, RowSample | None]:
-    """Choose what is open from rows without targets; also return their sample, if one was needed.
-
-    "auto" is float64 where the fit is small: no penalty divides here, and float32 loses little.
-    """
+    """Choose what is open from rows without targets, whose sample is returned too if needed."""
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
+    # No penalty divides here, and float32 loses little
     single = n is None or n * chosen.n_features**2 > SMALL
     single = single if spec.precision == "auto" else spec.precision == "float32"
     return replace(chosen, precision="float32" if single else "float64"), rows
 
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
-    """Choose what is open from a sample of rows.
-
-    Where columns and rows are many, "auto" compares what is drawn in little time. With four times
-    as many rows as features, or fewer, all different rows may find a place.
-    """
+    """Choose what is open from a sample of rows; "auto" of many rows and columns takes no time."""
     if rows is not None and spec.method == Auto():
+        # With so few rows all different ones may find a place
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
         if d >= 128 and not few and not is_sparse(rows.X):
             # Drawing these takes as long as a fit, or longer: orthogonal directions for those that
