@@ -81,6 +81,7 @@ class ScaledRows:
     units: Float[Array, " k"]  # s, of each column that is fitted: a target may have several
     spread: Float[Array, " k"]  # mean of |y − median| of each target, in its unit
     degree: int
+    shape: tuple[int, ...]  # of a prediction
 
     def penalty(self, alpha: float) -> Any:
         """Return a penalty in these units: a number, or one for each target."""
@@ -97,22 +98,23 @@ def one_or_each(numbers: Any) -> Any:
     return float(numbers[0]) if np.all(numbers == numbers[0]) else numbers
 
 
-def scaled(who: str, blocks: Blocks, degree: int, where: Executor = LOCAL) -> ScaledRows:
+def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
     """Return the rows in units; targets of losses without a degree keep their unit."""
-    required_targets(who, blocks.target_shape)
+    times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
     y, w = map(np.concatenate, zip(*where.sum(TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
     there, v = y[w[:, 0] > 0], w[w > 0, None]
+    _check_targets(spec.loss, there)
     y = np.where(w > 0, y, there[0])
     median = best_constant(Absolute(), there, np.broadcast_to(v, there.shape))
     spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
-    if not degree:
-        return ScaledRows(blocks, y, w, np.ones(len(spread)), spread, 0)
     # Of narrow spreads about a large target a unit follows the target
-    units = np.array([unit_of(m) for m in np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))])
+    sizes = np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))
+    units = np.array([unit_of(size) if spec.loss.degree else 1.0 for size in sizes])
     one = units[0] if len(units) == 1 else units
     divided = blocks.recoded(lambda y: to_numpy(y).astype(np.float64) / one)
-    return ScaledRows(divided, y / units, w, units, spread / units, degree)
+    y, units, spread = (np.repeat(a, times, -1) for a in (y / units, units, spread / units))
+    return ScaledRows(divided, y, w, units, spread, spec.loss.degree, shape)
 
 
 # --- Rows as a regression predicts them without each, from the fit to all -------------------------
@@ -276,7 +278,7 @@ def fit_regressor(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
     """Fit a regression by any convex loss on features."""
-    rows = scaled(spec.who, blocks, spec.loss.degree, where)
+    rows = scaled(spec, blocks, where)
     like_ridge = None  # The penalty of squares that corresponds to a given one
     comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, LOG_LINK))
     if spec.alpha is not None and comparable:
@@ -285,12 +287,7 @@ def fit_regressor(
     chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
     features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
-    shape = required_targets(spec.who, blocks.target_shape)
-    times, shape = _columns(spec, shape)
-    units, spread = (np.repeat(a, times) for a in (rows.units, rows.spread))
-    rows = replace(rows, y=np.repeat(rows.y, times, axis=1), units=units, spread=spread)
-    _check_targets(spec.loss, rows.y, rows.w)
-    loss, value = loss_in_units(spec, rows), units**rows.degree
+    loss, value = loss_in_units(spec, rows), rows.units**rows.degree
     problem = Problem(features, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)
     path, near = None, None
     if spec.norm is not None:
@@ -305,7 +302,7 @@ def fit_regressor(
         if spec.finds_scale:
             problem, state = _with_scale(problem, state, spec)
     fit = ConvexFit(inputs, chosen, *_in_units_of_one(rows, problem, state, path))
-    fit = warned(replace(fit, target_shape=shape))
+    fit = warned(replace(fit, target_shape=rows.shape))
     if where is not LOCAL:
         return fit
     fit = replace(fit, left_out=left_out(problem, state, rows, chosen))
@@ -359,28 +356,28 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
     return len(levels), (len(levels),)
 
 
-def _check_targets(loss: Loss, y: Float[Array, "n t"], w: Float[Array, "n 1"]) -> None:
+def _check_targets(loss: Loss, y: Float[Array, "n t"]) -> None:
     """Refuse targets that a loss cannot have."""
-    there, wrong = y[w[:, 0] > 0], ""
+    wrong = ""
     if isinstance(loss, Multinomial):
-        sums = there.sum(axis=1)
-        if y.shape[1] < 2 or np.any(there < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
+        sums = y.sum(axis=1)
+        if y.shape[1] < 2 or np.any(y < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
             wrong = (
                 '"multinomial" needs y of two columns or more, shares of 0 or above whose rows sum '
                 f"to one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. "
                 "Divide rows by their sums; for labels take LogisticRegression."
             )
-    elif isinstance(loss, PoissonDeviance) and np.any(there < 0):
+    elif isinstance(loss, PoissonDeviance) and np.any(y < 0):
         wrong = (
-            f'"poisson" needs y of 0 or above; got {there.min():g}. For targets of both signs take '
+            f'"poisson" needs y of 0 or above; got {y.min():g}. For targets of both signs take '
             'loss="squared" or "huber".'
         )
-    elif isinstance(loss, GammaDeviance) and np.any(there <= 0):
+    elif isinstance(loss, GammaDeviance) and np.any(y <= 0):
         wrong = (
-            f'"gamma" needs y above 0; got {there.min():g}. For zeros take loss="poisson", for '
+            f'"gamma" needs y above 0; got {y.min():g}. For zeros take loss="poisson", for '
             'targets of both signs "squared" or "huber".'
         )
-    elif isinstance(loss, PoissonDeviance) and np.any(there.max(axis=0) <= 0):
+    elif isinstance(loss, PoissonDeviance) and np.any(y.max(axis=0) <= 0):
         wrong = '"poisson" needs a y above 0 in some row; all are 0, so the mean has no logarithm.'
     if wrong:
         raise InvalidInput(f"KernelRegressor: loss={wrong}")
@@ -465,8 +462,7 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 
 def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose kernel and penalty where they are open, and minimise on the matrix of rows."""
-    rows, seed = scaled(spec.who, blocks, spec.loss.degree), spec.features.seed
-    shape = required_targets(spec.who, blocks.target_shape)
+    rows, seed = scaled(spec, blocks), spec.features.seed
     given = gather(rows.blocks, seed)
     loss, curvature = loss_in_units(spec, rows), curvature_of(spec.loss, rows)
     alpha = None if spec.alpha is None else rows.penalty(spec.alpha)
@@ -491,7 +487,7 @@ def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexF
     state = replace(state, intercept=state.intercept + middle)
     left = _left_out(given.X, given.y, errors, given.w, rows.units)
     parts = _in_units_of_one(rows, problem, state, path)
-    fit = ConvexFit(inputs, chosen, *parts, target_shape=shape, left_out=left, X=given.X)
+    fit = ConvexFit(inputs, chosen, *parts, target_shape=rows.shape, left_out=left, X=given.X)
     return warned(fit)
 
 
