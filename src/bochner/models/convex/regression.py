@@ -17,7 +17,7 @@ from scipy.optimize import minimize_scalar
 
 from bochner._core.arrays import is_sparse, to_numpy, unit_of
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Bool, Float
+from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
@@ -226,12 +226,26 @@ def curvature_of(loss: Loss, rows: ScaledRows) -> float:
     return 2.0 if isinstance(loss, SquaredEpsilonInsensitive) else 1.0
 
 
-def folds_to_choose_by(marks: Array, w: Float[Array, " n"]) -> list[Bool[Array, " n"]]:
-    """Return as many folds as rows with these marks need; none where all rows are equal."""
+def _by_folds(
+    problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
+) -> tuple[HeldOutPath | None, State | None]:
+    """Return penalties with losses of rows left out, and the best's end; None of equal rows.
+
+    ``squares`` are k(x, x); the walk starts at the penalty of ridge regression.
+    """
+    marks, w, curvature = (
+        row_marks(X, chosen.seed),
+        problem.w[:, 0],
+        curvature_of(problem.loss, rows),
+    )
     different, numbers = len(np.unique(marks)), folds_of(marks, w)
     if different < 2:
-        return []
-    return [numbers == k for k in range(1 if different >= 1000 else min(N_FOLDS, different))]
+        return None, None
+    curvature = curvature_of(problem.loss, rows)
+    folds = [numbers == k for k in range(1 if different >= 1000 else min(N_FOLDS, different))]
+    lost = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
+    lost.walk(curvature * chosen.search.share * float(w.sum()))
+    return lost.path()
 
 
 def _best_penalty(
@@ -241,34 +255,25 @@ def _best_penalty(
 
     Support vector regressions are compared on a sample.
     """
-    seed, share = chosen.seed, chosen.search.share
-    if spec.epsilon is not None:
-        sample = sampled(rows.blocks, seed, where=where).lowest(4096)
-        marks, Z, w = row_marks(sample.X, seed), to_numpy(chosen.features(sample.X)), sample.w
-        folds = folds_to_choose_by(marks, w)
-        if not folds:
-            return None, None
-        kept = FeatureBlock(Z, sample.y, w)
-        problem = replace(problem, rows=kept, y=sample.y, w=w[:, None], value=1.0)
-        curvature = curvature_of(problem.loss, rows)
-        largest = curvature * float(w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-        ridge = share * float(w.sum()) * curvature
-    else:
-        numbers = fold_numbers(rows.blocks, problem.w[:, 0], seed, where)
-        if not numbers[problem.w[:, 0] > 0].any():
-            raise InvalidInput(
-                f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
-                "required; got n_samples = 1. Give alpha as a number."
-            )
-        folds = [numbers == 0]
-        largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
-        square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
-        ridge = 0.0 if problem.loss.joint else share / square * largest
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
-    lost = HeldOutLoss(problem, folds, fit, largest)
-    lost.walk(ridge)
-    path, end = lost.path()
-    return path, end if spec.epsilon is None else replace(end, multipliers=None)  # of other rows
+    if spec.epsilon is not None:
+        sample = sampled(rows.blocks, chosen.seed, where=where).lowest(4096)
+        kept = FeatureBlock(to_numpy(chosen.features(sample.X)), sample.y, sample.w)
+        problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
+        squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
+        path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
+        return path, end and replace(end, multipliers=None)  # of other rows
+    numbers = fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
+    if not numbers[problem.w[:, 0] > 0].any():
+        raise InvalidInput(
+            f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
+            "required; got n_samples = 1. Give alpha as a number."
+        )
+    largest, Z = largest_penalty(problem), next(iter(problem.rows)).Z
+    square = float(np.einsum("ij,ij->", Z, Z, dtype=np.float64)) / len(Z) or 1.0
+    lost = HeldOutLoss(problem, [numbers == 0], fit, largest)
+    lost.walk(0.0 if problem.loss.joint else chosen.search.share / square * largest)
+    return lost.path()
 
 
 # --- any loss ------------------------------------------------------------------------------------
@@ -462,8 +467,8 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
 
 def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
     """Choose kernel and penalty where they are open, and minimise on the matrix of rows."""
-    rows, seed = scaled(spec, blocks), spec.features.seed
-    given = gather(rows.blocks, seed)
+    rows, path = scaled(spec, blocks), None
+    given = gather(rows.blocks, spec.features.seed)
     loss, curvature = loss_in_units(spec, rows), curvature_of(spec.loss, rows)
     alpha = None if spec.alpha is None else rows.penalty(spec.alpha)
     share = None if alpha is None else float(np.mean(alpha)) / curvature / float(given.w.sum())
@@ -472,16 +477,11 @@ def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexF
     # The rounding of a large offset would be fitted
     middle = spec.fit_intercept * np.median(given.y[w > 0], axis=0)
     problem = Problem(K, given.y - middle, w[:, None], loss, 1.0, spec.fit_intercept)
-    folds, path = folds_to_choose_by(row_marks(given.X, seed), w), None
-    if alpha is None and folds:
+    if alpha is None:
         minimised = partial(_on_matrix, tol=TOL, max_iter=spec.max_iter)
-        largest = curvature * float(w @ np.diag(K.K)) or 1.0
-        lost = HeldOutLoss(problem, folds, minimised, largest)
-        lost.walk(curvature * chosen.search.share * float(w.sum()))
-        path, _ = lost.path()
-        alpha = path.alpha
-    problem = replace(problem, alpha=1.0 if alpha is None else alpha)
-    problem = replace(problem, value=rows.units**rows.degree)
+        path, _ = _by_folds(problem, given.X, np.diag(K.K), rows, chosen, minimised)
+        alpha = 1.0 if path is None else path.alpha
+    problem = replace(problem, alpha=alpha, value=rows.units**rows.degree)
     state = _on_matrix(problem, tol=spec.tol, max_iter=spec.max_iter)
     errors = left_out_of_matrix(problem, state)
     state = replace(state, intercept=state.intercept + middle)
