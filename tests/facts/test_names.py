@@ -121,7 +121,7 @@ SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
 def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn(word, theirs, options):
     """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
     written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
-    ours = eval(written, {**vars(kernels), "gamma": GAMMA})(SHARES)
+    ours = eval(written, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
     assert_close(2 * ours - 2 if word == "additive_chi2" else ours, theirs(SHARES, **options))
 
 

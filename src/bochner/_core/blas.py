@@ -51,16 +51,8 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
         )
         for part in parts
     ]
-    _shared(tasks)
+    side_by_side(tasks, most=len(tasks))
     return C
-
-
-def _shared(tasks: Sequence[Callable[[], None]]) -> None:
-    """Run several tasks in parallel, each with one BLAS thread; run a single task as it is."""
-    if len(tasks) == 1:
-        tasks[0]()
-    else:
-        side_by_side(tasks, most=len(tasks))
 
 
 def _equal_parts(length: int, work: int) -> list[slice]:
@@ -74,11 +66,7 @@ def _between(ends: Sequence[int]) -> list[slice]:
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return K @ c of a symmetric K, C-contiguous; of a few columns in a third of the time of that.
-
-    They are multiplied one by one, which reads half of K, or from the left, so that BLAS does not
-    copy K into panels.
-    """
+    """Return K @ c of a symmetric K, C-contiguous; a few columns one by one, from half of K."""
     alike = K.flags.c_contiguous and K.dtype == c.dtype
     if alike and 0 < c.shape[1] <= FEW_COLUMNS:
         return np.stack([lapack.upper_product(K.T, x) for x in c.T], axis=1)
@@ -86,10 +74,7 @@ def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[A
 
 
 def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return (UᵀU)⁻¹ @ right; U is Fortran-contiguous and read on and above its diagonal.
-
-    A few columns are solved for one by one, in half of the time: LAPACK copies U into panels.
-    """
+    """Return (UᵀU)⁻¹ @ right of an upper triangle U; a few columns one by one, in half the time."""
     solution = np.array(right, U.dtype, order="F")
     if not 0 < solution.shape[1] <= FEW_COLUMNS:
         lapack.solve_from_factor(U, solution)
@@ -100,15 +85,6 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
     return solution
 
 
-def square_part(K: Float[Array, "n n"], index: Array) -> Float[Array, "m m"]:
-    """Return the rows and columns of these numbers, without a copy of whole rows between."""
-    part = np.empty((len(index), len(index)), K.dtype)
-    for start in range(0, len(index), 32):
-        here = slice(start, start + 32)
-        K[index[here]].take(index, axis=1, out=part[here], mode="clip")
-    return part
-
-
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
     """Add factor · Zᵀ Z to the upper triangle of G, Fortran-contiguous, of the dtype of Z."""
     A = np.ascontiguousarray(Z).T
@@ -116,7 +92,8 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     D = len(A)
     count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
     ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]
-    _shared([partial(_add_to_columns, G, A, factor, part) for part in _between(ends)])
+    tasks = [partial(_add_to_columns, G, A, factor, part) for part in _between(ends)]
+    side_by_side(tasks, most=len(tasks))
 
 
 def _add_to_columns(
@@ -132,8 +109,7 @@ def _add_to_columns(
 def factor(A: Float[Array, "n n"]) -> None:
     """Overwrite the upper triangle of A with U, UᵀU = A; LinAlgError if A is not positive.
 
-    Of a large matrix the parts are computed side by side, with one thread of BLAS each: the same
-    for any number of threads, which do not spin while they wait for one another.
+    Parts of a large matrix are computed side by side: the same for any number of threads.
     """
     if len(A) < SHARED:
         with one_thread():
@@ -159,28 +135,12 @@ def _update_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:
     lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
 
 
-def invert_triangle(U: Float[Array, "n n"]) -> None:
-    """Put the inverse of an upper triangle in its place: n³/3 operations.
-
-    By halves, [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹]. Nothing below the diagonal is read or written.
-    """
-    n = len(U)
-    if n <= 64:  # of larger ones LAPACK's own blocks take up to twice as long as halves do
-        lapack.invert(U)
-        return
-    half = n // 2
-    left, corner, right = U[:half, :half], U[:half, half:], U[half:, half:]
-    invert_triangle(left)
-    invert_triangle(right)
-    lapack.multiply_by_triangle(-1.0, left, corner)
-    lapack.multiply_by_triangle(1.0, right, corner, right=True)
-
-
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Overwrite C with C @ L.T, for lower triangular L: half the work of a product."""
     C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
     parts = _equal_parts(len(C), C.size * len(L) // 2)
-    _shared([partial(lapack.multiply_by_triangle, 1.0, L, C[part].T, lower=True) for part in parts])
+    tasks = [partial(lapack.multiply_by_triangle, L, C[part].T) for part in parts]
+    side_by_side(tasks, most=len(tasks))
     return C
 
 
@@ -195,28 +155,12 @@ def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
     return G
 
 
-def upper_part(U: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Return U on and above its diagonal, zero below, Fortran-contiguous."""
-    upper = np.zeros(U.shape, U.dtype, order="F")
-    for start in range(0, len(U), TILE):
-        here = slice(start, start + TILE)
-        upper[:start, here] = U[:start, here]
-        upper[here, here] = np.triu(U[here, here])
-    return upper
-
-
 # --- Decompositions of matrices, on one thread ---------------------------------------------------
 #
 # An eigendecomposition makes its threads wait for one another several times for each column, and
-# OpenBLAS's threads wait at full speed. Where another process has one of the processors, each wait
-# takes until that process is moved away: two threads on two processors, one of them taken, need ten
-# to forty times as long as one thread, and alone they save a third of its time. The time of one
-# thread does not depend on other processes, nor its bits on the number of threads.
-#
-# Of large matrices the work between two waits, which grows with the square of the side, is longer
-# than a wait: these use all threads.
-#
-# The functions are SciPy's, under SciPy's names.
+# OpenBLAS's threads wait at full speed. Two threads on two processors, one of them taken by another
+# process, need ten to forty times as long as one thread; alone they save a third of its time. Of
+# large matrices the work between two waits is longer than a wait: these use all threads.
 
 #: Side of the matrices that are decomposed by all threads. A wait takes 5 to 10 ms: beside a busy
 #: processor, 8192 columns of waits take about as long as one thread takes for all of the work.

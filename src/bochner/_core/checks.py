@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,29 +46,13 @@ def finite(
     return plain if type(plain) is float else float(plain)
 
 
-def positive(value: object, who: str, name: str) -> float:
-    """Return ``value`` as a float above zero."""
-    return finite(value, who, name, "a positive finite number", lambda number: number > 0)
-
-
-def share(value: object, who: str, name: str) -> float:
-    """Return ``value`` as a float above 0 and below 1."""
-    return finite(value, who, name, "a number above 0 and below 1", lambda number: 0 < number < 1)
-
-
-def nonnegative(value: object, who: str, name: str) -> float:
-    """Return ``value`` as a float, zero or above."""
-    return finite(value, who, name, "a non-negative finite number", lambda number: number >= 0)
+positive = partial(finite, kind="a positive finite number", holds=lambda x: x > 0)
+nonnegative = partial(finite, kind="a non-negative finite number", holds=lambda x: x >= 0)
+share = partial(finite, kind="a number above 0 and below 1", holds=lambda x: 0 < x < 1)
 
 
 def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
     """Return one positive float, or a tuple of them, one per column of the data."""
-    if (
-        isinstance(value, tuple)
-        and value
-        and all(type(v) is float and 0 < v < math.inf for v in value)
-    ):
-        return value
     plain = unpacked(value)
     if not isinstance(plain, list | tuple):
         return positive(plain, who, name)
@@ -92,6 +77,9 @@ def integer(value: object, who: str, name: str, least: int = 0) -> int:
     return int(plain)
 
 
+counted = partial(integer, least=1)
+
+
 def integers(value: object, who: str, name: str) -> tuple[int, ...]:
     """Return a tuple of different non-negative ints (a lone integer is a tuple of one)."""
     plain = unpacked(value)
@@ -103,16 +91,6 @@ def integers(value: object, who: str, name: str) -> tuple[int, ...]:
             "Name each column once."
         )
     return value if isinstance(value, tuple) and value == result else result
-
-
-def sequence(value: object, who: str, name: str) -> tuple[Any, ...]:
-    """Return what a sequence or array holds, at least one item, as Python values."""
-    items = unpacked(value)
-    if not isinstance(items, list | tuple) or not items:
-        raise InvalidInput(
-            f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
-        )
-    return tuple(items)
 
 
 def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
@@ -134,9 +112,16 @@ def optional(check: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str],
 
 def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], tuple[Any, ...]]:
     """Return the check of a field that is a sequence, one item or more, as a tuple."""
-    return lambda value, who, name: tuple(
-        check(item, who, f"{name}[{i}]") for i, item in enumerate(sequence(value, who, name))
-    )
+
+    def checked(value: object, who: str, name: str) -> tuple[Any, ...]:
+        items = unpacked(value)
+        if not isinstance(items, list | tuple) or not items:
+            raise InvalidInput(
+                f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
+            )
+        return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
+
+    return checked
 
 
 def bounded(
@@ -152,11 +137,6 @@ def bounded(
         return number
 
     return checked
-
-
-def counted(value: object, who: str, name: str) -> int:
-    """Return ``value`` as an int, one or above."""
-    return integer(value, who, name, least=1)
 
 
 def word(*choices: str) -> Callable[[object, str, str], str]:
@@ -193,17 +173,14 @@ def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
 LITTLE = 256 << 20
 
 
-def free_bytes() -> int:
-    """Return the bytes that this process, or its container, can still take without swapping."""
-    return max(0, min(_available(), _left_in_container()))
+def free_bytes(swap: bool = False) -> int:
+    """Return the bytes that this process, or its container, can still take."""
+    return max(0, min(_available(swap), _left_in_container()))
 
 
 def require_room(need: int, what: str, remedy: str) -> None:
-    """Refuse a computation that takes at least ``need`` bytes if memory is too small.
-
-    Swapped memory counts as free; if free memory is unknown, the memory of the machine counts.
-    """
-    if need <= LITTLE or need <= (room := max(0, min(_available(swap=True), _left_in_container()))):
+    """Refuse a computation that takes at least ``need`` bytes if memory is too small."""
+    if need <= LITTLE or need <= (room := free_bytes(swap=True)):
         return
     least, there = bytes_in_words(need), bytes_in_words(room)
     raise InvalidInput(f"{what} {least} of memory at least; there are {there}. {remedy}")
@@ -219,7 +196,7 @@ def bytes_in_words(count: float) -> str:
     return f"{count / 1e6:.3g} MB"
 
 
-def _available(swap: bool = False) -> int:
+def _available(swap: bool) -> int:
     """Return free memory: on Linux with caches that are given back; elsewhere from all of it."""
     pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
     said = {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}

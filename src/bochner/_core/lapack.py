@@ -33,7 +33,7 @@ def factor(A: Float[Array, "n n"]) -> None:
         raise LinAlgError("a matrix that rounding leaves not positive")
 
 
-def invert(U: Float[Array, "n n"]) -> None:
+def invert_triangle(U: Float[Array, "n n"]) -> None:
     """Put the inverse of an upper triangle in its place; LinAlgError if its diagonal has a zero."""
     if _lapack("trtri", _square(U), b"U", b"N", len(U), U):
         raise LinAlgError("a factor without an inverse")
@@ -61,18 +61,10 @@ def solve_rows_by_triangle(U: Float[Array, "n n"], B: Float[Array, "n m"]) -> No
     _blas("trsm", fit, b"L", b"U", b"T", b"N", *B.shape, 1.0, U, B)
 
 
-def multiply_by_triangle(
-    factor: float,
-    U: Float[Array, "k k"],
-    B: Float[Array, "n m"],
-    *,
-    right: bool = False,
-    lower: bool = False,
-) -> None:
-    """Overwrite B with factor · U B or factor · B U; ``lower``: U is a lower triangle."""
-    sides = b"R" if right else b"L", b"L" if lower else b"U"
-    fit = _square(U) and len(U) == B.shape[right]
-    _blas("trmm", fit, *sides, b"N", b"N", *B.shape, float(factor), U, B)
+def multiply_by_triangle(L: Float[Array, "n n"], B: Float[Array, "n m"]) -> None:
+    """Overwrite B with L B, for a lower triangle L."""
+    fit = _square(L) and len(L) == len(B)
+    _blas("trmm", fit, b"L", b"L", b"N", b"N", *B.shape, 1.0, L, B)
 
 
 def add_product(
@@ -100,31 +92,23 @@ def add_square(
     _blas("syrk", C.shape == (m, m), b"U", _side(transposed), m, k, float(factor), A, 1.0, C)
 
 
-def add_outer(A: Float[Array, "n n"], x: Float[Array, " n"], factor: float) -> None:
-    """Add factor · x xᵀ to A."""
-    x = np.ascontiguousarray(x, A.dtype)
-    _blas("syr", _square(A) and A.shape[:1] == x.shape, b"U", len(A), float(factor), x, A)
+def add_both_products(
+    C: Float[Array, "n n"], A: Float[Array, "n k"], B: Float[Array, "n k"]
+) -> None:
+    """Add A Bᵀ + B Aᵀ to C."""
+    A, B = (np.asfortranarray(each, C.dtype) for each in (A, B))
+    fit = _square(C) and len(C) == len(A) and A.shape == B.shape
+    _blas("syr2k", fit, b"U", b"N", *A.shape, 1.0, A, B, 1.0, C)
 
 
-def add_outer_sum(A: Float[Array, "n n"], x: Float[Array, " n"], y: Float[Array, " n"]) -> None:
-    """Add x yᵀ + y xᵀ to A."""
-    x, y = (np.ascontiguousarray(each, A.dtype) for each in (x, y))
-    _blas("syr2", _square(A) and A.shape[:1] == x.shape == y.shape, b"U", len(A), 1.0, x, y, A)
-
-
-def upper_product(A: Float[Array, "n n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
-    """Return A x."""
-    x = np.ascontiguousarray(x, A.dtype)
-    y = np.zeros_like(x)
-    _blas("symv", _square(A) and A.shape[:1] == x.shape, b"U", len(A), 1.0, A, x, 0.0, y)
-    return y
-
-
-def upper_products(A: Float[Array, "n n"], B: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """Return A B for a symmetric A, Fortran-contiguous."""
+def upper_product(A: Float[Array, "n n"], B: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+    """Return A B for a symmetric A and a vector or matrix B, Fortran-contiguous."""
     B = np.asfortranarray(B, A.dtype)
-    C = np.empty(B.shape, B.dtype, order="F")
-    _blas("symm", _square(A) and len(A) == len(B), b"L", b"U", *B.shape, 1.0, A, B, 0.0, C)
+    C, fit = np.zeros_like(B), _square(A) and len(A) == len(B)
+    if B.ndim == 1:
+        _blas("symv", fit, b"U", len(A), 1.0, A, B, 0.0, C)
+    else:
+        _blas("symm", fit, b"L", b"U", *B.shape, 1.0, A, B, 0.0, C)
     return C
 
 
@@ -164,10 +148,7 @@ def _vector(x: Array) -> tuple[Any, Any]:
 
 
 def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
-    """Call a routine with letters, sizes, factors and arrays, in the order of its arguments.
-
-    Refuse arrays of other numbers than it takes, and shapes that do not fit together.
-    """
+    """Call a routine with letters, sizes, factors and arrays; refuse what does not fit."""
     arrays = [each for each in arguments if isinstance(each, np.ndarray)]
     dtype = arrays[0].dtype
     if dtype not in _KINDS or any(each.dtype != dtype for each in arrays):

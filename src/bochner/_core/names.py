@@ -18,16 +18,30 @@ _ALPHA = {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"}
 _CRITERION = {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"}
 _WIDTH = {"n_features": "n_features, the number of features"}
 
-#: Arguments of other libraries, or of other parts of this one, and what to give here: the first
-#: of these that the refusing class has.
+#: Arguments of other libraries, or of other parts of this one, and what to give here: by the name
+#: of the refusing class, or else by the first of these arguments that it has.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "gamma": {
+        **dict.fromkeys(
+            ("Laplace", "Exponential"), "lengthscale=1/gamma, as gamma = 1/lengthscale"
+        ),
+        "ExponentialPower": "power for γ of exp(-r^γ), and lengthscale",
+        "Cauchy": "lengthscale=1/sqrt(gamma), as gamma = 1/lengthscale²",
+        **dict.fromkeys(("Polynomial", "DotExponential"), f"scale, {_GIVEN}"),
+        **dict.fromkeys(
+            ("Matern", "Periodic", "RationalQuadratic", "OnSphere"),
+            "lengthscale; gamma = 1/(2 lengthscale²) is that of Gaussian",
+        ),
         "lengthscale": "lengthscale=1/sqrt(2 gamma), as gamma = 1/(2 lengthscale²)",
         "kernel": "kernel=Gaussian(lengthscale=1/sqrt(2 gamma)), as gamma = 1/(2 lengthscale²)",
     },
     **dict.fromkeys(("length_scale", "bandwidth", "ls", "sigma"), _LENGTHSCALE),
     "scale": {"lengthscale": _LENGTHSCALE["lengthscale"]},
     "nu": {
+        **dict.fromkeys(
+            ("Gaussian", "Exponential", "ExponentialPower", "RationalQuadratic"),
+            "Matern(smoothness=nu, lengthscale=...) in its place",
+        ),
         "smoothness": f"smoothness, {_GIVEN}",
         "kernel": "kernel=Matern(smoothness=nu, lengthscale=...) for a Matérn kernel",
     },
@@ -45,24 +59,6 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "n_inducing": {"n_features": "n_features, with method='nystrom'"},
     "decision_function_shape": {"multi_class": "multi_class, 'ovr' or 'ovo'"},
     "seed": {"random_state": f"random_state, {_GIVEN}"},
-}
-
-#: Exceptions by class.
-OWN_ARGUMENTS: dict[tuple[str, str], str] = {
-    ("Laplace", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
-    ("Exponential", "gamma"): "lengthscale=1/gamma, as gamma = 1/lengthscale",
-    ("ExponentialPower", "gamma"): "power for γ of exp(-r^γ), and lengthscale",
-    ("Cauchy", "gamma"): "lengthscale=1/sqrt(gamma), as gamma = 1/lengthscale²",
-    ("Polynomial", "gamma"): f"scale, {_GIVEN}",
-    ("DotExponential", "gamma"): f"scale, {_GIVEN}",
-    **{
-        (kernel, "gamma"): "lengthscale; gamma = 1/(2 lengthscale²) is that of Gaussian"
-        for kernel in ("Matern", "Periodic", "RationalQuadratic", "OnSphere")
-    },
-    **{
-        (kernel, "nu"): "Matern(smoothness=nu, lengthscale=...) in its place"
-        for kernel in ("Gaussian", "Exponential", "ExponentialPower", "RationalQuadratic")
-    },
 }
 
 _FOURIER = "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())"
@@ -117,11 +113,8 @@ WORDS: dict[str, str] = {
     "mae": "absolute",
 }
 
-#: Names of methods, which are no kernels.
-METHODS = ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")
-
-#: Methods that others know by a word, and here are values only.
-METHOD_VALUES: dict[str, str] = {
+#: Methods and kernels that others know by a word, and here are values only.
+VALUES: dict[str, str] = {
     "fastfood": "Fourier(Fastfood())",
     "gegenbauer": "Gegenbauer()",
     "maclaurin": "Maclaurin()",
@@ -130,19 +123,20 @@ METHOD_VALUES: dict[str, str] = {
     **dict.fromkeys(("tensor_sketch", "tensorsketch"), "TensorSketch()"),
     "kmeans": "Nystrom('kmeans')",
     "rpcholesky": "Nystrom('rpcholesky')",
-}
-
-#: Kernels that other libraries know by a word, and here are values only.
-VALUES: dict[str, str] = {
-    **dict.fromkeys(("poly", "polynomial"), "Polynomial(degree, offset, scale)"),
-    "cosine": "Normalised(Linear())",
-    "sigmoid": "NNGP(depth), for tanh(⟨x, y⟩) is no positive semi-definite kernel",
-    "additive_chi2": "AdditiveChi2()",
-    "chi2": "Normalised(Exp(2 * gamma * AdditiveChi2()))",
-    "periodic": "Periodic(period, lengthscale)",
-    "ntk": "NeuralTangent(depth)",
-    "nngp": "NNGP(depth)",
-    "precomputed": "Custom(function), whose function gives the matrix of two tables of rows",
+    **dict.fromkeys(("poly", "polynomial"), "kernels.Polynomial(degree, offset, scale)"),
+    "cosine": "kernels.Normalised(Linear())",
+    "sigmoid": "kernels.NNGP(depth), for tanh(⟨x, y⟩) is no positive semi-definite kernel",
+    "additive_chi2": "kernels.AdditiveChi2()",
+    "chi2": "kernels.Normalised(Exp(2 * gamma * AdditiveChi2()))",
+    "periodic": "kernels.Periodic(period, lengthscale)",
+    "ntk": "kernels.NeuralTangent(depth)",
+    "nngp": "kernels.NNGP(depth)",
+    "precomputed": "kernels.Custom(function), whose function gives the matrix of two tables",
+    # of methods that are given as kernels
+    **{
+        word: f"it as method={word!r}, which makes features of a kernel"
+        for word in ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")
+    },
 }
 
 
@@ -165,21 +159,12 @@ def meant(name: object, known: Iterable[str]) -> str:
     return _nearest(name, words | choices)
 
 
-def meant_kernel(name: str, known: Iterable[str]) -> str:
-    """Return the same of a kernel, or "; give ..." where it is a value here, or a method."""
-    word = _plain(name)
-    if (method := WORDS.get(word, word)) in METHODS:
-        return f"; give it as method={method!r}, which makes features of a kernel."
-    if (value := VALUES.get(word)) is not None:
-        return f"; give kernels.{value}."
-    as_value = f" As a value it is {OTHERS[name]}." if name in OTHERS else ""
-    return meant(name, known) + as_value
-
-
-def meant_method(name: str, known: Iterable[str]) -> str:
-    """Return the same of a method."""
-    value = METHOD_VALUES.get(_plain(name))
-    return meant(name, known) if value is None else f"; give {value}."
+def meant_value(name: str, known: Iterable[str]) -> str:
+    """Return the same of a kernel or method, or "; give ..." where it is a value here."""
+    word = WORDS.get(_plain(name), _plain(name))
+    if word in VALUES and word not in known:
+        return f"; give {VALUES[word]}."
+    return meant(name, known) + (f" As a value it is {OTHERS[name]}." if name in OTHERS else "")
 
 
 def missing(
@@ -235,8 +220,7 @@ def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:
     """Return the argument that replaces another library's; None if there is none."""
     near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
     meanings = ARGUMENTS.get(near[0], {}) if near else {}
-    here = next((meanings[k] for k in known if k in meanings), None)
-    return OWN_ARGUMENTS.get((who, near[0]), here) if near else here
+    return next((meanings[k] for k in (who, *known) if k in meanings), None)
 
 
 def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:

@@ -1,11 +1,9 @@
 """Compiled loops over NumPy arrays, each with its NumPy twin.
 
-Every function here has one meaning and two ways to compute it: the loop of ``bochner._native``
-and, below it, a plain NumPy twin that serves where the package was built without a compiler. The
-twin of kernel values is the formula of each kernel.
-Arrays are C-contiguous and of one dtype, float32 or float64; ``out`` may be any array whose rows
-are contiguous. Frequencies come in turns, ``T = W / (2 pi)``, so that range reduction is a
-subtraction of whole turns and exact.
+The twins serve where the package was built without a compiler, and arrays of other libraries; that
+of kernel values is the formula of each kernel. Arrays are C-contiguous and of one dtype, float32 or
+float64; ``out`` may be any array whose rows are contiguous. Frequencies come in turns,
+``T = W / (2 pi)``, so that range reduction is a subtraction of whole turns and exact.
 
 A compiled value depends on its own row and column alone, bit for bit: not on the other rows of
 the call, nor on the number of threads.
@@ -95,11 +93,9 @@ def waves(
     scale: float,
     b: Float[Array, " m"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Compute ``[scale cos(2 pi T), scale sin(2 pi T)]``, cosines first, of the turns T of rows.
+    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T the turns of rows.
 
-    With phases `b`, in turns, ``scale cos(2 pi (T + b))`` alone. T is X times a matrix, or chains
-    in m s log₂ p additions per row. Absolute error of the trigonometry at most 1.3e-7 (float32) and
-    2.5e-16 (float64) times `scale`.
+    With phases ``b``, in turns, ``scale cos(2 pi (T + b))`` alone.
     """
     chains = frequencies if isinstance(frequencies, Chains) else None
     m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
@@ -134,11 +130,9 @@ def waves_twin(
 def radial(
     X: Float[Array, "n d"], Y: Float[Array, "m d"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n m"]:
-    """Compute kernel values of the distances between the rows of X and of Y.
+    """Return kernel values of the distances between the rows of X and of Y: 1 of equal rows.
 
-    The names of profiles and their formulas are in src/_native/levels.hpp. Differences are taken
-    before they are squared, so nothing cancels: equal rows give 1 exactly. Values below the
-    smallest normal number may come out as 0. Costs 2 n d m operations.
+    Profiles and their formulas are in src/_native/levels.hpp.
     """
     out, compiled = np.empty((X.shape[0], Y.shape[0]), X.dtype), loops()
     assert compiled is not None, "kernels have formulas where there are no loops"
@@ -150,14 +144,16 @@ def radial(
 
 
 def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> Float[Array, "n p"]:
-    """Compute ``X @ H``, H Sylvester's matrix of ±1, p a power of two; `out` may be X itself."""
+    """Return ``X @ H``, H Sylvester's matrix of ±1, in any library; NumPy's ``out`` may be X."""
     if X.shape[1] & (X.shape[1] - 1) or not X.shape[1]:
         raise InvalidInput(
             f"hadamard requires a power of two of columns, got {X.shape[1]}; pad rows with zeros."
         )
+    if not is_numpy(X) or X.dtype.kind != "f":
+        return walsh(X)
     out = np.empty(X.shape, X.dtype) if out is None else out
     if (compiled := loops()) is not None:
-        compiled.hadamard(X, out, get_num_threads())
+        compiled.hadamard(np.ascontiguousarray(X), out, get_num_threads())
     else:
         out[...] = walsh(X)
     return out
@@ -190,10 +186,9 @@ def polynomials(
     up: Float[Array, " q"],
     down: Float[Array, " q"],
 ) -> Float[Array, "n f*m"]:
-    """Compute Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
+    """Return Σ_l radial[i, f, l] p_l(⟨x_i, w_j⟩) for each row i, function f and column j of W.
 
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
-    Function f fills the m columns from f·m on. Costs n m (d + (3 + 2 f) q) operations.
     """
     if not is_numpy(X) or (compiled := loops()) is None:
         of_rows = lambda rows, radial: polynomials_twin(rows, W, radial, up, down)
@@ -226,8 +221,7 @@ def harmonics(
 ) -> Float[Array, "n D"]:
     """Return blocks of the programme's values, side by side, each scaled by a factor of the row.
 
-    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Costs about 4
-    operations per value and one per column of the result.
+    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1.
     """
     if not is_numpy(U) or (compiled := loops()) is None:
         of_rows = lambda rows, radial: harmonics_twin(rows, programme, radial, first, count)
@@ -271,13 +265,11 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
     """Return the turns of each row and frequency, for arrays of any library."""
     xp = array_namespace(X)
     n, blocks, p = X.shape[0], chains.diagonals.shape[0], chains.diagonals.shape[2]
-    first, *others = (
-        from_numpy(diagonal, like=X) for diagonal in np.moveaxis(chains.diagonals, 1, 0)
-    )
+    first, *others = (from_numpy(each, like=X) for each in np.moveaxis(chains.diagonals, 1, 0))
     Z = xp.reshape(_filled(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
     for step, diagonal in enumerate(others):
         Z = xp.reshape(Z, (n * blocks, p))
-        Z = xp.reshape(hadamard(Z) if is_numpy(Z) else walsh(Z), (n, blocks * p))
+        Z = xp.reshape(hadamard(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):
             places = chains.orders.astype(np.int64) + p * np.arange(blocks)[:, None]
             Z = taken(Z, places.reshape(-1), axis=1)
@@ -305,26 +297,18 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
 
 def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
     """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library."""
-    d = X.shape[1]
-    p = power_of_two(d)
-    if is_numpy(X) and X.dtype.kind == "f":
-        filled = np.zeros((X.shape[0], p), X.dtype)
-        np.multiply(X, signs[:d].astype(X.dtype), out=filled[:, :d])
-        return hadamard(filled, out=filled)
-    xp = array_namespace(X)
+    d, xp = X.shape[1], array_namespace(X)
     signs = xp.astype(from_numpy(signs[:d], like=X), X.dtype)
-    return walsh(_filled(X * signs[None, :], p, xp))
+    Z = _filled(X * signs[None, :], power_of_two(d), xp)
+    return hadamard(Z)
 
 
 def radial_product(
     X: Float[Array, "n d"], V: Float[Array, "n t"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n t"]:
-    """Return K V in float64 for the kernel matrix K that `native.radial` gives of X and X.
+    """Return K V in float64 for the kernel matrix K that ``radial`` gives of X and X.
 
-    Each value off the diagonal serves twice, as itself and transposed, and never leaves the cache.
-    Values, and sums over blocks of 256 × 256 values, have the precision of X and V, within a few
-    roundings of `native.radial`; sums over blocks are float64, in one order for any number of
-    threads. Costs n² d + 2 n² t multiplications, n²/2 values, and up to 2 KB of memory per row.
+    K is never stored. Values and their sums over blocks of 256 × 256 have the precision of X.
     """
     right, out = np.ascontiguousarray(V.T), np.empty((V.shape[1], len(X)))
     compiled = loops()

@@ -14,8 +14,7 @@ def sums_of_waves(
 ) -> Array:
     """Return Σ_n v_n e^{−i k·θ_n} for all whole k with |k_a| ≤ extent_a, in rising order.
 
-    Of θ in radians, in one to three dimensions, and v (s, n). The error is relative to Σ |v_n|. A
-    type-1 non-uniform FFT: O(n log^d(1/error) + N log N), N the number of waves.
+    Of θ in radians, in one to three dimensions, and v (s, n). The error is relative to Σ |v_n|.
     """
     values = np.ascontiguousarray(values, dtype=np.complex128)
     shape = tuple(2 * m + 1 for m in extent)
@@ -25,10 +24,7 @@ def sums_of_waves(
 
 
 def waves_at(angles: Float[Array, "n d"], coef: Array, error: float) -> Array:
-    """Return Σ_k c_k e^{i k·θ_n} at each point, (s, n) complex128, for whole k in rising order.
-
-    The error is relative to the root of Σ |c_k|². A type-2 non-uniform FFT.
-    """
+    """Return Σ_k c_k e^{i k·θ_n} at each point, (s, n); the error is relative to ‖c‖."""
     coef = np.ascontiguousarray(coef, dtype=np.complex128)
     if not len(angles):
         return np.zeros((len(coef), 0), dtype=np.complex128)

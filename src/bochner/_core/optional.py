@@ -26,19 +26,14 @@ def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
 def explained(
     said: Callable[[Any], Exception | None], *kinds: type[BaseException]
 ) -> Iterator[None]:
-    """Raise ``said(error)`` in place of an error of these kinds, by default of all.
-
-    Errors of bochner pass, and those of which ``said`` returns None.
-    """
+    """Raise ``said(error)``, if any, in place of an error of these kinds but bochner's own."""
+    kinds = kinds or (Exception,)
     try:
         yield
     except BochnerError:
         raise
-    except BaseException as error:
-        if not isinstance(error, kinds or Exception):
-            raise
-        sentence = said(error)
-        if sentence is None:
+    except kinds as error:
+        if (sentence := said(error)) is None:
             raise
         raise sentence from error
 
@@ -48,8 +43,8 @@ def loaded_when_used(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.
 
-    Its stub, ``__init__.pyi``, has ``from bochner.module import name as name`` for each name.
-    For a name that is not there, suggestions come from the parts ``elsewhere`` too.
+    Its stub has ``from bochner.module import name as name`` for each; of other names suggestions
+    come from the parts ``elsewhere`` too.
     """
     stub = spec.loader.get_data(f"{spec.origin.removesuffix('c')}i").decode()
     homes = {name: home for home, name in findall(r"from (bochner\S*) import \(?\s*(\w+) as", stub)}

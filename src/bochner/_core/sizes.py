@@ -30,8 +30,3 @@ def kept_rows(n_columns: int) -> int:
 def block_rows(n_features: int) -> int:
     """Return the rows of a block: its features take about 16 MB, and BLAS works at full speed."""
     return max(256, min(4096, (1 << 22) // n_features))
-
-
-def sums_first(n: int, D: int) -> bool:
-    """Whether sums of kernel values are whitened instead of rows, if allowed."""
-    return n >= 8 * D and n * D**2 > SMALL

@@ -7,7 +7,7 @@ loops and :mod:`bochner._core.lapack` do. They wait without spinning, unlike the
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
 from numbers import Integral
@@ -99,33 +99,20 @@ class _Limit:
     """BLAS limited to one thread, for the whole process, while at least one context is open."""
 
     def __init__(self) -> None:
-        self._lock, self._open, self._before = Lock(), 0, list[int]()
+        self.lock, self.open, self.before = Lock(), 0, list[int]()
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self._open:
-                self._before = [library.num_threads for library in _libraries()]
-                _set([1] * len(self._before))
-            self._open += 1
+        with self.lock:
+            if not self.open:
+                self.before = [library.num_threads for library in _libraries()]
+                _set([1] * len(self.before))
+            self.open += 1
 
     def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._open -= 1
-            if not self._open:
-                _set(self._before)
-
-    @contextmanager
-    def lifted(self) -> Iterator[None]:
-        """Restore the numbers from before, where only this thread of Python has the limit."""
-        with self._lock:
-            if alone := self._open == 1:
-                _set([min(number, get_num_threads()) for number in self._before])
-        try:
-            yield
-        finally:
-            with self._lock:
-                if alone:
-                    _set([1] * len(self._before))
+        with self.lock:
+            self.open -= 1
+            if not self.open:
+                _set(self.before)
 
 
 _limit = _Limit()
@@ -145,9 +132,18 @@ def one_thread() -> Iterator[None]:
         _here.limited = False
 
 
-def all_threads() -> AbstractContextManager[None]:
+@contextmanager
+def all_threads() -> Iterator[None]:
     """Lift the limit of `one_thread` for long work, unless another Python thread also has it."""
-    return _limit.lifted() if _here.limited else nullcontext()
+    with _limit.lock:
+        if alone := _here.limited and _limit.open == 1:
+            _set([min(number, get_num_threads()) for number in _limit.before])
+    try:
+        yield
+    finally:
+        with _limit.lock:
+            if alone:
+                _set([1] * len(_limit.before))
 
 
 @cache
@@ -167,10 +163,9 @@ def _set(numbers: Sequence[int]) -> None:
 
 
 def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Made]:
-    """Return the results of tasks in order, computed in at most ``most`` threads.
+    """Return the results of tasks in order, computed in at most ``most`` threads, each one of BLAS.
 
-    Each task has one thread of BLAS, so that results do not depend on the number of threads. The
-    first error is raised when the running tasks have ended; the others are not started.
+    The first error is raised when the running tasks have ended; the others are not started.
     """
     workers = min(get_num_threads(), len(tasks), most)
     with one_thread():

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,41 +55,42 @@ def alpha(text: str) -> str | float:
     """Return a criterion, or a number of at least zero."""
     if text in CRITERIA:
         return text
-    number = _number(text)
-    if not number >= 0:
-        words = f"must be {', '.join(CRITERIA)} or a number of 0 or above; got {text!r}."
-        raise click.BadParameter(words)
-    return number
+    with suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    words = f"must be {', '.join(CRITERIA)} or a number of 0 or above; got {text!r}."
+    raise click.BadParameter(words)
 
 
-def names(text: str) -> list[str]:
-    """Return names separated by commas."""
-    return text.split(",")
+def _listed(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
+    """Return what reads items between commas; ``item`` raises a ValueError of a wrong one."""
+
+    def read(text: str) -> list[Any]:
+        try:
+            return list(map(item, text.split(",")))
+        except ValueError:
+            raise click.BadParameter(f"must be {words}; got {text!r}.") from None
+
+    return read
 
 
-def lengthscales(text: str) -> list[float]:
-    """Return positive numbers separated by commas."""
-    numbers = list(map(_number, text.split(",")))
-    if not all(number > 0 for number in numbers):
-        raise click.BadParameter(f"must be positive numbers, as 0.5 or 0.3,1,2; got {text!r}.")
-    return numbers
+def _positive(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise ValueError
+    return float(text)
 
 
-def widths(text: str) -> list[int]:
-    """Return whole numbers separated by commas."""
-    try:
-        return list(map(int, text.split(",")))
-    except ValueError:
-        words = f"must be whole numbers separated by commas, as 256,1024; got {text!r}."
-        raise click.BadParameter(words) from None
+def _typed(text: str) -> tuple[str, str]:
+    name, _, kind = text.rpartition("=")
+    if not name or kind not in ("number", "category"):
+        raise ValueError
+    return name, kind
 
 
-def types(text: str) -> dict[str, str]:
-    """Return the type of each named column, from a text such as a=number,b=category."""
-    pairs = [part.rpartition("=") for part in text.split(",")]
-    if any(not name or kind not in ("number", "category") for name, _, kind in pairs):
-        raise click.BadParameter(f"must be as a=number,b=category; got {text!r}.")
-    return {name: kind for name, _, kind in pairs}
+names = _listed(str, "names")
+lengthscales = _listed(_positive, "positive numbers, as 0.5 or 0.3,1,2")
+widths = _listed(int, "whole numbers separated by commas, as 256,1024")
+types = _listed(_typed, "as a=number,b=category")
 
 
 class OneOf(ClickChoice):  # generic from click 8.2 on
@@ -181,12 +183,3 @@ def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
         raise click.BadParameter(
             f"'{out}' is one of the files to read. Choose another name.", param_hint="'--out'"
         )
-
-
-def _number(text: str) -> float:
-    """Return a finite number, or NaN."""
-    try:
-        number = float(text)
-    except ValueError:
-        return math.nan
-    return number if math.isfinite(number) else math.nan

@@ -43,7 +43,7 @@ _lengthscale = _option(
     kinds.lengthscales,
     "NUMBERS",
     multiple=True,
-    callback=lambda _ctx, _param, parts: [number for part in parts for number in part],
+    callback=lambda _ctx, _param, parts: list(chain.from_iterable(parts)),
 )
 
 
@@ -83,7 +83,7 @@ def _table(command: Callable[..., None]) -> Callable[..., None]:
             kinds.types,
             "A=number,B=category",
             multiple=True,
-            callback=lambda _ctx, _param, parts: {k: v for part in parts for k, v in part.items()},
+            callback=lambda _ctx, _param, parts: dict(chain.from_iterable(parts)),
         ),
         _option("--drop", "Columns that are no features.", *several),
         _option("--columns", "Feature columns, by name or pattern; default: all others.", *several),
@@ -218,7 +218,7 @@ def fit(terminal: "Terminal", given: Any) -> None:
     if folder is not None and (Path(folder) / FIRST).exists():
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
-        with terminal.reading("fit", blocks) as watched:
+        with terminal.phase("fit", blocks=blocks) as watched:
             fitted.fit_blocks(watched, where=where)
     except BaseException as stopped:
         if folder is not None and not isinstance(stopped, Exception):
@@ -340,7 +340,7 @@ def compare(terminal: "Terminal", given: Any) -> None:
     if plot is not None:
         refuse_overwriting(plot, paths)
     blocks = encoded("bochner compare", _blocks(given, paths, given.target))
-    with terminal.reading("read", blocks) as watched:
+    with terminal.phase("read", blocks=blocks) as watched:
         sample = sampled(watched, seed)
     with terminal.phase("compare", "Drawing every method"):
         chosen = kernel_of(given.kernel, given.lengthscale)
@@ -393,7 +393,7 @@ def plan(terminal: "Terminal", given: Any) -> None:
 
     budget = {"seconds": given.seconds, "bytes": given.memory}
     blocks = _blocks(given, found_files(given.files), given.target)
-    with terminal.reading("plan", blocks) as watched:
+    with terminal.phase("plan", blocks=blocks) as watched:
         planned = bo.plan(
             watched,
             kernel=kernel_of(given.kernel, given.lengthscale),
@@ -459,7 +459,7 @@ def predict(terminal: "Terminal", given: Any) -> None:
     width = fitted.map_.n_features if fitted.choice_.method.has_features else 1024
     coverage = models.coverage_of(fitted, given.coverage)
     intervals = models.intervals_of(fitted, coverage)
-    with terminal.reading("predict", blocks.with_rows(block_rows(width))) as watched:
+    with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as watched:
         chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
         first = next(chunks)
         rows = models.written(out, chain([first], chunks))
@@ -484,11 +484,11 @@ def check(terminal: "Terminal", given: Any) -> None:
 
     _, fitted, blocks, features = _opened(terminal, given, True, False)
     errors: dict[str, dict[str, float]] = {}
-    with terminal.reading("predict", blocks) as watched:
+    with terminal.phase("predict", blocks=blocks) as watched:
         if quality.kind_of(fitted) != "features" and next(iter(watched)).y is not None:
             rows = quality.examine(fitted, quality.coded(fitted, watched), 0)
             errors = quality.errors_of(fitted, rows)
-    with terminal.reading("certify", features) as watched:
+    with terminal.phase("certify", blocks=features) as watched:
         certificate, words = quality.certificate_of(fitted, watched, other=True)
     terminal.show(
         rows=count_rows(features),
@@ -523,7 +523,7 @@ def report(terminal: "Terminal", given: Any) -> None:
     model = given.model
     (first, *others), fitted, blocks = _opened(terminal, given, True)
     more = f" and {len(others)} more" if others else ""
-    with terminal.reading("measure", blocks) as watched:
+    with terminal.phase("measure", blocks=blocks) as watched:
         document = bo.report_model(
             fitted,
             watched,

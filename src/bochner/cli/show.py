@@ -14,7 +14,6 @@ import click
 
 from bochner._core.progress import Bar, listening
 from bochner._core.text import facts_in_words
-from bochner.data.blocks import Blocks
 
 LABELS = 11  # Width of the labels
 
@@ -28,36 +27,25 @@ class Terminal:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def phase(self, name: str, doing: str = "") -> Iterator[None]:
-        """Measure what happens within, and say what is being done while no rows are read."""
-        began = perf_counter()
-        if doing and self._watched:
+    def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
+        """Measure what happens within; show people what is being done, or the rows being read."""
+        began, watched = perf_counter(), not self.quiet and sys.stderr.isatty()
+        if watched and blocks is not None:
+            bar = Bar(blocks)
+            with listening(bar.at):
+                yield blocks.watch(bar)
+        elif watched and doing:
             width = get_terminal_size().columns - 1  # a longer line could not be cleared
             line = lambda text: click.echo(f"\r{text[:width]}\033[K", nl=False, err=True)
             line(doing)
             try:
                 with listening(lambda step: line(f"{doing}: {step.heading}")):
-                    yield
+                    yield blocks
             finally:
                 line("")
         else:
-            yield
+            yield blocks
         self.seconds[name] = round(perf_counter() - began, 4)
-
-    @contextmanager
-    def reading(self, name: str, blocks: Blocks) -> Iterator[Blocks]:
-        """Measure a phase that reads the blocks, with a bar if people want to see one."""
-        with self.phase(name):
-            if not self._watched:
-                yield blocks
-                return
-            bar = Bar(blocks)
-            with listening(bar.at):
-                yield blocks.watch(bar)
-
-    @property
-    def _watched(self) -> bool:
-        return not self.quiet and sys.stderr.isatty()
 
     def say(self, text: str, err: bool = False) -> None:
         """Print text for people; ``err``: where results are not."""

@@ -73,10 +73,7 @@ def _elsewhere(*_: Any, **__: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Traced(NDArrayOperatorsMixin):
-    """Output of a node of a graph, as an array of the array API standard.
-
-    Operators are NumPy's functions, and these the functions of the graph of the same name.
-    """
+    """Output of a node of a graph, as an array; operators are functions of the graph."""
 
     graph: "Graph"
     name: str
@@ -193,8 +190,8 @@ def _place(op: str) -> Callable[["Graph", Traced], Traced]:
 class Graph:
     """Nodes in the order in which they are computed, and the constants that they read.
 
-    Its functions are those of the array API standard: each adds nodes. onnxruntime has no cosine,
-    arctangent or log(1 + x) of float64: they are made of others.
+    Its functions are those of the array API standard. Those that onnxruntime lacks in float64
+    (cosine, arctangent, log(1 + x)) are made of others.
     """
 
     __name__ = "bochner.export.arrays"  # identifies the array library
@@ -361,10 +358,7 @@ class Graph:
         return self.where(none, a, self.log(total) * a / self.where(none, 1.0, added))
 
     def atan2(self, y: Traced, x: Traced) -> Traced:
-        """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by one Newton step.
-
-        The float32 angle has an error below 1e-6, which equals its own tangent within 1e-18.
-        """
+        """Return the angle of (x, y), x ≥ 0: a float32 arctangent, corrected by its tangent."""
         rough = self.astype(y / x, np.float32)
         a = self.astype(self._of("Atan", [rough], rough.shape, rough.dtype), FLOAT)
         sin, cos = self.sin(a), self.cos(a)
@@ -409,7 +403,7 @@ class Graph:
 
     argmax, argmin = map(_place, ("ArgMax", "ArgMin"))
 
-    def sort(self, a: Traced) -> Traced:
+    def sort(self, a: Traced, axis: int = -1) -> Traced:
         """Return each row in rising order."""
         count = self.asarray(np.array([a.shape[1]], np.int64))
         return self._of("TopK", [a, count], a.shape, a.dtype, also=1, axis=1, largest=0)

@@ -1,6 +1,7 @@
 """Fitted learners and maps as graphs of ONNX, for runtimes without Python."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import reduce
 from operator import add
 from os import PathLike
@@ -17,7 +18,7 @@ from bochner._core.shapes import Array
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
-from bochner.errors import InvalidType, UnsupportedKernel
+from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.hermite import Mehler
@@ -25,7 +26,7 @@ from bochner.features.mercer.products import Halves
 from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
-from bochner.models._labels import Calibration, pieces
+from bochner.models.convex.classifiers import OneClassSVM
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import ExactProcess
@@ -39,7 +40,6 @@ from bochner.models.unsupervised.kmeans import Clustering, KernelCost
 from bochner.models.unsupervised.transformers import FeaturesFit, PrincipalComponents
 from bochner.persist.values import stored_classes
 from bochner.selection.chosen import Chosen
-from bochner.solvers.convex.losses import LOG_LINK, BelowZero, Logistic, Loss, Multinomial, Quantile
 
 
 def to_onnx(
@@ -81,10 +81,6 @@ def to_onnx(
         The kernel or the map is made by steps that ONNX has no nodes for.
     InvalidInput
         A column has a name that the graph uses, such as "prediction" or "label".
-    InvalidType
-        Not a learner or map of bochner.
-    MissingDependency
-        The package onnx is not installed.
 
     Notes
     -----
@@ -92,9 +88,8 @@ def to_onnx(
     where the fit rounded features to float32, of the model's own predictions.
 
     Kernels are evaluated from differences of rows, column by column: graphs of landmarks in
-    hundreds of columns are long and slow. Rows must be finite, which is not checked. A
-    ``MercerHarmonic`` map is NaN for rows a quarter farther from the centre than any row it was
-    drawn from. Like a model file the graph holds rows of the training data where the map does.
+    hundreds of columns are long and slow. Rows must be finite, which is not checked. Like a model
+    file the graph holds rows of the training data where the map does.
 
     Examples
     --------
@@ -108,10 +103,10 @@ def to_onnx(
     """
     one_of(precision, "to_onnx", "precision", ("float32", "float64"))
     if isinstance(model, FeatureMap):
-        fit, inputs = model, Inputs(model.n_inputs)
+        inputs = Inputs(model.n_inputs)
     elif isinstance(model, KernelEstimator):
         check_is_fitted(model)
-        fit, inputs = model.fit_, model.fit_.inputs
+        inputs = model.fit_.inputs
     else:
         kind = "estimator" if isinstance(model, BaseEstimator) else "value"
         raise InvalidType(
@@ -120,9 +115,9 @@ def to_onnx(
         )
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
     try:
-        graph_outputs = outputs(fit, rows_of(inputs, graph, dtype))
+        graph_outputs = outputs(model, rows_of(inputs, graph, dtype))
     except Unwritable as reason:
-        kernel = fit.kernel if isinstance(fit, FeatureMap) else fit.chosen.kernel
+        kernel = model.kernel if isinstance(model, FeatureMap) else model.fit_.chosen.kernel
         raise UnsupportedKernel(
             f"to_onnx: a graph needs formulas of ONNX's operators; {who} needs {reason}, in "
             f"{kernel!r}. Use Fourier() or Nystrom() with a kernel such as Gaussian, "
@@ -204,8 +199,9 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
 Outputs = dict[str, Traced]
 
 
-def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
-    """Return the outputs for rows X, by name."""
+def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
+    """Return the outputs of a map or learner for rows X, by name."""
+    fit = model if isinstance(model, FeatureMap) else model.fit_
     match fit:
         case FeatureMap():
             return {"features": fit.features(X)}
@@ -221,15 +217,37 @@ def outputs(fit: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
             squares = gaps + squared_norms(Z)[:, None]
             return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
-        case RidgeFit():
-            return _of_ridge(fit, X)
-        case SgdFit():
-            return _of_descent(fit, X)
-        case ConvexFit():
-            return _of_convex_loss(fit, X)
         case ProcessFit():
             return _of_process(fit, X)
-    raise Unwritable(f"what a {type(fit).__name__} predicts")
+        case RidgeFit():
+            f = _of_ridge(fit, X)
+        case SgdFit():
+            f = _function(fit.chosen, X, *fit.walk.result, fit.support if fit.is_dual else None)
+        case ConvexFit(solution=solution):
+            rows = fit.X if fit.exact else None
+            f = _function(fit.chosen, X, solution.coef, solution.intercept, rows)
+            f = f if fit.pairs is None else fit.pairs.values(f, X.graph)
+        case _:
+            raise Unwritable(f"what a {type(fit).__name__} predicts")
+    if isinstance(model, OneClassSVM):
+        inside = X.graph.where(f[:, 0] >= 0.0, 1.0, -1.0)
+        return {"label": X.graph.astype(inside, np.int64), "decision": f[:, 0]}
+    if fit.inputs.classes is not None:
+        return _labels(model, f)
+    f = model._predicted(f)
+    return {"prediction": f if fit.target_shape else f[:, 0]}
+
+
+def _labels(model: Any, f: Traced) -> Outputs:
+    """Return labels, the decision values that they are read off, and probabilities if any."""
+    xp, labels, binary = f.graph, model.classes_, f.shape[1] == 1
+    codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
+    labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
+    columns = {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
+    if hasattr(model, "predict_proba"):
+        with suppress(InvalidInput):  # a fit without rows left out
+            columns["probability"] = model._probabilities(f)
+    return columns
 
 
 def _of_fit(chosen: Chosen, X: Traced) -> Traced:
@@ -248,25 +266,19 @@ def _function(chosen: Any, X: Traced, coef: Array, intercept: Array, rows: Any =
     return phi.features(X) @ coef + intercept
 
 
-# --- predictions ---------------------------------------------------------------------------------
-
-
-def _of_ridge(fit: RidgeFit, X: Traced) -> Outputs:
-    """Return predictions of a ridge regression, or labels and probabilities of a classifier."""
+def _of_ridge(fit: RidgeFit, X: Traced) -> Traced:
+    """Return the values of a ridge regression."""
     rows, solution = fit.representation, fit.solution
     match rows:
         case FeatureSums() | WideSums():
-            f = _function(fit.chosen, X, solution.coef, solution.intercept)
+            return _function(fit.chosen, X, solution.coef, solution.intercept)
         case MatrixRows():
-            f = _function(fit.chosen, X, solution.coef, solution.intercept, rows.X)
+            return _function(fit.chosen, X, solution.coef, solution.intercept, rows.X)
         case LeafRows():  # zero for rows outside of a leaf
             machines = ((rows.machine(leaf, solution), here) for leaf, here in _leaves(rows, X))
-            f = reduce(add, (_function(m, X, m.coef, m.intercept, m.X) * at for m, at in machines))
-        case _:
-            raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
-    columns = _targets(f, fit.target_shape, fit.inputs)
-    calibration = None if fit.inputs.classes is None else fit.calibration
-    return columns | _probabilities(None, calibration, f)
+            parts = (_function(m, X, m.coef, m.intercept, m.X) * at for m, at in machines)
+            return reduce(add, parts)
+    raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
@@ -285,78 +297,6 @@ def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
             yield from below(int(child), condition * inside)
 
     return below(0 if len(tree.cuts) else -1, 1.0)
-
-
-def _of_descent(fit: SgdFit, X: Traced) -> Outputs:
-    xp, (coef, intercept) = X.graph, fit.walk.result
-    f = _function(fit.chosen, X, coef, intercept, fit.support if fit.is_dual else None)
-    columns = _targets(f, fit.target_shape, fit.inputs)
-    if fit.spec.loss == "log_loss":
-        columns |= _probabilities(Logistic(), None, f)
-    if fit.spec.loss == "modified_huber":
-        columns["probability"] = _shares(xp, (xp.clip(columns["decision"], -1.0, 1.0) + 1.0) / 2.0)
-    return columns
-
-
-def _of_convex_loss(fit: ConvexFit, X: Traced) -> Outputs:
-    xp, loss, solution = X.graph, fit.loss, fit.solution
-    rows = fit.X if fit.exact else None
-    f = _function(fit.chosen, X, solution.coef, solution.intercept, rows)
-    if isinstance(loss, BelowZero):
-        inside = xp.where(f[:, 0] >= 0.0, 1.0, -1.0)
-        return {"label": xp.astype(inside, np.int64), "decision": f[:, 0]}
-    if fit.inputs.classes is not None:
-        f = f if fit.pairs is None else fit.pairs.values(f, xp)
-        return _targets(f, (), fit.inputs) | _probabilities(loss, fit.calibration, f)
-    if isinstance(loss, LOG_LINK):
-        f = xp.exp(xp.minimum(f, 700.0))
-    elif isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1:
-        f = xp.sort(f)
-    elif isinstance(loss, Multinomial):
-        f = _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
-    return _targets(f, fit.target_shape, fit.inputs)
-
-
-def _targets(f: Traced, shape: tuple[int, ...], inputs: Inputs) -> Outputs:
-    """Return predictions of numbers, or labels and the decision values that they are read off."""
-    xp, classes = f.graph, inputs.classes
-    if classes is None:
-        return {"prediction": f if shape else f[:, 0]}
-    binary = f.shape[1] == 1
-    codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
-    labels = np.asarray(classes)
-    labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
-    return {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
-
-
-# --- probabilities -------------------------------------------------------------------------------
-
-
-def _probabilities(loss: Loss | None, calibration: Calibration | None, f: Traced) -> Outputs:
-    """Return probabilities of classes, where the loss or a calibration gives any."""
-    xp = f.graph
-    if calibration is not None:
-        parts = pieces(xp.minimum, xp.maximum, xp.clip)
-        scores = [a * part(f) for a, part in zip(calibration.slopes.tolist(), parts, strict=True)]
-        f = reduce(add, scores)
-    elif not isinstance(loss, Multinomial | Logistic):
-        return {}
-    if f.shape[1] == 1:
-        p = 1.0 / (1.0 + xp.exp(xp.concat([f, -f], axis=1)))
-    elif calibration is None and isinstance(loss, Logistic):
-        p = _shares(xp, 1.0 / (1.0 + xp.exp(-f)))
-    else:
-        p = _shares(xp, xp.exp(f - xp.max(f, axis=1, keepdims=True)))
-    return {"probability": p}
-
-
-def _shares(xp: Graph, p: Traced) -> Traced:
-    """Return p and what is left of one, or p of several classes over their sum."""
-    if p.ndim == 1:
-        return xp.stack([1.0 - p, p], axis=1)
-    total = xp.sum(p, axis=1, keepdims=True)
-    none = total == 0.0
-    return xp.where(none, 1.0 / p.shape[1], p / xp.where(none, 1.0, total))
 
 
 # --- Gaussian processes --------------------------------------------------------------------------

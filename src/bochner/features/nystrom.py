@@ -15,8 +15,9 @@ from numpy.random import Generator
 from scipy.linalg import solve_triangular
 
 from bochner._core import arrays
-from bochner._core.blas import eigvalsh, invert_triangle, triangular_product
+from bochner._core.blas import eigvalsh, triangular_product
 from bochner._core.checks import Counted, MaybePositive, word
+from bochner._core.lapack import invert_triangle
 from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS

@@ -1,7 +1,7 @@
 """Classifiers: labels as codes of classes, weights of classes, probabilities."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_expit, log_softmax
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_consistent_length
 
-from bochner._core.arrays import refuse_masked, to_numpy
+from bochner._core.arrays import array_namespace, is_numpy, refuse_masked, to_numpy
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
@@ -308,13 +308,13 @@ class ProbableLabels(LabelEstimator):
         return self._probabilities(to_numpy(self._decisions(X)))
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(np.exp(self._log_probabilities(f)), decided(f))
+        return agreeing(np.exp(self._log_probabilities(f)), f)
 
     @by_partition
     def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
         """Return the logarithms of the class probabilities, accurate also for tiny ones."""
         f = to_numpy(self._decisions(X))
-        return agreeing(self._log_probabilities(f), decided(f))
+        return agreeing(self._log_probabilities(f), f)
 
     @abstractmethod
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
@@ -360,7 +360,12 @@ class Calibration:
 
 def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
     """Return log softmax(f), or of one column log p of both classes, p = 1/(1 + exp(−f))."""
-    return log_expit(np.hstack([-f, f])) if f.shape[1] == 1 else log_softmax(f, axis=1)
+    xp = array_namespace(f)
+    if f.shape[1] == 1:
+        f = xp.concat([-f, f], axis=1)
+        return xp.minimum(f, 0.0) - xp.log1p(xp.exp(-xp.abs(f)))
+    f = f - xp.max(f, axis=1, keepdims=True)
+    return f - xp.log(xp.sum(xp.exp(f), axis=1, keepdims=True))
 
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
@@ -401,18 +406,9 @@ def log_loss_of_signs(
 
 def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
     """Return the pieces b_j of the broken line: they sum to f."""
-    return np.stack([part(f) for part in pieces(np.minimum, np.maximum, np.clip)], axis=2)
-
-
-def pieces(minimum: Any, maximum: Any, clip: Any) -> list[Callable[[Any], Any]]:
-    """Return the pieces as functions of f, made of these functions of arrays."""
-
-    def between(a: float, b: float) -> Callable[[Any], Any]:
-        return lambda f: clip(f, a, b) - (b if b <= 0 else a)
-
-    low, high = KNOTS[0], KNOTS[-1]
-    inner = [between(a, b) for a, b in pairwise(KNOTS)]
-    return [lambda f: minimum(f - low, 0.0), *inner, lambda f: maximum(f - high, 0.0)]
+    xp, low, high = array_namespace(f), KNOTS[0], KNOTS[-1]
+    inner = [xp.clip(f, a, b) - (b if b <= 0 else a) for a, b in pairwise(KNOTS)]
+    return xp.stack([xp.minimum(f - low, 0.0), *inner, xp.maximum(f - high, 0.0)], axis=2)
 
 
 def decided(f: Float[Array, "n t"]) -> Array:
@@ -420,9 +416,10 @@ def decided(f: Float[Array, "n t"]) -> Array:
     return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
 
 
-def agreeing(p: Float[Array, "n K"], decided: Array) -> Float[Array, "n K"]:
-    """Return p with the decided class the largest also where rounding made another as large."""
-    rows = np.flatnonzero(p.argmax(axis=1) != decided)
-    top = p[rows].max(axis=1)
-    p[rows, decided[rows]] = np.nextafter(top, 2.0)
+def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+    """Return p with the class decided for the largest also where rounding made another as large."""
+    if is_numpy(p):
+        codes = decided(f)
+        rows = np.flatnonzero(p.argmax(axis=1) != codes)
+        p[rows, codes[rows]] = np.nextafter(p[rows].max(axis=1), 2.0)
     return p

@@ -269,11 +269,8 @@ def require_text(text: str, size: int) -> None:
 
 
 def require_nesting(value: Any, size: int) -> None:
-    """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory.
-
-    NumPy gives every text of an array as much room as the longest, four bytes a character.
-    """
-    level, depth, padded = [value], 0, 0
+    """Refuse JSON that is nested too deeply, or whose arrays of text would take too much memory."""
+    level, depth, padded = [value], 0, 0  # NumPy gives each text as much room as the longest
     while level:
         if depth > 600:  # a sum of 100 kernels is 300 deep
             raise ValueError("JSON is nested too deeply")
@@ -297,11 +294,8 @@ def _require_small(taken: int, size: int) -> None:
 
 
 def require_arrays(arrays: dict[str, np.ndarray]) -> None:
-    """Refuse booleans other than 0 and 1, and empty arrays whose shape has a huge number.
-
-    NumPy counts true values by adding bytes; with other bytes, writes would be out of bounds.
-    """
-    for name, array in arrays.items():
+    """Refuse booleans other than 0 and 1, and empty arrays whose shape has a huge number."""
+    for name, array in arrays.items():  # NumPy adds bytes to count, and would write out of bounds
         if array.dtype == bool and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"array {name} must hold 0 and 1 only")
         if array.size == 0 and max(array.shape) > 1 << 24:
@@ -312,10 +306,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 
 
 def require_working(model: Any, size: int) -> None:
-    """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file.
-
-    Errors of bochner's own pass: zero need not be in the domain of a kernel.
-    """
+    """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file."""
     if isinstance(model, FeatureMap):
         phi: FeatureMap | None = model
         columns = model.n_inputs
@@ -336,6 +327,7 @@ def require_working(model: Any, size: int) -> None:
     for n in (2, 3):  # parts that fit one number of rows alone do not fit
         zeros = np.zeros((n, columns))
         for call in calls:
+            # errors of bochner pass: zero need not be in the domain of a kernel
             with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
                 warnings.simplefilter("ignore", RuntimeWarning)
                 found = call(zeros if phi is model else Blocks.from_arrays(zeros))

@@ -218,10 +218,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
     arrays: Mapping[str, np.ndarray],
     user_kernels: Mapping[str, type] = MappingProxyType({}),
 ) -> Any:
-    """Return the value that :func:`encode` wrote; refuse any other.
-
-    ``user_kernels`` are kernel classes from outside of bochner, by their names in files.
-    """
+    """Return the value that :func:`encode` wrote, with kernel classes of the user by name."""
     inner = lambda part: decode(part, arrays, user_kernels)
     values = lambda fields: {name: inner(part) for name, part in fields.items()}
     if isinstance(item, list):
@@ -302,9 +299,7 @@ _MOST_DEGREES = 10_000
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    If the arrays of a value index one another, a letter of a shape, as in ``Float[Array, "d m"]``,
-    must mean the same number in all of them. Coefficients and sums must be finite, maps hold no
-    NaN, and kernels have no huge degree.
+    If its arrays index one another, a letter of a shape means one number in all of them.
     """
     kind: Any = type(value)
     # a part of a map: not a method, nor the record of a choice
@@ -418,8 +413,8 @@ def require_learner(model: Any) -> None:
         return
     if not isinstance(fit, FitSummary) or not fits(fit.inputs.classes, np.ndarray | None, None):
         raise TypeError("fit_ must be a fit")
-    parts = ("x_mean_", "x_weights_", "y_mean_", "y_weights_")
-    for name in ("cluster_centers_", "eigenvectors_", *parts):
+    parts = "cluster_centers_ eigenvectors_ x_mean_ x_weights_ y_mean_ y_weights_"
+    for name in parts.split():
         if not is_finite(getattr(model, name, 0.0)):
             raise ValueError(f"{name} must be finite")
     part = lambda name: getattr(model, name, None)

@@ -99,16 +99,6 @@ class DemoResult:
     # Harmonics of the globe, the nearest cells, and what is learned from the relief around
     near: tuple[MethodResult, ...] = ()
 
-    @property
-    def error(self) -> Float[Array, "rows columns"]:
-        """Prediction less truth, metres."""
-        return self.prediction - self.truth
-
-    def rmse(self, weights: Array) -> float:
-        """Return the error on held-out cells with these weights, metres; NaN without any."""
-        w = weights * self.held_out
-        return float(np.sqrt((w * self.error**2).sum() / w.sum())) if w.any() else float("nan")
-
 
 @dataclass(frozen=True, eq=False)
 class Study:
@@ -122,11 +112,6 @@ class Study:
     test: Array
     seed: int
     kernel: bo.kernels.Gaussian
-
-    @property
-    def alpha(self) -> float:
-        """Penalty of all certificates in the table; at those of fits nearly every ε is above 1."""
-        return 1e-4 * len(self.train)
 
     def judged(
         self, name: str, code: str, width: int, predicted: Array, started: float, **more: Any
@@ -160,11 +145,8 @@ def run_demo(
 ) -> DemoResult:
     """Fit the Earth's relief by every method at equal width, and write one HTML page.
 
-    Latitude and longitude become points of the sphere; a tenth of the 64,800 cells, chosen at
-    random, is held out; all methods share one Gaussian kernel, whose lengthscale was chosen by
-    leave-one-out error, and choose their own penalty the same way. ``out`` is a folder, or the name
-    of an .html file; ``quick`` takes one cell in four and a quarter of the features. One to two
-    minutes on two idle cores, a few seconds with ``quick``.
+    ``out`` is a folder, or the name of an .html file; ``quick`` takes one cell in four and a
+    quarter of the features: seconds, not one to two minutes.
     """
     require("The demo's page")
     path, seed = Path(out).expanduser().resolve(), integer(seed, "run_demo", "seed")
@@ -184,6 +166,7 @@ def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
     started = time.perf_counter()
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     study = _study(quick, seed, width, say)
+    alpha = 1e-4 * study.train.size  # of certificates; at those of fits nearly every ε is above 1
     tell = lambda r: say(
         f"  {r.name:28}{r.rmse:7.0f} m{r.r_squared:8.3f}{r.seconds:8.1f} s   {r.detail}".rstrip()
     )
@@ -191,7 +174,7 @@ def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
     fits: dict[str, tuple[Any, MethodResult]] = {}
     for name, method in METHODS:
         model, found = study.fitted(name, method, width)
-        fits[name] = model, study.certified(model, found, study.alpha)
+        fits[name] = model, study.certified(model, found, alpha)
         tell(fits[name][1])
     methods = [found for _, found in fits.values()]
     methods.append(_rival(study, width, methods[0].alpha))
@@ -221,8 +204,8 @@ def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
         prediction=model.predict(study.X).reshape(study.shape),
         held_out=np.isin(np.arange(study.y.size), study.test).reshape(study.shape),
         kernel=repr(study.kernel),
-        alpha=study.alpha,
-        certificate=study.certified(model, chosen, study.alpha).certificate,
+        alpha=alpha,
+        certificate=study.certified(model, chosen, alpha).certificate,
         n_train=study.train.size,
         n_test=study.test.size,
         seed=seed,
@@ -328,9 +311,8 @@ def relief_around(
 ) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
     """Return the columns that describe the relief around each cell, and its size in metres.
 
-    Columns: heights of the cells around, less that predicted for it, in units of their size; the
-    logarithm of the size; the predicted height. Along a parallel steps are as long as along a
-    meridian, and rows beyond a pole continue on its other side.
+    Heights of the cells around, less that predicted for it, over their size; its logarithm; the
+    predicted height. Rows beyond a pole continue on its other side.
     """
     rows, columns = shape
     i, j = np.divmod(np.arange(len(known)), columns)
@@ -360,8 +342,10 @@ def earth_page(result: DemoResult) -> str:
     words = load_earth().description.split("\n\n")
     rows, columns = r.truth.shape
     latitudes = -90 + (np.arange(rows) + 0.5) * 180 / rows
-    errors = np.abs(r.error[r.held_out])
-    row, column = divmod(int(np.argmax(np.where(r.held_out, np.abs(r.error), 0))), columns)
+    error, area = r.prediction - r.truth, np.cos(np.deg2rad(latitudes))[:, None]
+    errors = np.where(r.held_out, np.abs(error), np.nan)
+    row, column = divmod(int(np.nanargmax(errors)), columns)
+    rmse = lambda w: np.sqrt(np.nansum(w * errors**2) / (w * r.held_out).sum())
     latitude, longitude = latitudes[row], -180 + (column + 0.5) * 360 / columns
     north, east = "N" if latitude > 0 else "S", "E" if longitude > 0 else "W"
     text = page(
@@ -370,20 +354,22 @@ def earth_page(result: DemoResult) -> str:
         maps={
             "truth": _map("Relief as measured, m", r.truth, RELIEF, (-7500, 6000)),
             "prediction": _map("Relief as predicted, m", r.prediction, RELIEF, (-7500, 6000)),
-            "error": _map("Prediction less truth, m", r.error, ERROR, (-1500, 1500)),
+            "error": _map("Prediction less truth, m", error, ERROR, (-1500, 1500)),
         },
         curves=picture(
             "Test error against the number of features", lambda ax: _draw_curves(ax, r.curves)
         ),
         where={
-            "median": np.median(errors),
-            "inside": np.mean(errors < 250),
+            "median": np.nanmedian(errors),
+            "inside": np.mean(errors[r.held_out] < 250),
+            "sea": rmse(r.truth < 0),
+            "land": rmse(r.truth >= 0),
+            "area": rmse(area),
             "place": f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}",
             "predicted": f"{r.prediction[row, column]:,.0f} m".replace("-", "−"),
             "true": f"{r.truth[row, column]:,.0f} m".replace("-", "−"),
             "deviation": r.truth[r.held_out].std(),
         },
-        area=np.cos(np.deg2rad(latitudes))[:, None],
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
         names=", ".join(sorted({*made - set(bo.landmarks.__all__), "KernelRidge"})),

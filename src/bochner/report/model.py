@@ -221,13 +221,6 @@ def report_model(
     ModelReport
         ``write("report.html")`` makes the page.
 
-    Raises
-    ------
-    NotFittedError
-        The model is not fitted.
-    InvalidInput
-        Rows do not fit the model.
-
     Notes
     -----
     The report takes a few passes over the rows, and predictions at up to 2²⁰ random rows. On the

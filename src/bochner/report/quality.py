@@ -1,5 +1,6 @@
 """Measures of a report: predictions of random rows, their errors, and the rows to look at."""
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -218,27 +219,21 @@ def _by_class(f: Array) -> Float[Array, "m K"]:
     return np.hstack([-f, f]) if f.shape[1] == 1 else f
 
 
-def number_errors(
-    model: KernelEstimator, y: Array, predicted: Array, w: Float[Array, " m"]
-) -> dict[str, dict[str, float]]:
-    """Return the root mean squared error and R² of each target."""
-    y, f = (a.reshape(len(y), -1).astype(np.float64) for a in (y, predicted))
-    squared = np.average((y - f) ** 2, axis=0, weights=w)
-    variance = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
-    return {
-        name: {"rmse": float(s) ** 0.5, "r_squared": float(1 - s / v) if v > 0 else float("nan")}
-        for name, s, v in zip(target_names(model, y.shape[1]), squared, variance, strict=True)
-    }
-
-
 def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str, float]]:
     """Return the errors of each target; the AUC is the mean over the classes that occur."""
     kind, y, predicted, w = kind_of(model), examined.y, examined.predicted, examined.w
     if y is None or predicted is None or not w.sum() > 0:
         return {}
+    if kind == "regression" and predicted.size == y.size:
+        y, f = (a.reshape(len(y), -1).astype(np.float64) for a in (y, predicted))
+        squares = np.average((y - f) ** 2, axis=0, weights=w)
+        variances = np.average((y - np.average(y, axis=0, weights=w)) ** 2, axis=0, weights=w)
+        return {
+            name: {"rmse": float(s) ** 0.5, "r_squared": float(1 - s / v) if v > 0 else math.nan}
+            for name, s, v in zip(target_names(model, y.shape[1]), squares, variances, strict=True)
+        }
     if kind != "classification":
-        one = kind == "regression" and predicted.size == y.size
-        return number_errors(model, y, predicted, w) if one else {}
+        return {}
     classes, out = model.classes_, examined.outputs
     labels, f = classes[y.astype(np.intp)], _by_class(out["decision"])
     shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
@@ -361,8 +356,7 @@ ROWS, TO_ONE = 8192, 5
 def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
     """Return the errors of a learner like this on rows held out of its fit, and their words.
 
-    Every fifth of the random rows is held out, of labels every fifth of each. A copy is fitted to
-    the others, with penalties in proportion to its rows. Without errors, None and why.
+    Every fifth of the random rows is held out, of labels every fifth of each.
     """
     kind, loss = kind_of(model), getattr(model, "loss", "squared")
     if kind in ("features", "clusters"):

@@ -26,7 +26,7 @@ from scipy.optimize import minimize
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
-from bochner._core.lapack import upper_products
+from bochner._core.lapack import upper_product
 from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
@@ -485,7 +485,7 @@ class OnProcess(Objective):
 
         def by_column(by: KernelScore) -> Float[Array, " d"]:
             np.multiply(slope, by.below, out=slope)
-            sums = upper_products(slope.T, np.hstack([X, np.ones((len(X), 1))]))
+            sums = upper_product(slope.T, np.hstack([X, np.ones((len(X), 1))]))
             return -4 * ((X * X).T @ sums[:, -1] - np.einsum("ij,ij->j", X, sums[:, :-1]))
 
         return K, by_column

@@ -29,7 +29,7 @@ from bochner._core.arrays import (
 )
 from bochner._core.blas import add_gram, mirror, product, triangular_product
 from bochner._core.checks import LARGEST, require_room, require_within
-from bochner._core.lapack import add_outer, add_outer_sum
+from bochner._core.lapack import add_both_products, add_square
 from bochner._core.shapes import Array, Float
 from bochner.errors import IncompatibleModels, InvalidInput
 
@@ -254,7 +254,7 @@ class Accumulator:
             )
         W, (start, first, gram) = self._weight, self._sums()
         dz, dy = first[0] / W, self._y / W
-        add_outer(gram, dz, -W)
+        add_square(gram, dz[:, None], -W)
         return Moments(
             self.rows,
             W,
@@ -306,7 +306,8 @@ class Accumulator:
         self._gram += other._gram
         if other._pending is not None:
             self._gram += other._pending
-        add_outer_sum(self._gram, first[0] + right[0] / 2 * dz, dz)
+        sums = first[0] + right[0] / 2 * dz
+        add_both_products(self._gram, sums[:, None], dz[:, None])
         self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import is_sparse, to_numpy, unit_of
-from bochner._core.blas import square_part, symmetric_product
+from bochner._core.blas import symmetric_product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner._core.sizes import kept_rows
@@ -397,7 +397,7 @@ class OnRows:
         weights = np.bincount(codes, sample.w, minlength=n_classes)
         rows = part(Piece(sample.X), numbers).X, sample.codes[numbers], sample.w[numbers]
         few = rows_to_choose_by(*rows, spec, weights)
-        return OnRows(KernelMatrix(square_part(self.on.K, numbers)), few, spec), numbers
+        return OnRows(KernelMatrix(self.on.K[np.ix_(numbers, numbers)]), few, spec), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""

@@ -5,9 +5,9 @@ from dataclasses import KW_ONLY, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.utils import Tags
 
+from bochner._core.arrays import array_namespace
 from bochner._core.checks import nonnegative, one_of, positive
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Gradients, Tabular
@@ -18,6 +18,7 @@ from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
+from bochner.models._labels import log_probabilities
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.convex.fit import ConvexEstimator, ConvexFit, number_or_word
 from bochner.models.convex.regression import fit_regressor, fit_svr_exactly, one_or_each
@@ -238,11 +239,12 @@ class KernelRegressor(ConvexRegressor):
         return fit_regressor(spec, blocks, inputs, where)
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
+        xp = array_namespace(f)
         if isinstance(self.loss_, LOG_LINK):
-            return np.exp(np.minimum(f, 700.0))
+            return xp.exp(xp.minimum(f, 700.0))
         if isinstance(self.loss_, Multinomial):
-            return softmax(f, axis=1)
-        return np.sort(f, axis=1) if _several_levels(self.loss_) else f
+            return xp.exp(log_probabilities(f))
+        return xp.sort(f, axis=1) if _several_levels(self.loss_) else f
 
     def _gradients(self, blocks: Blocks) -> Gradients:
         for X, G in self._fitted.gradients(blocks):

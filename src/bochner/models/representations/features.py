@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import slices, to_numpy
 from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import FEW, WIDE, kept_rows, sums_first
+from bochner._core.sizes import FEW, SMALL, WIDE, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
@@ -181,7 +181,8 @@ def summed_features(
     chosen, method, n = replace(chosen, precision=dtype), chosen.choice.method, blocks.n_rows
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
-    if automatic and n is not None and sums_first(n, chosen.n_features):
+    D = chosen.n_features
+    if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # sums, then whitened
         chosen = _with_jitter(chosen, COARSE)
     sums = add_up(chosen, blocks, dtype, where, sample_of(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()

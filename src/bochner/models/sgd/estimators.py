@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import expit
 from sklearn.utils.metaestimators import available_if
 
+from bochner._core.arrays import array_namespace
 from bochner._core.random import Seed
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
@@ -280,12 +280,16 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
     predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        p = expit(f) if self.loss == "log_loss" else (np.clip(f, -1, 1) + 1) / 2
+        xp = array_namespace(f)
+        if self.loss == "log_loss":
+            p = 1.0 / (1.0 + xp.exp(xp.minimum(-f, 700.0)))
+        else:
+            p = (xp.clip(f, -1.0, 1.0) + 1.0) / 2.0
         if p.shape[1] == 1:
-            return np.column_stack([1 - p, p])
-        total = p.sum(axis=1, keepdims=True)
-        none = total == 0
-        return np.where(none, 1.0, p) / np.where(none, p.shape[1], total)
+            return xp.concat([1.0 - p, p], axis=1)
+        total = xp.sum(p, axis=1, keepdims=True)
+        none = total == 0.0
+        return xp.where(none, 1.0, p) / xp.where(none, float(p.shape[1]), total)
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         with np.errstate(divide="ignore"):

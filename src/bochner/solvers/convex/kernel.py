@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from bochner._core.blas import factor, square_part, symmetric_product
+from bochner._core.blas import factor, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import (
@@ -297,7 +297,7 @@ def _parts(problem: Problem, curved: list[_Curved], last: _Last) -> list[_Part]:
             single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
             matrix = problem.rows.single if single else K
             if len(rows) < len(K):
-                matrix = square_part(matrix, rows)
+                matrix = matrix[np.ix_(rows, rows)]
             last[:] = [(rows, h, _factored(matrix, root, alpha))]
         factor = last[0][2]
         one = root * solved(factor, root[None])[0]
@@ -484,7 +484,7 @@ def _matrix(problem: Problem, rows: Array) -> Any:
     if isinstance(K, GaussianRows):
         return GaussianRows(K.kernel, K.X[rows])
     few = len(rows) < len(K)
-    K = square_part(K, rows) if few else K
+    K = K[np.ix_(rows, rows)] if few else K
     if isinstance(problem.loss, SquaredHinge):
         K = K if few else K.copy()
         K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows, 0])

@@ -22,15 +22,14 @@ from scipy.linalg import LinAlgError
 from bochner._core.blas import (
     add_gram,
     factor,
-    invert_triangle,
     mirror,
     solve_factored,
     symmetric_product,
-    upper_part,
 )
 from bochner._core.lapack import (
-    add_outer,
-    add_outer_sum,
+    add_both_products,
+    add_square,
+    invert_triangle,
     outer_of_rows,
     solve_rows_by_triangle,
     upper_product,
@@ -186,7 +185,7 @@ class KernelRows:
         if self.centred:
             p = upper_product(A, self.root)
             share = max(float(self.root @ p), TINY)
-            add_outer(A, p, -1 / share)
+            add_square(A, p[:, None], -1 / share)
             log_det += float(np.log(share / self.weight))
             intercept = intercept + p @ right / share
         log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
@@ -363,7 +362,7 @@ class KernelFactor:
         first = len(self.root) - last
         diagonal, root = np.empty(0), self.root[first:, None]
         if last:
-            upper = upper_part(self.factor[first:, first:])
+            upper = np.tril(self.factor[first:, first:].T).T
             invert_triangle(upper)
             diagonal = np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
         if self.centred:
@@ -434,8 +433,7 @@ def kernel_evidence(
     slope = float(evidence_slope(rows, dual, noise, amplitude).sum())
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
     M *= 0.5 * len(scale) / n
-    for v, a2 in zip(dual.u.T, scale, strict=True):
-        add_outer(M, v, -0.5 / (n * a2))
+    add_square(M, np.asfortranarray(dual.u * (0.5 / (n * scale)) ** 0.5, M.dtype), -1.0)
     return KernelScore(-value / n, both_sides(M.T, rows.root), -slope / n)
 
 
@@ -462,8 +460,7 @@ def kernel_leave_one_out(
     inverse = dual.inverse
     outer = np.zeros(inverse.shape, inverse.dtype, order="F")
     add_gram(outer, (inverse * np.sqrt(-by_diagonal)).T)
-    for left, right in zip((inverse @ by_u).T, dual.u.T, strict=True):
-        add_outer_sum(outer, left, -0.5 * right)
+    add_both_products(outer, inverse @ by_u, -0.5 * dual.u)
     by_alpha = float(np.trace(outer)) + float((by_u * dual.u).sum()) / alpha
     by_alpha += float(by_diagonal @ dual.diagonal) / alpha
     outer /= total
