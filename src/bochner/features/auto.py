@@ -65,9 +65,8 @@ class Targets:
 
 
 class SampleErrors(NamedTuple):
-    """Leave-one-out mean squared errors of ridge regression on features, with their moments."""
+    """Leave-one-out mean squared errors of ridge regression on features."""
 
-    moments: Moments
     eigen: Eigen
     alphas: Float[Array, " a"]  # penalties, ascending
     errors: Float[Array, " a"]
@@ -91,7 +90,7 @@ def left_out(
     errors = pooled(left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
-    return SampleErrors(moments, eigen, alphas, errors)
+    return SampleErrors(eigen, alphas, errors)
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
@@ -101,10 +100,9 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
     result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
     errors, alphas = extrapolate(result.eigen, result.errors, result.alphas, ratio)
-    best = best_of(errors, "loo", SAME_FLOAT32)
-    top = result.eigen.top
-    variance = float(result.moments.power.max()) / result.moments.weight
-    return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * top))
+    best, eigen = best_of(errors, "loo", SAME_FLOAT32), result.eigen
+    variance = float(eigen.power.max()) / eigen.weight
+    return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * eigen.top))
 
 
 # --- Auto: the method that serves a kernel best, or with targets a fit, on a sample of rows ------

@@ -359,8 +359,6 @@ def with_far_rows(
     xp = arrays.array_namespace(X)
     if arrays.is_sparse(X):
         squares = np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
-    elif arrays.is_numpy(X):
-        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     else:
         squares = xp.sum(xp.astype(X, xp.float64) ** 2, axis=1)
     # From |ω| |x| = 1024 radians on, float32 angles are off by 6e-5.
@@ -382,6 +380,20 @@ def in_rounds(size: int, count: int, rng: np.random.Generator) -> Array:
     """Return ``count`` numbers below ``size``: random permutations of all, in sequence."""
     rounds = [rng.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate([np.empty(0, np.int64), *rounds])[:count]
+
+
+def capped_shares(
+    weights: Float[Array, " k"], caps: Float[Array, " k"] | float, total: float
+) -> Float[Array, " k"]:
+    """Return shares of a total by weight, none above its cap."""
+    free, share = np.ones(len(weights), dtype=bool), np.zeros(len(weights))
+    while (mass := weights[free].sum()) > 0:
+        share[free] = weights[free] / mass * (total - share[~free].sum())
+        full = free & (share > caps)
+        if not full.any():
+            break
+        share, free = np.where(full, caps, share), free & ~full
+    return share
 
 
 #: ``draw_map`` of the rules: the map of a kernel by a method.

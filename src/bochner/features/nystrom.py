@@ -22,7 +22,7 @@ from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, in_precision
+from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_precision
 from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
@@ -218,7 +218,7 @@ class RidgeLeverage(Landmarks):
                 # Exponential races draw without replacement: Efraimidis and Spirakis (2006).
                 times = -np.log1p(-draws) / np.maximum(tau, np.finfo(float).tiny)
                 return dense_rows(X, np.sort(np.argsort(times, kind="stable")[:count]))
-            chances = _chances(tau, count)
+            chances = capped_shares(tau if tau.any() else np.ones(len(tau)), 1.0, count)
             accepted = draws[inside] < chances
             chosen = inside.copy()
             chosen[inside] = accepted
@@ -294,20 +294,6 @@ def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:
         k = int(np.ceil(len(K) / (4 * max(1.0, np.log(len(K))))))
         alpha = float(values[: len(K) - k].sum()) / k
     return max(alpha, LEAST * float(np.mean(np.diag(K))), np.finfo(float).tiny)
-
-
-def _chances(tau: Float[Array, " n"], count: int) -> Float[Array, " n"]:
-    """Return min(1, c τ) with the c for which they add up to ``count``."""
-    if len(tau) <= count or not tau.any():
-        return np.full(len(tau), min(1.0, count / max(1, len(tau))))
-    chances, sure = np.zeros(len(tau)), np.zeros(len(tau), bool)
-    while True:
-        rest = max(count - int(sure.sum()), 0)
-        chances = np.where(sure, 1.0, tau * (rest / max(tau[~sure].sum(), np.finfo(float).tiny)))
-        over = (chances > 1.0) & ~sure
-        if not over.any():
-            return chances
-        sure |= over
 
 
 # --- The method and its map -----------------------------------------------------------------------

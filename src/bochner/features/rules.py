@@ -187,12 +187,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         hermite.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-        view(
-            lambda k, d: (
-                isinstance(k, Gaussian)
-                or (not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d))
-            )
-        ),
+        view(lambda k, d: not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d)),
         hermite.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
@@ -254,27 +249,23 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         raise refusal(method, kernel, ask.n_inputs)
     width = composed.exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:
-        exact = compose(kernel, method, ask)
-        if exact is not None:
-            return exact
+        return compose(kernel, method, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
     require_room(
         8 * ask.n_features * (1 + columns if method.numbers_each is None else method.numbers_each),
         f"draw: n_features={ask.n_features:,} for {ask.n_inputs:,} columns takes",
         "Ask for fewer features.",
     )
-    if rule is not None:
-        if ask.n_features % method.granularity:
-            name = type(method).__name__
-            forms = {"Fourier": ', or use form="phase"', "Positive": ', or use form="plain"'}
-            raise InvalidInput(
-                f"{name} requires an even number of features, two of each random draw; got "
-                f"{ask.n_features}. Ask for one more{forms.get(name, '')}."
-            )
-        return rule.draw(method, kernel, ask)
-    if (made := compose(kernel, method, ask)) is None:
-        raise refusal(method, kernel, ask.n_inputs)
-    return made
+    if rule is None:
+        return compose(kernel, method, ask)
+    if ask.n_features % method.granularity:
+        name = type(method).__name__
+        forms = {"Fourier": ', or use form="phase"', "Positive": ', or use form="plain"'}
+        raise InvalidInput(
+            f"{name} requires an even number of features, two of each random draw; got "
+            f"{ask.n_features}. Ask for one more{forms.get(name, '')}."
+        )
+    return rule.draw(method, kernel, ask)
 
 
 def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None = None) -> Choice:
@@ -282,8 +273,8 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
     return best_candidate(method, kernel, ask, draw_map, targets, contenders(ask.n_inputs))
 
 
-def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
-    """Draw the map of a kernel from maps of its parts; None if it has no parts."""
+def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
+    """Draw the map of a kernel from maps of its parts, or refuse a kernel without parts."""
     match kernel:
         case Constant():
             return composed.ConstantMap(kernel, kernel.value, ask.n_inputs)
@@ -313,7 +304,7 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap | None:
             return _added(kernel, composed.series(kernel, method, ask), method, ask)
         case Product() | Power():
             return _multiplied(kernel, method, ask)
-    return None
+    raise refusal(method, kernel, ask.n_inputs)
 
 
 def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Request) -> FeatureMap:

@@ -146,8 +146,8 @@ class FourierMap(FeatureMap):
             return with_far_rows(self, X, self._waves)
         Z = np.empty((X.shape[0], self.n_features), X.dtype)
         block = max(1, (1 << 22) // X.shape[1])  # rows that are made dense at a time
-        for start in range(0, len(Z), block):
-            Z[start : start + block] = self.features(X[start : start + block].toarray())
+        for rows in arrays.slices(len(Z), block):
+            Z[rows] = self.features(X[rows].toarray())
         return Z
 
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -181,13 +181,9 @@ class FourierMap(FeatureMap):
         dtype = xp.complex64 if Z.dtype == xp.float32 else xp.complex128
         return xp.astype(Z[:, :m], dtype) + 1j * xp.astype(Z[:, m:], dtype)
 
-    @cached_property
-    def _sines(self) -> "FourierMap":
-        return replace(self, phases=self.phases - np.pi / 2)
-
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if len(self.phases):
-            turned = -C * self._sines.features(X)
+            turned = C * replace(self, phases=self.phases + np.pi / 2).features(X)
         else:
             Z, m = self.features(X), self.n_frequencies
             turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
@@ -206,8 +202,6 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
     amplitude = float(kernel.diag(np.zeros((1, d)))[0])
     if isinstance(placement, placements.Grid):
-        if not isinstance(kernel, Stationary):
-            raise placement.refusal()
         W, weights = placement.nodes(kernel.spectral_measure(d), max(1, m // 2))
         return FourierMap(kernel, W, amplitude, weights=weights, random=False)
     phases = np.zeros(0)

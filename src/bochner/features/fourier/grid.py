@@ -17,7 +17,7 @@ from typing import Annotated
 import numpy as np
 
 from bochner._core.arrays import dense, moved, precision
-from bochner._core.checks import LITTLE, bounded, optional, require_room, share
+from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -509,8 +509,6 @@ def _require_room(tolerance: float, grid: Frequencies) -> None:
     too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
     # Of an implicit fit: sums, their FFT, and ten vectors.
     size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
-    if not too_many and size <= LITTLE:
-        return
     along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
     what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} waves,"
     remedy = (

@@ -16,7 +16,6 @@ import numpy as np
 
 from bochner._core import native
 from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, moved, slices, taken
-from bochner._core.blas import eigh
 from bochner._core.checks import MaybePositive
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
@@ -124,13 +123,11 @@ def eigenfunctions(
 ) -> tuple[Float[Array, " m"], Float[Array, "M m"]]:
     """Return the eigenvalues, from the largest, and the weights of the eigenfunctions."""
     root = np.sqrt(share)
-    A = kernel(nodes[:, None]) * np.outer(root, root)
-    values, vectors = eigh(A, driver="evd", check_finite=False)
-    kept = np.flatnonzero(values > 1e-12 * max(values[-1], 0.0))[::-1]  # below is rounding
-    if not len(kept):  # the kernel is zero on these rows
+    values, V = projections.principal_axes(kernel(nodes[:, None]) * np.outer(root, root))
+    kept = values > 1e-12 * values[0]  # below is rounding
+    if not kept.any():  # the kernel is zero on these rows
         return np.ones(1), np.zeros((len(nodes), 1))
-    vectors = projections.with_signs(vectors[:, kept])
-    return values[kept], root[:, None] * vectors / np.sqrt(values[kept])
+    return values[kept], root[:, None] * V[:, kept] / np.sqrt(values[kept])
 
 
 # --- Hermite–Mercer features: products of Hermite functions along the principal axes -------------
@@ -378,7 +375,5 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
         used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance
         indices = np.ascontiguousarray(indices[:, :used])
         tried.append(HermiteMap(kernel, mean, scales[:, None] * vectors, spread, indices))
-    if len(tried) == 1:
-        return tried[0]
     # Below 1e-12 what is left is rounding.
     return min(tried, key=lambda phi: max(1e-12, float(phi.residual(rows).mean())))

@@ -88,52 +88,29 @@ class MaclaurinMap(FeatureMap):
         return len(self.weights.degrees) == 0
 
     @cached_property
-    def _order(self) -> Array:
-        """Indices of the features, by decreasing degree."""
-        return np.argsort(-self.weights.degrees, kind="stable")
-
-    @cached_property
-    def _steps(self) -> tuple[Array, ...]:
-        """Return for each j the j-th ω of every feature that has one, by falling degree."""
-        first = (np.cumsum(self.weights.degrees) - self.weights.degrees)[self._order]
-        degrees = self.weights.degrees[self._order]
-        highest = int(degrees.max(initial=0))
-        return tuple(self.signs[:, first[degrees > j] + j] for j in range(highest))
-
-    @cached_property
-    def _distinct(self) -> tuple[powers.Weights, Array]:
-        """The weights of the distinct degrees, and for each feature the index of its degree."""
-        degrees, first, which = np.unique(
-            self.weights.degrees, return_index=True, return_inverse=True
-        )
-        return replace(self.weights, degrees=degrees, logs=self.weights.logs[first]), which
+    def _groups(self) -> list[tuple[Array, list[Array]]]:
+        """For each degree n, the features that have it, and the n ω that each of them multiplies."""
+        degrees = self.weights.degrees
+        first = np.cumsum(degrees) - degrees
+        of_degree = [(n, np.flatnonzero(degrees == n)) for n in np.unique(degrees)]
+        return [(all_n, [self.signs[:, first[all_n] + j] for j in range(n)]) for n, all_n in of_degree]
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, lengths = self.inputs.split(X)
         exact = self.exact.at(lengths, like=U)
         columns = ((n, exact[:, i : i + 1]) for i, n in enumerate(self.exact.degrees))
-        parts = [c * arrays.dense(U) if n else c for n, c in columns]
-        if len(self.weights.degrees):
-            distinct, which = self._distinct
-            products = arrays.taken(self._products(U), self._order.argsort(), axis=1)
-            parts.append(products * arrays.taken(distinct.at(lengths, like=U), which, axis=1))
+        parts, random = [c * arrays.dense(U) if n else c for n, c in columns], []
+        for which, steps in self._groups:
+            weight = self.weights.chosen(which[:1]).at(lengths, like=U)  # the same for all of them
+            product = weight * arrays.moved(np.ones((1, len(which))), like=weight)
+            for signs in steps:
+                product = product * (U @ arrays.moved(signs, like=U))
+            random.append(product)
+        if random:
+            order = np.concatenate([which for which, _ in self._groups]).argsort()
+            products = arrays.array_namespace(product).concat(random, axis=1)
+            parts.append(arrays.taken(products, order, axis=1))
         return arrays.array_namespace(parts[0]).concat(parts, axis=1)
-
-    def _products(self, U: Array) -> Array:
-        """Return Π_j ⟨ω_j, u⟩ by falling degree, from the last factor to the first."""
-        xp = arrays.array_namespace(U)
-        constants = len(self.weights.degrees) - (self._steps[0].shape[1] if self._steps else 0)
-        product = None
-        for step in reversed(self._steps):
-            projected = U @ arrays.moved(step, like=U)
-            if product is not None:
-                both = projected[:, : product.shape[1]] * product
-                projected = xp.concat([both, projected[:, product.shape[1] :]], axis=1)
-            product = projected
-        if not constants:
-            return product
-        ones = xp.ones((U.shape[0], constants), dtype=U.dtype, device=arrays.device(U))
-        return ones if product is None else xp.concat([product, ones], axis=1)
 
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
@@ -265,15 +242,15 @@ class Hashed:
     width: int  # P, a power of two
 
     @cached_property
-    def _matrices(self) -> dict[np.dtype, scipy.sparse.csr_array]:
-        """S by precision."""
+    def _matrix(self) -> scipy.sparse.csr_array:
+        """√s Sᵀ."""
         d, s = self.rows.shape
         place = (np.repeat(np.arange(d), s), self.rows.ravel())
-        S = scipy.sparse.csr_array((self.signs.ravel() / s**0.5, place), shape=(d, self.width))
-        return {np.dtype(t): S.astype(t) for t in ("f4", "f8")}
+        return scipy.sparse.csr_array((self.signs.ravel(), place), shape=(d, self.width))
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
-        hashed = np.ascontiguousarray(arrays.dense(U @ self._matrices[U.dtype]))
+        hashed = np.ascontiguousarray(arrays.dense(U @ self._matrix))
+        hashed *= self.rows.shape[1] ** -0.5
         return native.hadamard(hashed, out=hashed)
 
 
@@ -503,25 +480,20 @@ class CountSketch:
     width: int
 
     @cached_property
-    def _matrices(self) -> dict[np.dtype, list[scipy.sparse.csr_array]]:
-        """The CountSketches of all rows, by precision."""
+    def _matrices(self) -> list[scipy.sparse.csr_array]:
+        """The CountSketches."""
         shape, columns = (self.width, self.buckets.shape[1]), np.arange(self.buckets.shape[1])
         matrix = lambda h, s: scipy.sparse.csr_array((s, (h, columns)), shape=shape)
-        return {
-            np.dtype(t): list(map(matrix, self.buckets, self.signs.astype(t))) for t in ("f4", "f8")
-        }
+        return list(map(matrix, self.buckets, self.signs))
 
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        first, *others = self._matrices[U.dtype]
-        if not others:
-            np.multiply(arrays.dense(first @ U.T).T, weight, out=Z)
-            return
-        transformed = lambda C: scipy.fft.rfft(arrays.dense(C @ U.T), axis=0)
-        spectrum = transformed(first)
-        for C in others:
-            spectrum *= transformed(C)
-        sketch = scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True).T
-        np.multiply(sketch, weight, out=Z)
+        sketches = (arrays.dense(C @ U.T) for C in self._matrices)
+        if len(self._matrices) > 1:
+            spectrum = math.prod(scipy.fft.rfft(sketch, axis=0) for sketch in sketches)
+            sketch = scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True)
+        else:
+            sketch = next(sketches)
+        np.multiply(sketch.T, weight, out=Z)
 
 
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> SketchMap:

@@ -6,7 +6,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from bochner._core.arrays import array_namespace, dense, is_sparse, moved, to_numpy
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import Method, Request, in_double
+from bochner.features.map import Method, Request, capped_shares, in_double
 from bochner.features.mercer.products import Products
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
@@ -118,6 +118,10 @@ class Weights:
     degrees: np.ndarray  # nᵢ
     logs: Float[np.ndarray, " k"]  # log wᵢ
     gaussian: bool  # Whether r²/2 is subtracted
+
+    def chosen(self, which: Array) -> "Weights":
+        """Return the factors with these indices."""
+        return replace(self, degrees=self.degrees[which], logs=self.logs[which])
 
     def at(self, lengths: Float[Array, " n"], like: Array) -> Float[Array, "n k"]:
         """Return the weights of rows of these lengths, (n, k), in the precision of ``like``."""
@@ -220,7 +224,7 @@ def shares(
     if not len(present) or D < 1:
         return Shares((), (), ())
     caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
-    wanted = _capped(energy[present], caps, D)
+    wanted = capped_shares(energy[present], caps, D)
     core, rest = wanted >= 1, wanted < 1
     few = max(1, round(float(wanted[rest].sum()))) if rest.any() else 0
     # Shares of one or more are rounded by largest remainder.
@@ -237,22 +241,6 @@ def shares(
         draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
         kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
     return Shares(*zip(*sorted(kept), strict=True))
-
-
-def _capped(
-    weights: Float[np.ndarray, " k"], caps: Float[np.ndarray, " k"], D: int
-) -> Float[np.ndarray, " k"]:
-    """Return shares of D by weight, none above its cap."""
-    free = np.ones(len(weights), dtype=bool)
-    share = np.zeros(len(weights))
-    while free.any():
-        share[free] = weights[free] / weights[free].sum() * (D - share[~free].sum())
-        full = free & (share > caps)
-        if not full.any():
-            break
-        share[full] = caps[full]
-        free &= ~full
-    return share
 
 
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
