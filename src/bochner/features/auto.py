@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import different_rows, is_sparse, to_numpy
+from bochner._core.arrays import different_rows, is_sparse, slices, to_numpy
 from bochner._core.blas import product
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
@@ -18,14 +18,7 @@ from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Draw, FeatureMap, Method, Request
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.ridge.eigen import (
-    Eigen,
-    decompose,
-    equivalent_alpha,
-    extrapolate,
-    left_out_path,
-    penalties,
-)
+from bochner.solvers.ridge import eigen as ridge
 from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
@@ -38,7 +31,7 @@ def paired_error(phi: FeatureMap, X: Float[Array, "n d"]) -> float:
     n = X.shape[0] - X.shape[0] % 2
     first, second = X[: min(n, 2 * PAIRS) : 2], X[1 : min(n, 2 * PAIRS) : 2]
     Z, V = to_numpy(phi.features(first)).astype(float), to_numpy(phi.features(second)).astype(float)
-    few = [slice(i, i + 50) for i in range(0, first.shape[0], 50)]
+    few = slices(first.shape[0], 50)
     parts = [np.diag(to_numpy(phi.kernel.evaluate(first[rows], second[rows]))) for rows in few]
     k = np.concatenate(parts).astype(float)
     diag = to_numpy(phi.kernel.diagonal(first)).astype(float)
@@ -67,7 +60,7 @@ class Targets:
 class SampleErrors(NamedTuple):
     """Leave-one-out mean squared errors of ridge regression on features."""
 
-    eigen: Eigen
+    eigen: ridge.Eigen
     alphas: Float[Array, " a"]  # penalties, ascending
     errors: Float[Array, " a"]
 
@@ -82,12 +75,14 @@ def left_out(
 ) -> SampleErrors:
     """Return the errors of all rows for each penalty, or for a given share of it; O(m D² + D³)."""
     moments = Moments.of(Z, y, w)
-    eigen = decompose(moments)
+    eigen = ridge.decompose(moments)
     alphas = (
-        penalties(eigen) if share is None else np.array([equivalent_alpha(eigen, share, ratio)])
+        ridge.penalties(eigen)
+        if share is None
+        else np.array([ridge.equivalent_alpha(eigen, share, ratio)])
     )
     centred = (Z - moments.feature_mean).astype(dtype, copy=False), y - moments.target_mean, w
-    errors = pooled(left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
+    errors = pooled(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
     return SampleErrors(eigen, alphas, errors)
@@ -99,7 +94,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
     result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
-    errors, alphas = extrapolate(result.eigen, result.errors, result.alphas, ratio)
+    errors, alphas = ridge.extrapolate(result.eigen, result.errors, result.alphas, ratio)
     best, eigen = best_of(errors, "loo", SAME_FLOAT32), result.eigen
     variance = float(eigen.power.max()) / eigen.weight
     return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * eigen.top))

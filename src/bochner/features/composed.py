@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, moved, precision, taken, to_numpy
+from bochner._core import arrays
+from bochner._core.arrays import array_namespace, is_numpy, moved, slices, taken
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
@@ -55,7 +56,7 @@ class LinearMap(FeatureMap):
         return self.inputs
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        return dense(X)
+        return arrays.dense(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         return array_namespace(C).asarray(C, copy=True)
@@ -171,7 +172,7 @@ class ModulatedMap(FeatureMap):
             return self.kernel.factor(X)[:, None] * self.inner.features(X)
         U = self.kernel.rows(X)
         Z = self.kernel.factor(U)[:, None] * self.inner.features(U)
-        return in_precision(Z, precision(X))
+        return in_precision(Z, arrays.precision(X))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,8 +198,7 @@ class SketchedProduct(FeatureMap):
         if not is_numpy(left):
             return self._sampled(left, right)
         Z = np.empty((X.shape[0], self.n_features), dtype=left.dtype)
-        for start in range(0, X.shape[0], 512):  # rows that stay in a core's own cache
-            rows = slice(start, start + 512)
+        for rows in slices(len(Z), 512):  # which stay in a core's own cache
             Z[rows] = self._sampled(left[rows], right[rows])
         return Z
 
@@ -296,7 +296,7 @@ def _least(kernel: Kernel, d: int, method: Method) -> int:
 def _diagonal(kernel: Kernel, ask: Request) -> Float[np.ndarray, " n"]:
     """Return k(x, x) of some rows, of one row of ones where there are none."""
     rows = np.ones((1, ask.n_inputs)) if ask.X is None else ask.X[:256]
-    return to_numpy(kernel.diag(rows)).astype(np.float64)
+    return arrays.to_numpy(kernel.diag(rows)).astype(np.float64)
 
 
 def series(kernel: algebra.Exp, method: Method, ask: Request) -> dict[str, Kernel]:

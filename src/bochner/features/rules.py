@@ -29,19 +29,12 @@ from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.mercer import hermite, products
-from bochner.features.mercer.radial import (
-    ROTATION_INVARIANT,
-    MercerHarmonic,
-    draw_harmonics,
-    is_rotation_invariant,
-)
-from bochner.features.mercer.sphere import SphericalHarmonics, draw_spherical
+from bochner.features.mercer import hermite, products, radial, sphere
+from bochner.features.mercer.radial import ROTATION_INVARIANT, MercerHarmonic, draw_harmonics
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.features.sketch import polysketch, powers
-from bochner.features.sketch.polysketch import Maclaurin, draw_maclaurin
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, GreenFunction
 from bochner.kernels.dotproduct import DotExponential, Linear
@@ -103,8 +96,8 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Return whether the kernel has the method's radial functions; a sum without them is split."""
     if isinstance(next(leaves_of(kernel, (Scaled,))), GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
-    if not is_rotation_invariant(kernel, d) or method.radial == "optimal":
-        return is_rotation_invariant(kernel, d)
+    if not radial.is_rotation_invariant(kernel, d) or method.radial == "optimal":
+        return radial.is_rotation_invariant(kernel, d)
     parts = zonal(kernel, d) if isinstance(kernel, Sum) else None
     return parts is None or parts.zonal or parts.power_series is not None
 
@@ -177,11 +170,11 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(Gegenbauer, _radial_functions, draw_gegenbauer, ROTATION_INVARIANT),
     # terms of the kernel's own expansion
-    Rule(MercerHarmonic, view(is_rotation_invariant), draw_harmonics, ROTATION_INVARIANT),
+    Rule(MercerHarmonic, view(radial.is_rotation_invariant), draw_harmonics, ROTATION_INVARIANT),
     Rule(
-        SphericalHarmonics,
+        sphere.SphericalHarmonics,
         lambda _method, kernel, _d: is_on_sphere(kernel),
-        draw_spherical,
+        sphere.draw_spherical,
         "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
     ),
     Rule(
@@ -213,7 +206,7 @@ RULES: tuple[Rule, ...] = (
         _FINITE,
     ),
     # powers of ⟨x, y⟩
-    Rule(Maclaurin, _series, draw_maclaurin, powers.POWER_SERIES),
+    Rule(polysketch.Maclaurin, _series, polysketch.draw_maclaurin, powers.POWER_SERIES),
     Rule(polysketch.TensorSketch, _series, polysketch.draw_tensorsketch, powers.POWER_SERIES),
     Rule(polysketch.PolySketch, _series, polysketch.draw_polysketch, powers.POWER_SERIES),
 )

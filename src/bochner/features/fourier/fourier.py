@@ -318,7 +318,7 @@ def leverages(
         waves = V.T @ np.cos(angles), V.T @ np.sin(angles)
         return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
 
-    return np.concatenate([of_some(W[i : i + 4096]) for i in range(0, len(W), 4096)])
+    return np.concatenate([of_some(W[rows]) for rows in arrays.slices(len(W), 4096)])
 
 
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:

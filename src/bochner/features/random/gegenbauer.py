@@ -25,20 +25,7 @@ from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.mercer.radial import (
-    NODES,
-    REACH,
-    IndexedFunctions,
-    Nodes,
-    Polar,
-    RadialFunctions,
-    in_balls,
-    on_axis,
-    one_radius,
-    polar_of,
-    quantiles,
-    spectrum,
-)
+from bochner.features.mercer import radial as mercer
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels
 from bochner.kernels.zonal import GeneralizedZonal, gegenbauers, log_alpha, recurrence
@@ -92,10 +79,10 @@ class GegenbauerMap(FeatureMap):
     """Σ_l h_{l,i}(|x|) p_l(⟨x, w_j⟩/|x|), components i in order, each at every w_j."""
 
     kernel: Kernel
-    polar: Polar  # From rows to radii and directions
+    polar: mercer.Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d m"]  # W, unit columns
     #: h, a column for each pair of a degree and a component.
-    radial: IndexedFunctions | RadialFunctions
+    radial: mercer.IndexedFunctions | mercer.RadialFunctions
     components: np.ndarray  # The component that each of these columns belongs to
 
     @property
@@ -160,7 +147,7 @@ ROWS = 256  # Rows on which orders are compared
 class Radials(NamedTuple):
     """Radial functions, and the component of each."""
 
-    functions: IndexedFunctions | RadialFunctions
+    functions: mercer.IndexedFunctions | mercer.RadialFunctions
     components: np.ndarray
 
     @property
@@ -176,15 +163,15 @@ class Radials(NamedTuple):
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
-    plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
+    plain, scales, radial = mercer.in_balls("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and is_stationary(kernel)
-    polar = polar_of(scales, ask.X, centred, rotated=False)
+    polar = mercer.polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     if isinstance(plain, GeneralizedZonal):
         radials = _own_radials(method, plain, ask.n_inputs, r)
     else:
         # One constant function is enough for kernels of the angle, and for rows on one sphere.
-        constant = method.order is None and r is not None and one_radius(r)
+        constant = method.order is None and r is not None and mercer.one_radius(r)
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask.n_features)
@@ -275,7 +262,7 @@ def _monomial(
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
-    return Radials(IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices)
+    return Radials(mercer.IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices)
 
 
 def _capped(q: int, d: int) -> int:
@@ -297,7 +284,9 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    radials = Radials(IndexedFunctions(kernel, d, degrees, np.concatenate(places)), components)
+    radials = Radials(
+        mercer.IndexedFunctions(kernel, d, degrees, np.concatenate(places)), components
+    )
     return radials if method.order is None else radials.first(method.order)
 
 
@@ -306,10 +295,14 @@ def _optimal(
 ) -> Radials:
     """Return radial functions from the radial kernels: the given number, or all that matter."""
     d = radial.n_inputs
-    nodes = Nodes(np.ones(1), np.ones(1)) if radial.zonal else quantiles(_required(r), NODES)
-    total = float(kernel.diag(on_axis(nodes.q, d)) @ nodes.share)
+    nodes = (
+        mercer.Nodes(np.ones(1), np.ones(1))
+        if radial.zonal
+        else mercer.quantiles(_required(r), mercer.NODES)
+    )
+    total = float(kernel.diag(mercer.on_axis(nodes.q, d)) @ nodes.share)
     q = _capped(48 if method.degree is None else method.degree, d)
-    blocks = spectrum(radial, nodes, total, 1 << 62, q)
+    blocks = mercer.spectrum(radial, nodes, total, 1 << 62, q)
     if method.degree is None:  # beyond which almost no energy is left
         energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
         enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
@@ -319,9 +312,9 @@ def _optimal(
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
     signs = 1 - degrees // 2 % 2 * 2
-    functions = RadialFunctions.of(kernel, d, nodes.q, blocks, signs)
+    functions = mercer.RadialFunctions.of(kernel, d, nodes.q, blocks, signs)
     if not radial.zonal:
-        reach = REACH * float(_required(r).max())
+        reach = mercer.REACH * float(_required(r).max())
         functions = functions.interpolated(reach, 1e-6 * total / D**0.5)  # share of the noise
     return Radials(functions, components).first(method.order or MOST_ORDERS)
 

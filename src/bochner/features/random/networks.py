@@ -22,21 +22,15 @@ from bochner._core.checks import MaybeSwitch, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.fourier.placements import (
-    IID,
-    QMC,
-    Orthogonal,
-    Placement,
-    orthonormal_columns,
-    unit_directions,
-)
+from bochner.features.fourier import placements
 from bochner.features.map import FeatureMap, Method, Request, in_rounds, kind_of, times
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, Order, directions
 
-Directions = Annotated[Placement, kind_of("IID(), Orthogonal() or QMC()", Placement)]
+_KINDS = placements.IID, placements.Orthogonal, placements.QMC
+Directions = Annotated[placements.Placement, kind_of("IID(), Orthogonal() or QMC()", *_KINDS)]
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class Sign(Method):
     SignMap(kernel=Angular(), n_inputs=3, n_features=64)
     """
 
-    placement: Directions = field(default_factory=Orthogonal)
+    placement: Directions = field(default_factory=placements.Orthogonal)
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ class ReLU(Method):
     """
 
     order: Order = 1
-    placement: Directions = field(default_factory=Orthogonal)
+    placement: Directions = field(default_factory=placements.Orthogonal)
     split: MaybeSwitch = None
 
 
@@ -173,7 +167,9 @@ def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
 def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
     """Draw the signs of D random projections."""
     rng = ask.stream("directions")
-    return SignMap(kernel, unit_directions(method.placement, ask.n_inputs, ask.n_features, rng))
+    return SignMap(
+        kernel, placements.unit_directions(method.placement, ask.n_inputs, ask.n_features, rng)
+    )
 
 
 def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
@@ -186,7 +182,7 @@ def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
             f"ReLU(split=True) requires more than the {exact} features of the exact part; got "
             f"{ask.n_features}. Ask for more, or use split=False."
         )
-    U = unit_directions(method.placement, ask.n_inputs, m, ask.stream("directions"))
+    U = placements.unit_directions(method.placement, ask.n_inputs, m, ask.stream("directions"))
     return ReLUMap(kernel, U, method.order, split)
 
 
@@ -314,7 +310,7 @@ def _orthogonal(p: int, m: int, rng: np.random.Generator) -> Float[Array, "p m"]
     """Return m unit directions, in blocks of orthogonal ones, each uniform on the sphere."""
     blocks, left = [], m
     while left > 0:
-        blocks.append(orthonormal_columns(rng.standard_normal((p, min(p, left)))))
+        blocks.append(placements.orthonormal_columns(rng.standard_normal((p, min(p, left)))))
         left -= p
     return np.concatenate([np.empty((p, 0)), *blocks], axis=1)
 
@@ -358,9 +354,7 @@ class Positive(Method):
     True
     """
 
-    placement: Annotated[
-        Placement, kind_of("Orthogonal(), IID() or QMC()", Orthogonal, IID, QMC)
-    ] = field(default_factory=Orthogonal)
+    placement: Directions = field(default_factory=placements.Orthogonal)
     form: Annotated[str, word("hyperbolic", "plain")] = "hyperbolic"
 
     @property

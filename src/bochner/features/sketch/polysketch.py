@@ -89,11 +89,13 @@ class MaclaurinMap(FeatureMap):
 
     @cached_property
     def _groups(self) -> list[tuple[Array, list[Array]]]:
-        """For each degree n, the features that have it, and the n ω that each of them multiplies."""
+        """For each degree n, the features that have it, and the first, ..., n-th ω of each."""
         degrees = self.weights.degrees
         first = np.cumsum(degrees) - degrees
         of_degree = [(n, np.flatnonzero(degrees == n)) for n in np.unique(degrees)]
-        return [(all_n, [self.signs[:, first[all_n] + j] for j in range(n)]) for n, all_n in of_degree]
+        return [
+            (all_n, [self.signs[:, first[all_n] + j] for j in range(n)]) for n, all_n in of_degree
+        ]
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, lengths = self.inputs.split(X)
