@@ -300,7 +300,7 @@ def parts_of(phi: Any) -> list[FeatureMap]:
 def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]:
     """Return A W in the library and precision of A."""
     if arrays.is_numpy(A):
-        return product(np.ascontiguousarray(A), W.astype(A.dtype, copy=False))
+        return product(A, W)
     return A @ arrays.moved(W, like=A)
 
 

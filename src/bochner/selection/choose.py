@@ -317,9 +317,9 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
         errors = left_out(phi.features(X), rows.y, rows.w)
         # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
         # of 15 rows differ by 2 % between processors.
-        rounding = 256 * np.finfo(np.float64).eps * errors.moments.weight / errors.alphas
+        rounding = 256 * np.finfo(np.float64).eps * errors.eigen.weight / errors.alphas
         best = best_of(errors.errors * (1 + rounding), "loo")
-        floor = NO_ERROR * float(errors.moments.power.max()) / errors.moments.weight
+        floor = NO_ERROR * float(errors.eigen.power.max()) / errors.eigen.weight
         return max(float(errors.errors[best]), floor)
 
     return error

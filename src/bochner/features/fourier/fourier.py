@@ -202,7 +202,8 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
     amplitude = float(kernel.diag(np.zeros((1, d)))[0])
     if isinstance(placement, placements.Grid):
-        W, weights = placement.nodes(kernel.spectral_measure(d), max(1, m // 2))
+        measure = kernel.spectral_measure(d)  # type: ignore[attr-defined]
+        W, weights = placement.nodes(measure, max(1, m // 2))
         return FourierMap(kernel, W, amplitude, weights=weights, random=False)
     phases = np.zeros(0)
     if method.form == "phase":

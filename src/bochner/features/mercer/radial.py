@@ -8,9 +8,9 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
 from scipy.fft import dct
-from scipy.linalg.blas import dgemm
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, moved, slices, to_numpy
+from bochner._core.blas import product
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
@@ -330,8 +330,7 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
         G = np.empty((len(share), C.shape[1]), share.dtype)
         for rows in slices(len(share), 2048):  # whose polynomials fit the level-2 cache
             T = chebvander(2.0 * share[rows].astype(np.float64) - 1.0, len(C) - 1)
-            # SciPy's BLAS, as the sweep's other products; transposed, to avoid a copy.
-            G[rows] = dgemm(1.0, C.T, T, trans_b=1).T
+            G[rows] = product(T, C)
         return G
     xp = array_namespace(share)
     basis = [xp.ones_like(share), 2.0 * share - 1.0]
