@@ -269,20 +269,16 @@ def certify(
     measured = pencil.distance(s.K, s.E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(s, n, confidence)
     return Certificate(
-        epsilon=measured.epsilon,
-        epsilon_interval=measured.interval,
+        **measured._asdict(),
         confidence=1.0 if len(s.K) == n else confidence,
         frobenius=ratio,
         frobenius_interval=ratio_interval,
         entrywise=float(np.abs(s.E).max()),
-        effective_dimension=measured.effective_dimension,
         alpha=alpha,
-        alpha_measured=measured.alpha,
         n_rows=n,
         n_sample=len(s.K),
         n_features=s.n_features,
         below_kernel=below,
-        resolved=measured.resolved,
         features_to_halve=_to_halve(s, rest, measured, n, below),
         operator_norm=pencil.operator_ratio(s.K, s.E),
         left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), 1e-300)),
@@ -296,10 +292,10 @@ def _to_halve(
     if measured.epsilon == 0:
         return None
     if not below:  # the bias is at most Σ rest/alpha on the rows measured
-        alpha = measured.alpha * len(s.K) / n
+        alpha = measured.alpha_measured * len(s.K) / n
         noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * measured.epsilon * alpha
         return 4 * s.n_features if noise else None
-    pair = pencil.Pencil(s.K, s.E, measured.alpha * len(s.K) / n, 0.0)
+    pair = pencil.Pencil(s.K, s.E, measured.alpha_measured * len(s.K) / n, 0.0)
     return s.n_features + max(1, pencil.excess_count(pair, measured.epsilon / 2))
 
 

@@ -157,9 +157,9 @@ class Distance(NamedTuple):
     """The spectral distance ε of n rows, estimated on m rows: estimate, interval and penalty."""
 
     epsilon: float
-    interval: tuple[float, float]
+    epsilon_interval: tuple[float, float]
     effective_dimension: float
-    alpha: float
+    alpha_measured: float
     resolved: bool
 
 

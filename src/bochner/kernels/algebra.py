@@ -625,10 +625,8 @@ def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     if X.shape[0] <= BAND or not isinstance(next(leaves_of(kernel, (Transformed,))), Sum):
         return np.ascontiguousarray(kernel(X))
     inner, U = untransformed(kernel, X)
-    first = inner(U[:BAND])
-    K = np.empty((U.shape[0], U.shape[0]), first.dtype)
-    K[:BAND, :BAND] = first
-    for start in range(BAND, len(K), BAND):
+    K = np.empty((U.shape[0], U.shape[0]), arrays.precision(U))
+    for start in range(0, len(K), BAND):
         here = slice(start, start + BAND)
         K[here, : start + BAND] = inner(U[here], U[: start + BAND])
     return mirror(K.T).T

@@ -252,21 +252,14 @@ def _of_angle(
     kernel: Homogeneous | Zonal, d: int, degree: int, r: Radii, s: Radii
 ) -> Float[np.ndarray, "q a b"]:
     """R_l(r, s) = c_l (r s)^p."""
-    c = _all_coefficients(kernel, d, degree)[:, None, None]
+    c = _coefficients(kernel, d, power_of_two(max(degree, 31) + 1))[: degree + 1, None, None]
     R = c * (r**kernel.degree)[:, None] * s**kernel.degree
     R[1:] *= (r > 0)[:, None] & (s > 0)
     return R
 
 
 @lru_cache(maxsize=64)
-def _all_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.ndarray, " k"]:
-    """Return c_0, ..., c_l, each from a series of 32 degrees, 64, and so on: few serve all."""
-    series = [_zonal_coefficients(kernel, d, power_of_two(max(k, 31) + 1)) for k in range(l + 1)]
-    return np.array([c[k] for k, c in enumerate(series)])
-
-
-@lru_cache(maxsize=64)
-def _zonal_coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.ndarray, " k"]:
+def _coefficients(kernel: Homogeneous | Zonal, d: int, l: int) -> Float[np.ndarray, " k"]:
     """Return c_0, ..., c_l, zero where a series is below the error of quadrature."""
     c = kernel.gegenbauer_coefficients(d, l)
     if isinstance(kernel, Zonal):
