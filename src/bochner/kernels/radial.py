@@ -60,8 +60,9 @@ def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialK
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         z = r[:, None] * s[None, :]
         if not isinstance(series, dotproduct.ExponentialSeries):
-            fall = 0.5 * decay * (r[:, None] ** 2 + s[None, :] ** 2)
-            return np.exp(_log_series(series, d, l, z) - fall)
+            order = _order(series, d, l, float(z.max(initial=0.0)))
+            left, right = (_monomials(series, d, l, order, decay, t) for t in (r, s))
+            return left.T @ right
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
         square = 0.5 * decay * (r[:, None] - s[None, :]) ** 2
         logs = _log_bessel(l, d, series.scale * z) - square + (series.scale - decay) * z
@@ -114,34 +115,34 @@ def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(logs), logs, debye) + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
 
-def _log_series(series: dotproduct.Series, d: int, l: int, z: np.ndarray) -> np.ndarray:
-    """Return log Σ_i exp(weights_i) (z/2)^(l+2i), as many terms as matter; z ≥ 0."""
-    largest = float(z.max(initial=0.0))
-    if series.degree is None:
-        log_half = math.log(max(0.5 * largest, 1e-300))
-        logs = lambda i: log_weights(series, d, l, len(i))[l] + (l + 2 * i) * log_half
-        what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
-        order = len(dotproduct.converged(logs, what))
-    else:
-        order = max((series.degree - l) // 2 + 1, 0)
-    if order == 0:
-        return np.full(z.shape, -math.inf)
-    n = l + 2 * np.arange(order)
-    weights = log_weights(series, d, l, order)[l]
+def _order(series: dotproduct.Series, d: int, l: int, z: float) -> int:
+    """Return how many terms of R_l matter at r·s = z."""
+    if series.degree is not None:
+        return max((series.degree - l) // 2 + 1, 0)
+    log_half = math.log(max(0.5 * z, 1e-300))
+    logs = lambda i: log_weights(series, d, l, len(i)) + (l + 2 * i) * log_half
+    what = f"Radial kernels: the power series must converge at |x|·|y|; at {z:.3g}"
+    return len(dotproduct.converged(logs, what))
+
+
+def log_weights(series: dotproduct.Series, d: int, l: int, order: int) -> Radii:
+    """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), i < order."""
+    i = np.arange(order)
+    logs = log_alpha(l, d) + series.log_derivative(l + 2 * i) - _log_sum(1.0, order)[:order]
+    return logs - _log_sum(d / 2, l + order)[l + i]
+
+
+def _monomials(
+    series: dotproduct.Series, d: int, l: int, order: int, decay: float, t: Radii
+) -> Float[np.ndarray, "s n"]:
+    """Return h_{l,i}(t), i < order: R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u)."""
+    # h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
+    # [Han et al. (2022), lemmas 4 and 15, simplified].
+    n = l + 2 * np.arange(order)[:, None]
+    logs = log_weights(series, d, l, order)[:, None] - n * math.log(2.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        log_z = np.log(0.5 * z)
-        total = np.full(z.shape, -math.inf)
-        for power, weight in zip(n.tolist(), weights.tolist(), strict=True):
-            total = np.logaddexp(total, weight + (power * log_z if power else 0.0))
-    return total
-
-
-def log_weights(series: dotproduct.Series, d: int, degree: int, order: int) -> np.ndarray:
-    """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), (degree + 1, order)."""
-    l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
-    counts = np.array([log_alpha(int(v), d) for v in l[:, 0]])[:, None]
-    logs = counts + series.log_derivative(l + 2 * i) - _log_sum(1.0, order)[:order]
-    return logs - _log_sum(d / 2, degree + order)[l + i]
+        powers = np.where(n == 0, 0.0, n * np.log(t))
+    return np.exp(0.5 * logs + powers - 0.5 * decay * t * t)
 
 
 def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:
@@ -232,17 +233,11 @@ def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
 def monomials(
     radial: RadialKernels, degree: int, order: int, t: Float[np.ndarray, " n"]
 ) -> Float[np.ndarray, "q s n"]:
-    """Return h_{l,i}(t), l ≤ degree, i < order, with R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u)."""
-    # h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
-    # [Han et al. (2022), lemmas 4 and 15, simplified].
-    assert radial.power_series is not None
-    t = np.asarray(t, dtype=np.float64)
-    l, i = np.arange(degree + 1)[:, None], np.arange(order)[None, :]
-    n = l + 2 * i
-    logs = log_weights(radial.power_series, radial.n_inputs, degree, order) - n * math.log(2.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = np.where(n[..., None] == 0, 0.0, n[..., None] * np.log(t))
-    return np.exp(0.5 * logs[..., None] + powers - 0.5 * radial.decay * t * t)
+    """Return the functions h_{l,i}(t), l ≤ degree, i < order, of a kernel with a power series."""
+    series, d, t = radial.power_series, radial.n_inputs, np.asarray(t, dtype=np.float64)
+    assert series is not None
+    each = [_monomials(series, d, l, order, radial.decay, t) for l in range(degree + 1)]
+    return np.stack(each)
 
 
 # --- |x|^p |y|^p K(cos), and functions of one's own ----------------------------------------------
