@@ -180,7 +180,6 @@ class Columns(Transformed):
     columns: Annotated[tuple[int, ...], integers]
 
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
-        """Return the chosen columns of X."""
         require_columns("Columns", self.columns, X)
         if arrays.is_sparse(X):
             return X[:, list(self.columns)]
@@ -253,7 +252,6 @@ class Mahalanobis(Transformed):
         return symmetric_root(self.matrix)
 
     def inputs(self, X: Rows) -> Rows:
-        """Return X L, dense."""
         if X.shape[1] != len(self.root):
             raise InvalidInput(
                 "Mahalanobis: matrix must have one row and column per column of X; got "
@@ -298,7 +296,6 @@ class Warped(Transformed):
         return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
 
     def inputs(self, X: Rows) -> Float[Array, "n e"]:
-        """Return f(X), in the precision of X."""
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
 
@@ -358,7 +355,6 @@ class Monotone(Transformed):
             )
 
     def inputs(self, X: Rows) -> Rows:
-        """Return the transformed rows, in their own format."""
         X = X if hasattr(X, "shape") else np.asarray(X, np.float64)
         require_columns("Monotone", self.columns, X)
         if arrays.is_sparse(X):

@@ -121,7 +121,6 @@ class ExponentialSeries:
     degree = None
 
     def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        """Return log κ⁽ⁿ⁾(0)."""
         return math.log(self.weight) + np.asarray(n) * math.log(self.scale)
 
 

@@ -134,7 +134,6 @@ class SkewedChi2(Kernel):
     skew: TunedPositive = 1.0
 
     def spectral_measure(self, d: int) -> Measure:
-        """Return the law of the frequencies of log(x + c)."""
         return Independent(SECH, np.ones(d))
 
     def inputs(self, X: Rows) -> Rows:
@@ -153,7 +152,6 @@ class SkewedChi2(Kernel):
         return 1.0 + 0.0 * self.inputs(X)[:, 0]
 
     def back(self, X: Rows, G: Rows) -> Rows:
-        """Return gradients in x, given gradients in log(x + c)."""
         return G / (X + self.skew)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:

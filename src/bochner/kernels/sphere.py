@@ -90,7 +90,6 @@ class OnSphere(Transformed):
         return 180.0 / (math.pi * self.lengthscale)
 
     def inputs(self, X: Float[Array, "n 2"]) -> Float[Array, "n 3"]:
-        """Return the points of the sphere of that radius."""
         require_places("OnSphere", X)
         return unit_vectors(X) * self.radius
 

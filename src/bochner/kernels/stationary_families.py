@@ -55,12 +55,9 @@ class Matern(stationary.Radial):
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
-        """Return k and −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s).
-
-        (u^ν K_ν)' = −u^ν K_{ν−1}.
-        """
         if not self.smooth:
             return super().with_slope(s)
+        # −ν/(2(ν − 1)) k of smoothness ν − 1 at √(2ν s), for (u^ν K_ν)' = −u^ν K_{ν−1}
         if self.smoothness not in (1.5, 2.5):
             ratio = self.smoothness / (self.smoothness - 1.0)
             return self.profile(s), -0.5 * ratio * Matern(self.smoothness - 1.0).profile(ratio * s)
@@ -321,7 +318,6 @@ class Periodic(stationary.Stationary):
         return stationary.by_columns(C * self.evaluate(X, Y), rates, X, Y)
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
-        """Return ∂ log k/∂ log of both numbers of column j of d, for differences of its numbers."""
         period, length = (values[j] for values in self.per_axis(d))
         angle = math.pi * np.remainder(gap / period, 1.0)
         wave = np.sin(angle)

@@ -121,10 +121,8 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     units = "" if apart is None else " in standard deviations,"
     text = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
     rest, others = "", scales[first[SHOWN:]]
-    if len(others) == 1:
-        rest = f"; one other, {others[0]:.3g}"
-    elif len(others):
-        rest = f"; {len(others)} others from {others[0]:.3g} to {others[-1]:.3g}"
+    if n := len(others):
+        rest = f"; {n} other{'s' * (n > 1)} from {others[0]:.3g} to {others[-1]:.3g}"
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 

@@ -396,11 +396,9 @@ class Zonal(Kernel):
 
     @property
     def degree(self) -> int:
-        """The power p of the norms."""
         return self.power
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        """Return c_0, ..., c_l in d dimensions: zeros after the last; for d = 1, after c_1."""
         c = np.zeros(l + 1)
         given = self.coefficients[: min(l + 1, 2 if d == 1 else l + 1)]
         c[: len(given)] = given
