@@ -282,7 +282,7 @@ CASES = [
     (lambda: Gaussian((1.0, 2.0))(X), InvalidInput, "Gaussian: lengthscale must"),
     (lambda: Columns(Gaussian(), (0, 3))(X), InvalidInput, "below the number of columns"),
     (lambda: k.Mahalanobis(Gaussian(), np.eye(2))(X), InvalidInput, "one row and column"),
-    (lambda: Laplace()(SPARSE), InvalidInput, "Laplace: X must be dense, "),
+    (lambda: Laplace()(SPARSE), InvalidInput, "Laplace: X must be dense; "),
     (lambda: (Linear() + k.Cauchy())(X, SPARSE), InvalidInput, "Cauchy: X must"),
     (lambda: Gaussian(1e-300)(FAR), InvalidInput, "X divided by lengthscale"),
     (lambda: Gaussian(1e-30)(np.float32(FAR)), InvalidInput, "float32; got an overflow with"),

@@ -408,9 +408,8 @@ def features_bound(
     else:
         raise UnsupportedKernel(
             f"{who} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, IID()), "
-            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), features that are '
-            f"independent, or Polynomial with TensorSketch(); got {kernel!r} with {method!r}. "
-            "certify measures any map."
+            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), Polynomial with TensorSketch(); '
+            f"got {kernel!r} with {method!r}. certify measures any map."
         )
     values = values_of(kernel, rows, who)
     return _norm_tail(values, largest / float(values.sum()), 1, exact)
@@ -609,9 +608,8 @@ def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | 
         if degree is not None or rates[half:].max() <= rates[:half].max() + 1e-9:
             return math.exp(first), math.exp(float(rates.max(initial=-700.0))), degree
     raise UnsupportedKernel(
-        "ball_bound requires the Gaussian, or a kernel of ⟨x, y⟩ of finite degree or of "
-        f"derivatives that grow like a power; got {kernel!r}. Take zonal_bound, or measure with "
-        "certify."
+        "ball_bound requires the Gaussian, or a kernel of ⟨x, y⟩ of finite degree or derivatives "
+        f"that grow like a power; got {kernel!r}. Take zonal_bound, or measure with certify."
     )
 
 
@@ -648,9 +646,8 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
         return squares, np.cumsum(sums[::-1])[::-1] - sums, True
     if radial.power_series is None:
         raise UnsupportedKernel(
-            "zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, the Gaussian, "
-            f"GeneralizedZonal, or rows on one sphere; got {kernel!r}. certify measures the error "
-            "of any map."
+            "zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, Gaussian, GeneralizedZonal, "
+            f"or rows on one sphere; got {kernel!r}. certify measures the error of any map."
         )
     return *_monomials(radial, radii, trace), False
 

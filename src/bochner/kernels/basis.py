@@ -313,9 +313,8 @@ class GreenFunction(Kernel):
             )
         if self.kappa == 0 and self.conditions != "dirichlet":
             raise InvalidInput(
-                "GreenFunction: kappa must be above zero where functions are not zero at the "
-                f"boundary, for constants have the eigenvalue 0; got conditions={self.conditions!r}"
-                ". Pass kappa=..."
+                "GreenFunction: kappa must be above zero where functions are not zero at edges; "
+                f"got conditions={self.conditions!r}. Pass kappa=..."
             )
         if 2 * self.exponent <= len(self.box):
             raise InvalidInput(

@@ -117,9 +117,8 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     """Return a_l = ½ ∫ k(θ) P_l(cos θ) sin θ dθ up to a degree, to 1e-15 k(x, x), by quadrature."""
     if not is_on_sphere(kernel):
         raise UnsupportedKernel(
-            "SphericalHarmonics requires a kernel of places on the globe: OnSphere(...), sums and "
-            f"products of such; got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, "
-            "longitude) in degrees."
+            "SphericalHarmonics requires a kernel of places on the globe, or sums and products; "
+            f"got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, longitude) in degrees."
         )
     some = np.array([1.0, 30.0, 120.0])  # in degrees; values in two directions must agree
     value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(some), some], axis=1))[0]
@@ -133,9 +132,8 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
     variances = np.array([values @ P for P in gegenbauers(degree, 3, np.cos(theta))])
     if variances.min() < -1e-12 * float(np.abs(values).sum()):
         raise NotPositive(
-            f"SphericalHarmonics: degree variances must be zero or above; got "
-            f"{variances.min():.3g} at degree {int(np.argmin(variances))} of {kernel!r}, "
-            "which is no kernel on the sphere."
+            f"SphericalHarmonics: degree variances must be zero or above; got {variances.min():.3g}"
+            f" at degree {int(np.argmin(variances))} of {kernel!r}, no kernel on the sphere."
         )
     return np.maximum(variances, 0.0)
 

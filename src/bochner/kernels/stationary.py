@@ -75,9 +75,8 @@ class Compilable(Stationary):
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         if not self.smooth:
             raise UnsupportedKernel(
-                "Gradients in rows require a kernel that is smooth where rows are equal; got "
-                f"{self!r}. Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness "
-                "above 1."
+                f"Gradients in rows require a kernel smooth where rows are equal; got {self!r}. "
+                "Take Gaussian, RationalQuadratic, Cauchy, or Matern of smoothness above 1."
             )
         return _divide(self, self.unit_pullback(*self.in_units(X, Y), C))
 
@@ -367,7 +366,6 @@ def refuse_sparse(kernel: Kernel, *matrices: Any) -> None:
     """Refuse sparse rows where the distance is a sum over columns."""
     if any(map(is_sparse, matrices)):
         raise InvalidInput(
-            f"{type(kernel).__name__}: X must be dense, because the distance is a sum over "
-            "columns; got a sparse matrix. Pass X.toarray(), or use a kernel of the Euclidean "
-            "distance such as Gaussian or Exponential."
+            f"{type(kernel).__name__}: X must be dense; got a sparse matrix. Pass X.toarray(), or "
+            "use a kernel of the Euclidean distance such as Gaussian or Exponential."
         )

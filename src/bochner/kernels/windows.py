@@ -85,9 +85,8 @@ class Windows(Kernel):
         if rest or steps < self.width:
             first = "one column for the number of steps and " if self.lengths else ""
             raise InvalidInput(
-                f"Windows: rows must have {first}{self.channels} for each of {self.width} steps "
-                f"or more; got {n_columns} columns. Pass sequences as arrays (n, steps, channels), "
-                "or through Windows.rows."
+                f"Windows: rows must have {first}{self.channels} for each of {self.width} steps or "
+                f"more; got {n_columns} columns. Pass arrays (n, steps, channels), or Windows.rows."
             )
         return steps - self.width + 1
 
@@ -247,8 +246,7 @@ class Windows(Kernel):
         if A.ndim != 2 or A.shape[1] != self.channels or A.dtype.kind not in "fiub":
             raise InvalidInput(
                 f"Windows.rows: a sequence must be numbers of shape (steps, {self.channels}); got "
-                f"{A.dtype} of shape {A.shape} for sequence {i}. Pass channels= as many as each "
-                "step has, and letters through one_hot."
+                f"{A.dtype} of shape {A.shape} for sequence {i}. Set channels=; letters: one_hot."
             )
         return A if A.dtype == np.float32 else A.astype(np.float64)
 
