@@ -135,16 +135,14 @@ class Certificate(HtmlResult):
 
 def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: errors of the features, and where they lie."""
-    spans = {"ε, spectral": c.epsilon_interval, "Frobenius": c.frobenius_interval}
-    values = {
-        "ε, spectral": c.epsilon,
-        "Frobenius": c.frobenius,
-        "operator norm": c.operator_norm,
-        "largest entry": c.entrywise,
-        "effective dimension": c.effective_dimension,
-    }
-    ends = {name: " to ".join(f"{e:.3g}" for e in span) for name, span in spans.items()}
-    rows = [[name, f"{value:.3g}", ends.get(name, "")] for name, value in values.items()]
+    errors: tuple[tuple[str, float, tuple[float, ...]], ...] = (
+        ("ε, spectral", c.epsilon, c.epsilon_interval),
+        ("Frobenius", c.frobenius, c.frobenius_interval),
+        ("operator norm", c.operator_norm, ()),
+        ("largest entry", c.entrywise, ()),
+        ("effective dimension", c.effective_dimension, ()),
+    )
+    rows = [[name, f"{v:.3g}", " to ".join(f"{e:.3g}" for e in span)] for name, v, span in errors]
     head = ["error", "value", f"{100 * c.confidence:g} % interval"]
     digits = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
     return head[:digits], [row[:digits] for row in rows]

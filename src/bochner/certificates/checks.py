@@ -363,8 +363,8 @@ def check_features(
     Examples
     --------
     >>> import bochner as bo
-    >>> from bochner.certificates import check_features
-    >>> check = check_features(bo.draw(bo.kernels.Gaussian(), "fourier", n_features=64, n_inputs=3))
+    >>> phi = bo.draw(bo.kernels.Gaussian(), "fourier", n_features=64, n_inputs=3)
+    >>> check = bo.check_features(phi)
     >>> check.ok
     True
     >>> check["below"].outcome
