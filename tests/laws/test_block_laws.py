@@ -228,7 +228,7 @@ def test_rows_are_known_or_become_known(named, bare):
     for name in ("pandas", "polars", "arrow", "parquet"):
         assert named[name].n_rows == N
     assert bare["numpy"].n_rows == N
-    path = named["csv"].source.readers[0].file
+    path = named["csv"].source.readers[0].text_file.file
     blocks = Blocks.from_files(path, "y")
     assert blocks.n_rows is None
     list(blocks)

@@ -372,18 +372,6 @@ class Blocks:
         tables = self.source
         return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else None
 
-    def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]] | None:
-        """Return the columns and cells of these rows of a table, as given; None of no table."""
-        tables = self.source
-        return tables.as_given(rows) if isinstance(tables, Tables) else None
-
-    def read_by(self, who: str) -> "Blocks":
-        """Return the same rows, with the name of a learner for warnings about cells."""
-        tables = self.source
-        return (
-            replace(self, source=replace(tables, who=who)) if isinstance(tables, Tables) else self
-        )
-
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.
 

@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -253,18 +253,9 @@ class Times(Encoder):
             if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
                 raise _of_another_type(self.name, "times", kind, where)
             return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
-        texts = as_texts(column)
-        form = self.form or form_of(texts_in(texts)) or "year-month-day"
-        seconds = np.array([seconds_of(text, form) for text in texts.dictionary.to_pylist()])
-        cells = by_value(texts, np.where(np.isnan(seconds), np.inf, seconds))
-        if np.isinf(cells).any():
-            row = int(np.argmax(np.isinf(cells)))
-            raise InvalidInput(
-                f"Blocks: column {self.name!r} must hold times as {form}; got "
-                f"{display_text(texts[row].as_py())} in {where(row)}. Mend or empty the cell, or "
-                f"take the column as text with dtypes={{{self.name!r}: 'category'}}."
-            )
-        return cells
+        form = self.form or form_of(texts_in(column)) or "year-month-day"
+        read = partial(seconds_of, form=form)
+        return _by_text(self.name, column, read, f"times as {form}", where)
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         seconds = np.where(np.isnan(cells), self.fill, cells)
@@ -308,13 +299,8 @@ FOLDS = 5
 @lru_cache(maxsize=2)  # several columns ask for those of the same rows
 def folds(start: int, count: int) -> np.ndarray:
     """Return the fold of each row, a random function of its number (SplitMix64)."""
-    fold = np.empty(count, np.intp)
-    for at in range(0, count, 8192):  # arrays that stay in cache
-        stop = min(at + 8192, count)
-        z = np.arange(start + at + 1, start + stop + 1, dtype=np.uint64)
-        z = scattered(z * np.uint64(0x9E3779B97F4A7C15))
-        fold[at:stop] = z - z // np.uint64(FOLDS) * np.uint64(FOLDS)  # the rest, in half the time
-    return fold
+    z = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    return (scattered(z * np.uint64(0x9E3779B97F4A7C15)) % np.uint64(FOLDS)).astype(np.intp)
 
 
 # --- Cells of Arrow columns as numbers, NaN where they are missing --------------------------------
@@ -398,10 +384,21 @@ def is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 
 
-def display_text(text: str) -> str:
-    """Return a cell in quotes, cut if it is long."""
-    text = text.strip()
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+def _by_text(
+    name: str, column: Any, read: Callable[[str], float | None], required: str, where: Where
+) -> Float[np.ndarray, " n"]:
+    """Return what ``read`` gives for each text, NaN where one is missing; refuse one without."""
+    texts = as_texts(column)
+    numbers = [read(text) for text in texts.dictionary.to_pylist()]
+    if (wrong := np.flatnonzero(by_value(texts, [n is None for n in numbers]) == 1)).size:
+        row = int(wrong[0])
+        text = texts[row].as_py().strip()
+        raise InvalidInput(
+            f"Blocks: column {name!r} must hold {required}; got "
+            f"{text if len(text) <= 40 else text[:37] + '...'!r} in {where(row)}. Mend or empty "
+            f"the cell, or take the column as text with dtypes={{{name!r}: 'category'}}."
+        )
+    return by_value(texts, numbers)
 
 
 def numbers_of(
@@ -412,19 +409,12 @@ def numbers_of(
     if kind == "null":
         return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
-        texts = as_texts(column)
-        words = [w.replace(",", ".", 1) if comma else w for w in texts.dictionary.to_pylist()]
-        stray = [not is_number(word) for word in words]
-        if (wrong := np.flatnonzero(by_value(texts, stray) == 1)).size:
-            row = int(wrong[0])
-            raise InvalidInput(
-                f"Blocks: column {name!r} must hold numbers; got "
-                f"{display_text(texts[row].as_py())} in {where(row)}. Mend the cell, or take "
-                f"the column as text with dtypes={{{name!r}: 'category'}}."
-            )
-        pairs = zip(words, stray, strict=True)
-        numbers = [np.nan if no_number else float(w) for w, no_number in pairs]
-        return by_value(texts, numbers).astype(dtype)
+
+        def read(text: str) -> float | None:
+            text = text.replace(",", ".", 1) if comma else text
+            return float(text) if is_number(text) else None
+
+        return _by_text(name, column, read, "numbers", where).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
     if kind.startswith(("list", "struct", "map", "timestamp", "date", "time", "binary")):
@@ -503,22 +493,22 @@ def form_of(texts: Iterable[str]) -> str:
     if not texts:
         return ""
     first = [form for form, pattern in FORMS.items() if pattern.fullmatch(texts[0].strip())]
-    reads = lambda form: not np.isnan([seconds_of(text, form) for text in texts]).any()
+    reads = lambda form: None not in [seconds_of(text, form) for text in texts]
     return next(filter(reads, first), "")
 
 
-def seconds_of(text: str, form: str) -> float:
-    """Return the seconds since 1970, or since midnight of a clock; NaN if it is not of the form."""
+def seconds_of(text: str, form: str) -> float | None:
+    """Return the seconds since 1970, or since midnight of a clock; None of another form."""
     match = FORMS[form].fullmatch(text.strip())
     if match is None:
-        return np.nan
+        return None
     part = match.groupdict()
     hour, minute = int(part.get("hour") or 0), int(part.get("minute") or 0)
     second = float((part.get("second") or "0").replace(",", "."))
     if half := part.get("half"):
         hour = hour % 12 + 12 * (half in "Pp") if 1 <= hour <= 12 else 99
     if minute > 59 or second >= 61 or hour * 60 + minute > 24 * 60:
-        return np.nan
+        return None
     clock = 3600.0 * hour + 60.0 * minute + second
     if form == "clock":
         return clock
@@ -526,5 +516,5 @@ def seconds_of(text: str, form: str) -> float:
     try:
         day = dt.date(int(part["year"]), int(month), int(part.get("day") or 1))
     except ValueError:
-        return np.nan
+        return None
     return (day.toordinal() - dt.date(1970, 1, 1).toordinal()) * DAY + clock

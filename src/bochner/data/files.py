@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from os import PathLike
@@ -242,7 +242,7 @@ def open_file(file: File, separator: str | None) -> Reader:
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
     if head.startswith(b"PAR1") or suffix in PARQUET:
-        with _parquet(file, 1) as opened:
+        with _parquet(file) as opened:
             schema, metadata = opened.schema_arrow, opened.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             coded = _coded(schema, metadata)
@@ -266,36 +266,32 @@ def open_file(file: File, separator: str | None) -> Reader:
         for column in arrow_columns(schema, label)
         if not re.fullmatch("__index_level_.*__", column.name)
     )
-    shape: Any = {"label": label, "columns": columns, "n_rows": rows}
-    return BinaryReader(file, stamp, tuple(groups), coded, **shape)
+    read = BinaryFile(file, stamp, tuple(groups), coded).read
+    return Reader(label, columns, read, rows, f"{label} {stamp}")
 
 
 @dataclass(frozen=True, eq=False)
-class BinaryReader(Reader):
+class BinaryFile:
     """One Parquet or Feather file: types and the number of rows are in it."""
 
     file: File
     stamp: Stamp
     groups: tuple[int, ...]  # rows of each row group or batch of the file
     coded: frozenset[str] | None  # columns of Parquet that are read as codes; None for Feather
-    label: str = field(kw_only=True)
-    columns: tuple[Column, ...] = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
-    absent: Any = field(default=(), kw_only=True)
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
+    def read(
+        self, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
+    ) -> Iterator[Any]:
         """Yield batches; a part that begins where another has ended continues its reading."""
-        if self.n_rows == 0:
-            return
-        key, end = (str(self.file), self.stamp, names, text, rows), self.first + self.n_rows
+        first, end = reader.first, reader.first + (reader.n_rows or 0)
+        key = str(self.file), self.stamp, names, text, rows
         with unchanged(self.file, self.stamp):
-            group = int(np.searchsorted(np.cumsum(self.groups), self.first, side="right"))
+            group = int(np.searchsorted(np.cumsum(self.groups), first, side="right"))
             at, batches = _PAUSED.pop(key, (-1, iter(())))
-            if not sum(self.groups[:group]) <= at <= self.first:
+            if not sum(self.groups[:group]) <= at <= first:
                 at, batches = sum(self.groups[:group]), self._batches(names, text, rows, group)
             for batch in batches:
-                begin, at = min(max(self.first - at, 0), batch.num_rows), at + batch.num_rows
+                begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
                 stop = batch.num_rows - max(at - end, 0)
                 yield batch.slice(begin, stop - begin)
                 if at >= end:
@@ -310,16 +306,13 @@ class BinaryReader(Reader):
         """Yield the Arrow batches of the file from this group on."""
         numbers = range(group, len(self.groups))
         if self.coded is not None:
-            with _parquet(self.file, len(self.columns), text & self.coded) as opened:
+            with _parquet(self.file, names, text & self.coded) as opened:
                 yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
             return
         with _feather(self.file, names) as opened:
             for batch in map(opened.get_batch, numbers):
                 batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
                 yield batch
-
-    def mark(self) -> str:
-        return f"'{self.file}' {self.stamp}"
 
 
 #: Where the last reading of a part has ended, and its further batches.
@@ -360,10 +353,10 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
 
 
 @contextmanager
-def _parquet(file: File, columns: int, text: Iterable[str] = ()) -> Iterator[Any]:
+def _parquet(file: File, names: Sequence[str] = (), text: Iterable[str] = ()) -> Iterator[Any]:
     (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
     # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
-    ahead = max(1 << 14, (1 << 20) // columns)
+    ahead = max(1 << 14, (1 << 20) // max(1, len(names)))
     with (
         _explained(file, partial(_no_whole, file, "Parquet")),
         parquet.ParquetFile(
@@ -393,24 +386,19 @@ def _feather(file: File, names: Sequence[str] = ()) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class TextReader(Reader):
+class TextFile:
     """One text file: a line of names, then a line for each row."""
 
     file: File
     stamp: Stamp
     separator: str
     block: int = 0  # bytes read at a time
-    label: str = field(kw_only=True)
-    columns: tuple[Column, ...] = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
-    absent: Any = field(default=(), kw_only=True)
-    hint: str = field(default="", kw_only=True)
-    of_text = True
+    columns: tuple[Column, ...] = ()
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        if self.n_rows == 0:
-            return
+    def read(
+        self, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
+    ) -> Iterator[Any]:
+        """Yield tables of some blocks each."""
         booleans = {c.name for c in self.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
         kinds = {
@@ -446,10 +434,7 @@ class TextReader(Reader):
             convert_options=convert,
         )
 
-    def mark(self) -> str:
-        return f"'{self.file}' {self.stamp} {self.separator!r}"
-
-    def place(self, row: int) -> str:
+    def line_of(self, row: int) -> int:
         """Return the line that a row begins in, from 1; empty lines are no rows."""
         begins, record = 1, -1
         with unpacked(self.file) as stream:
@@ -460,12 +445,12 @@ class TextReader(Reader):
                 if fields and record == row + 1:  # names come first
                     break
                 begins = reader.line_num + 1
-        return f"line {begins} of {self.label}"
+        return begins
 
 
-def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
+def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
     """Find the separator, the names and, from the first block, the types."""
-    file = TextReader(path, stamp, separator or "", label=f"'{path}'", columns=())
+    file, label = TextFile(path, stamp, separator or ""), f"'{path}'"
     with _explained(path, partial(_sentence, file)), unpacked(path) as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
@@ -490,13 +475,21 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> TextReader:
     file = replace(file, separator=separator, block=block)
     with _explained(path, partial(_sentence, file)):
         opened = file.batches({})
-        columns = arrow_columns(opened.schema, file.label)
+        columns = arrow_columns(opened.schema, label)
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(path)
+    file, n_rows = replace(file, columns=columns), 0 if first is None else None
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
-    hint, n_rows = hint if len(columns) == 1 else "", 0 if first is None else None
-    return replace(file, columns=columns, n_rows=n_rows, hint=hint)
+    return Reader(
+        label,
+        columns,
+        file.read,
+        n_rows,
+        f"{label} {stamp} {separator!r}",
+        text_file=file,
+        hint=hint * (len(columns) == 1),
+    )
 
 
 def sniff(head: str, is_whole_file: bool = True) -> str:
@@ -513,9 +506,9 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
     return max((",", ";", "\t", "|"), key=merit)
 
 
-def _sentence(file: TextReader, error: Exception) -> BochnerError:
+def _sentence(file: TextFile, error: Exception) -> BochnerError:
     """Return Arrow's message, which names line, column and value, and the remedy."""
-    text, label = str(error).splitlines()[0], file.label
+    text, label = str(error).splitlines()[0], f"'{file.file}'"
     if "UTF8" in text:
         return _not_utf8(file.file)
     if "straddling" in text:

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from numbers import Real
@@ -66,24 +65,11 @@ def _require_names(names: list[Any], label: str) -> None:
 # --- Tables in memory -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FrameReader(Reader):
-    """A table in memory."""
-
-    content: ColumnsByName
-    label: str = field(kw_only=True)
-    columns: tuple[Column, ...] = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
-    absent: Any = field(default=(), kw_only=True)
-
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        yield from slices(self.content, names, text, range(0, self.n_rows, rows))
-
-    def part(self, start: int, stop: int) -> "FrameReader":
-        rows = slice(start, stop)
-        columns = {name: column[rows] for name, column in self.content.items()}
-        return replace(self, content=columns, n_rows=stop - start, first=self.first + start)
+def _in_memory(
+    reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
+) -> Iterator[Any]:
+    """Yield the rows of a reader of a table in memory."""
+    return slices(reader.content, names, text, range(0, reader.n_rows or 0, rows))
 
 
 def slices(
@@ -210,28 +196,14 @@ def open_table(table: Any) -> Reader:
     _require_names(names, label)
     contents = held_in(table, names)
     columns = tuple(_column_in(table, name, contents[name]) for name in names)
-    return FrameReader(contents, label=label, columns=columns, n_rows=len(table))
+    return Reader(label, columns, _in_memory, len(table), content=contents)
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class StreamReader(Reader):
-    """An object that starts a stream of Arrow record batches as often as asked."""
-
-    table: Any
-    label: str = field(kw_only=True)
-    columns: tuple[Column, ...] = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
-    absent: Any = field(default=(), kw_only=True)
-
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        yield from batches_of(self.table, list(names))
-
-
-def _open_stream(table: Any, label: str) -> StreamReader:
+def _open_stream(table: Any, label: str) -> Reader:
+    """Return the reader of an object that starts a stream of Arrow as often as asked."""
     one_shot = hasattr(table, "read_next_batch")
     if one_shot or not (lazy_library(table) or hasattr(table, "__arrow_c_stream__")):
         got = f"{label}, which is used up after one pass" if one_shot else label
@@ -248,7 +220,7 @@ def _open_stream(table: Any, label: str) -> StreamReader:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return StreamReader(table, label=label, columns=columns)
+    return Reader(label, columns, lambda _, names, *_how: batches_of(table, list(names)))
 
 
 def lazy_library(table: Any) -> str:

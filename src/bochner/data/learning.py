@@ -197,10 +197,9 @@ def _scanned(
     Without texts, workers of an engine look at the rows that they hold.
     """
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
-    known: Any = readers
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:
-        return tuple(replace(reader, absent=NO_ROWS) for reader in known), {}
+        return readers, {}
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
     if partitions and not names:
         rows = sum(reader.n_rows or 0 for reader in readers)
@@ -219,7 +218,7 @@ def _scanned(
                         texts.update(texts_in(column_of(kept, name)))
             absent.append(np.concatenate(gaps))
             rows += start
-    readers = tuple(replace(r, absent=a) for r, a in zip(known, absent, strict=True))
+    readers = tuple(replace(r, absent=a) for r, a in zip(readers, absent, strict=True))
     if missing := sum(map(len, absent)):
         reader = next(r for r in readers if len(r.absent))
         place = f"in {reader.place(int(reader.absent[0]))}"
@@ -238,7 +237,7 @@ def _learned(
         )
     kinds = _kinds(readers, draft, types)
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
-    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].of_text else set())
+    looked = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
     features = (name for name in draft.columns if kinds[name].kind in looked)
     readers, texts = _scanned(readers, draft.target_names or (), (*features, *roles))
     # targets and weights of texts with decimal commas are numbers
@@ -376,7 +375,7 @@ def _adapted(
     encoders: dict[str, Encoder] = {e.name: e for e in schema.plain}
     for reader in readers:
         _require_names(reader, schema)
-        for column in () if reader.of_text else reader.columns:
+        for column in () if reader.text_file else reader.columns:
             encoder = encoders.get(column.name)
             is_time = isinstance(encoder, Times)
             may = "text", "dates or times" if is_time else "numbers", "nothing"

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,46 +39,30 @@ class Here(Partition):
         return self.rows
 
 
-@dataclass(frozen=True, eq=False)
-class PartitionReader(Reader):
-    """One partition of a table, or a stretch of its rows, fetched when it is read."""
-
-    total_rows: int  # rows of the partition
-    key: str  # fingerprint of its rows
-    label: str = field(kw_only=True)
-    columns: tuple[Column, ...] = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
-    absent: Any = field(default=(), kw_only=True)
-    partition: Partition | None = field(default=None, kw_only=True)
-
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        table: Any = None if self.partition is None else self.partition.fetch()
-        known, count = names_in(table), len(table)
-        missing = [name for name in names if name not in known]
-        if missing or count != self.total_rows:
-            got = f"no column {missing[0]!r}" if missing else f"{count} rows"
-            raise InvalidInput(
-                f"Blocks: {self.label} must have the columns of the first and the same "
-                f"{self.total_rows} rows in every pass; got {got}. Make partitions alike, or "
-                "persist them first."
-            )
-        starts = range(self.first, self.first + self.n_rows, rows)
-        yield from slices(held_in(table, names), names, text, starts)
-
-    def mark(self) -> str:
-        return f"{self.key}, {self.n_rows} rows from {self.first} on"
+def _fetched(
+    total: int, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
+) -> Iterator[Any]:
+    """Yield the rows of the reader of a partition, which is fetched now and has ``total`` rows."""
+    table: Any = None if reader.partition is None else reader.partition.fetch()
+    known, count = names_in(table), len(table)
+    missing = [name for name in names if name not in known]
+    if missing or count != total:
+        got = f"no column {missing[0]!r}" if missing else f"{count} rows"
+        raise InvalidInput(
+            f"Blocks: {reader.label} must have the columns of the first and the same {total} rows "
+            f"in every pass; got {got}. Make partitions alike, or persist them first."
+        )
+    starts = range(reader.first, reader.first + (reader.n_rows or 0), rows)
+    yield from slices(held_in(table, names), names, text, starts)
 
 
 @dataclass(frozen=True, eq=False)
 class Chunks(Source):
     """Arrays in partitions of rows, (X, y, w) each."""
 
-    held: tuple[Partition, ...]
-    sizes: tuple[int, ...]  # rows of each partition
+    held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
     label: str
     key: str
-    before: int = 0  # number of the first row of the first partition
     n_columns: int = field(kw_only=True)
     n_rows: int = field(kw_only=True)
     first: int = field(default=0, kw_only=True)
@@ -86,8 +71,7 @@ class Chunks(Source):
         return self.label
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        number = self.before
-        for partition, size in zip(self.held, self.sizes, strict=True):
+        for partition, number, size in self.held:
             piece = Piece(*partition.fetch())
             if piece.X.shape[0] != size:
                 raise InvalidInput(
@@ -98,43 +82,41 @@ class Chunks(Source):
             for start in range(max(number, self.first), stop, rows):
                 some = slice(start - number, min(start + rows, stop) - number)
                 yield checked(part(piece, some), range(start, start + rows))
-            number += size
 
     def mark(self) -> str:
         return f"{self.key}, {self.n_rows} rows"
 
     def part(self, start: int, stop: int) -> "Chunks":
-        first, ends = self.first + start, self.before + np.cumsum(self.sizes)
-        low, high = np.searchsorted(ends, (first, self.first + stop - 1), side="right")
-        held, sizes = self.held[low : high + 1], self.sizes[low : high + 1]
-        before, n_rows = int(ends[low]) - sizes[0], stop - start
-        return replace(self, held=held, sizes=sizes, first=first, before=before, n_rows=n_rows)
+        first, end = self.first + start, self.first + stop
+        held = tuple(one for one in self.held if one[1] < end and first < one[1] + one[2])
+        return replace(self, held=held, first=first, n_rows=stop - start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return self.held
+        return tuple(partition for partition, _, _ in self.held)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
-        return replace(self, held=tuple(partitions))
+        pairs = zip(partitions, self.held, strict=True)
+        return replace(self, held=tuple((partition, *one[1:]) for partition, one in pairs))
 
 
 def readers_of(
     partitions: Sequence[tuple[Partition, int, str]], columns: tuple[Column, ...], table: Any
-) -> list[PartitionReader]:
+) -> list[Reader]:
     """Return readers of partitions, given with their numbers of rows and keys."""
     label = f"the {library_of(table)} {type(table).__name__}"
     readers = [
-        PartitionReader(
+        Reader(
+            f"partition {i} of {label}",
+            columns,
+            partial(_fetched, rows),
             rows,
             key,
-            label=f"partition {i} of {label}",
-            columns=columns,
-            n_rows=rows,
             partition=partition,
         )
         for i, (partition, rows, key) in enumerate(partitions)
     ]
-    none = PartitionReader(0, "", label=label, columns=columns, n_rows=0)
+    none = Reader(label, columns, partial(_fetched, 0), 0)
     return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
 
 
@@ -199,7 +181,7 @@ class DaskPartition(Partition):
         return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
 
     @staticmethod
-    def readers(table: Any) -> list[PartitionReader]:
+    def readers(table: Any) -> list[Reader]:
         """Return a reader of each partition; their rows are counted now."""
         label = f"the dask {type(table).__name__}"
         parts = [
@@ -241,10 +223,13 @@ class DaskPartition(Partition):
                 columns = {1: -1} if array.ndim == 2 else {}
                 parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
         tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-        label = "the dask Array"
-        held = [DaskPartition(task, f"chunk {i} of {label}") for i, task in enumerate(tasks)]
-        full = tuple(partition for partition, n in zip(held, sizes, strict=True) if n)
-        return Chunks(full, tuple(filter(None, sizes)), label, str(X.name), **size)
+        label, ends = "the dask Array", np.cumsum(sizes).tolist()
+        held = tuple(
+            (DaskPartition(task, f"chunk {i} of {label}"), end - n, n)
+            for i, (task, end, n) in enumerate(zip(tasks, ends, sizes, strict=True))
+            if n
+        )
+        return Chunks(held, label, str(X.name), **size)
 
     @staticmethod
     def with_columns(table: Any, columns: dict[str, Any]) -> Any:
@@ -302,7 +287,7 @@ class RayPartition(Partition):
         return list(ray.get([task.remote(call, one.reference) for one in partitions]))
 
     @staticmethod
-    def readers(table: Any) -> list[PartitionReader]:
+    def readers(table: Any) -> list[Reader]:
         """Return a reader of each block of the dataset, which is executed now."""
         ray = needed("ray", _WHO)
         with uncomputed("the ray Dataset"):
@@ -341,7 +326,7 @@ class SparkPartition(Partition):
         return list(results)
 
     @staticmethod
-    def readers(table: Any) -> list[PartitionReader]:
+    def readers(table: Any) -> list[Reader]:
         """Return a reader of each partition, which are computed and persisted now."""
         storage = needed("pyspark", _WHO).StorageLevel
         to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema

@@ -71,9 +71,6 @@ class Schema:
         object.__setattr__(self, "target", target)
         object.__setattr__(self, "classes", tuple(self.classes))
         object.__setattr__(self, "encoders", tuple(map(as_encoder, self.encoders)))
-        self._check()
-
-    def _check(self) -> None:
         for name in self.raw_names:
             if not isinstance(name, str):
                 raise InvalidType(f"Schema: column names must be text; got {name!r}.")

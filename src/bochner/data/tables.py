@@ -3,11 +3,9 @@
 A table in memory has one reader, a list of files has one each. Readers give pieces of Arrow data.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +17,6 @@ from bochner.data.encoders import (
     Numbers,
     Times,
     Where,
-    as_texts,
-    by_value,
-    codes_among,
     column_of,
     folds,
     is_missing,
@@ -45,6 +40,9 @@ MOST_CATEGORIES = 1000
 # 4 MB of float64: large enough to hide the cost per piece, small beside a block of features.
 CELLS_PER_PIECE = 1 << 19
 
+#: The numbers of no rows.
+NO_ROWS: np.ndarray = np.empty(0, np.intp)
+
 #: Cells of one column that did not occur in training: description, examples, place and first row.
 Unseen = tuple[str, str, Where, int]
 
@@ -60,34 +58,41 @@ class Column(NamedTuple):
     declared: tuple[str, ...] = ()  # categories of its type, in no order
 
 
-class Reader(ABC):
-    """One table: in memory, an Arrow stream or a file."""
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """One table: in memory, an Arrow stream, a file, or a partition that an engine holds."""
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    n_rows: Any = None  # int; None if it is unknown before the table was read
-    hint: str = ""  # added to the message about a column that is not found
-    of_text: ClassVar[bool] = False  # whether any column can be read as text
+    read: Callable[..., Iterator[Any]]  # of the reader and the arguments of ``frames``
+    n_rows: int | None = None  # None if it is unknown before the table was read
+    key: str = ""  # fingerprint that needs no reading, as name, size and time
     first: int = 0  # number of the first row, where it is a part of a table
+    # ascending numbers of the rows without a target, which are left out
+    absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
+    content: Mapping[str, Any] = field(default_factory=dict)  # columns of a table in memory
     partition: Partition | None = None  # where an engine holds it
-    absent: Any = ()  # ascending numbers of the rows without a target, which are left out
+    text_file: Any = None  # that has lines, and columns that can all be read as text
+    hint: str = ""  # added to the message about a column that is not found
 
-    @abstractmethod
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield Arrow data of these columns, best of ``rows`` rows; CSV has text in ``text``."""
+        return iter(()) if self.n_rows == 0 else self.read(self, names, text, rows)
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
+        if self.text_file is not None:
+            return f"line {self.text_file.line_of(row)} of {self.label}"
         return f"row {row} of {self.label} (counted from 0)"
 
     def mark(self) -> str:
-        """Return a fingerprint that needs no reading, as name, size and time; "" without one."""
-        return ""
+        """Return the fingerprint of its rows; "" without one."""
+        return self.key and f"{self.key}, {self.n_rows} rows from {self.first} on"
 
-    def part(self, start: int, stop: int) -> "Reader | None":
-        """Return the reader of these rows; None if earlier rows must be read first."""
-        here: Any = self
-        return replace(here, n_rows=stop - start, first=self.first + start) if self.n_rows else None
+    def part(self, start: int, stop: int) -> "Reader":
+        """Return the reader of these rows."""
+        content = {name: column[start:stop] for name, column in self.content.items()}
+        return replace(self, n_rows=stop - start, first=self.first + start, content=content)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,7 @@ class Tables(Source):
 
     ``drafts`` are the encoders to be fitted, None if the schema was given or learned;
     ``fold_tables`` are the tables of levels, (folds, levels + 2, p) by name, that rows of a fit are
-    encoded by. ``raw``: X are the cells themselves, one column each. ``who`` is named in warnings.
+    encoded by. ``raw``: X are the cells themselves, one column each.
     """
 
     readers: tuple[Reader, ...]
@@ -105,7 +110,6 @@ class Tables(Source):
     target_dtype: np.dtype
     drafts: tuple[Encoder, ...] | None = None
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
-    who: str = "Blocks"
     raw: bool = False
     n_columns: int = field(kw_only=True)
     n_rows: Any = field(default=None, kw_only=True)
@@ -131,7 +135,7 @@ class Tables(Source):
                 require_finite(X, named, where)
             yield Piece(X, self._targets(frame, where), self._weights(frame, where))
         if unseen:
-            _warn_unseen(self.who, unseen)
+            _warn_unseen(unseen)
 
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         """Return the feature columns that are read, and their cells in these rows or None."""
@@ -151,10 +155,6 @@ class Tables(Source):
     def readable(self) -> tuple[Encoder, ...]:
         """The encoder that reads each column."""
         return self.schema.encoders or self.drafts or self.schema.plain
-
-    @cached_property
-    def _categories(self) -> dict[str, tuple[str, ...]]:
-        return dict(self.schema.categories)
 
     def learned(
         self,
@@ -225,10 +225,8 @@ class Tables(Source):
                 first, last = ends + np.searchsorted(ahead, ends, side="right")
                 parts.append(reader.part(int(first), int(last) + 1))
             before += rows
-        if None in parts:
-            return None
-        readers: Any = tuple(parts)
-        return replace(self, readers=readers, n_rows=stop - start, first=self.first + start)
+        readers, n_rows = tuple(parts), stop - start
+        return replace(self, readers=readers, n_rows=n_rows, first=self.first + start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -237,7 +235,7 @@ class Tables(Source):
     def held_by(self, partitions: Sequence[Partition]) -> "Tables":
         if not partitions:
             return self
-        pairs: Any = zip(self.readers, partitions, strict=True)
+        pairs = zip(self.readers, partitions, strict=True)
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 
     def _columns(
@@ -246,7 +244,8 @@ class Tables(Source):
         """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
         column = column_of(frame, encoder.name)
         if not (self.raw or self.schema.encoders):
-            if levels := self._categories.get(encoder.name):
+            if isinstance(encoder, Levels):
+                levels = dict(self.schema.categories)[encoder.name]
                 codes = _codes(encoder.name, column, levels, where)
                 return codes[:, None] == np.arange(len(levels))
             comma = isinstance(encoder, Numbers) and encoder.comma
@@ -293,11 +292,11 @@ class Tables(Source):
 def is_text(encoder: Encoder, reader: Reader) -> bool:
     """Whether a column is read as text; in text files, columns of times are."""
     if isinstance(encoder, Times):
-        return reader.of_text or encoder.form != ""
+        return reader.text_file is not None or encoder.form != ""
     return isinstance(encoder, Levels) or (isinstance(encoder, Numbers) and encoder.comma)
 
 
-def _warn_unseen(who: str, unseen: dict[str, Unseen]) -> None:
+def _warn_unseen(unseen: dict[str, Unseen]) -> None:
     """Warn of unseen cells, in one sentence for all columns with the same description."""
     said = []
     for words, names in reasons((name, cell[0]) for name, cell in unseen.items()).items():
@@ -305,7 +304,8 @@ def _warn_unseen(who: str, unseen: dict[str, Unseen]) -> None:
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""
         said.append(f"{columns} {words}{such}; first in {where(row)}")
-    warn_user(f"{who}: {'. '.join(said)}. Fit again with such rows if there are many.", DataWarning)
+    told = ". ".join(said)
+    warn_user(f"Blocks: {told}. Fit again with such rows if there are many.", DataWarning)
 
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:
@@ -322,10 +322,6 @@ def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]])
             f"which become columns of 0 and 1; got {', '.join(got)}. Learners' fit and fit_blocks "
             "make numbers of such columns; or turn them into numbers first, or drop them."
         )
-
-
-#: The numbers of no rows.
-NO_ROWS: np.ndarray = np.empty(0, np.intp)
 
 
 def within(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
@@ -372,9 +368,7 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
             f"{where(int(np.argmax(is_missing(column))))}. Fill or drop such rows first (in a CSV "
             'file, empty fields and NA are missing, "NA" in quotes is text).'
         )
-    texts = as_texts(column)
-    known = {category: float(j) for j, category in enumerate(categories)}
-    codes = by_value(texts, codes_among(known, texts.dictionary)).astype(np.intp)
+    codes = Levels(name, categories).cells(column, where).astype(np.intp)
     if (unknown := np.flatnonzero(codes < 0)).size:
         values = sorted({*texts_in(column)} - {*categories})
         raise InvalidInput(

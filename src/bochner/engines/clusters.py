@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from bochner.data.sources import Partition
 from bochner.engines.workers import (
     ClusterPasses,
     Handle,
+    answering,
     failed,
     merged,
     require_answer,
@@ -84,7 +85,7 @@ class Dask(NamedArguments):
                 client = distributed.Client(closed.enter_context(local), set_as_default=False)
                 closed.enter_context(client)
             elif isinstance(client, str):
-                with _answering(client, self.timeout):
+                with answering("Dask", f"scheduler at {client}", self.timeout):
                     client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
                 closed.enter_context(client)
             yield _DaskPasses(client, self)
@@ -105,15 +106,6 @@ def _dask_here() -> Engine:
         return LOCAL
 
 
-def _answering(address: object, timeout: float) -> AbstractContextManager[None]:
-    """Return the context that says in a sentence that nobody answers."""
-    silent = EngineError(
-        f"Dask: the scheduler at {address} must answer, and have a worker, within "
-        f"{timeout:g} seconds; it did not. Start it, or wait longer with timeout=."
-    )
-    return explained(lambda _: silent, OSError, TimeoutError)
-
-
 class _DaskPasses(ClusterPasses):
     """Passes by workers of a cluster, through its client."""
 
@@ -121,7 +113,8 @@ class _DaskPasses(ClusterPasses):
         super().__init__(repr(engine))
         self._client = client
         self._held: dict[str, list[DaskPartition]] = {}
-        with _answering(client.scheduler.address if client.scheduler else "?", engine.timeout):
+        address = client.scheduler.address if client.scheduler else "?"
+        with answering("Dask", f"scheduler at {address}", engine.timeout):
             client.wait_for_workers(1, timeout=engine.timeout)
 
     @property
@@ -215,11 +208,8 @@ class Ray(NamedArguments):
         if not ray.is_initialized():
             if self.address is not None:
                 require_answer("Ray", self.address, self.timeout)
-            silent = lambda error: EngineError(
-                f"Ray: the cluster at {self.address or 'this machine'} must answer; it did not "
-                f"({str(error)[:200]}). Start it, or name another address."
-            )
-            with explained(silent, ConnectionError, ValueError, RuntimeError, SystemExit):
+            what = f"cluster at {self.address or 'this machine'}"
+            with answering("Ray", what, self.timeout, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
         yield _RayPasses(ray, repr(self))
 
@@ -348,18 +338,6 @@ class Spark(NamedArguments):
             return active or SparkSession.builder.master(master).getOrCreate()
 
 
-@dataclass(frozen=True, eq=False)
-class _Shared:
-    """A value to broadcast, pickled by cloudpickle: functions defined in scripts arrive too."""
-
-    value: Any
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        from pyspark import cloudpickle
-
-        return cloudpickle.loads, (cloudpickle.dumps(self.value),)
-
-
 class _SparkPasses(ClusterPasses):
     """Passes by executors of a session; threads here wait for jobs, and one merges their sums."""
 
@@ -376,12 +354,13 @@ class _SparkPasses(ClusterPasses):
         self._context.cancelJobGroup(self._group)
 
     def share(self, value: Any) -> Handle:
-        return self._context.broadcast(_Shared(value))
+        # pickled by cloudpickle: functions defined in scripts arrive too
+        pickle = needed("pyspark.cloudpickle", "Spark")
+        return self._context.broadcast(pickle.dumps(value))
 
     def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
         if function is merged:
-            summand, *sums = args  # two that were handed out before
-            value = summand.value if _is_shared(summand) else summand
+            value, sums = _unpickled(args[0]), args[1:]  # two that were handed out before
             return self._merging.submit(lambda: merged(value, *(one.result() for one in sums)))
         return self._threads.submit(self._job, name, function, args)
 
@@ -400,7 +379,7 @@ class _SparkPasses(ClusterPasses):
         def task(given: tuple[Any, ...]) -> Any:
             """Return the result; an error of bochner as a value, for it is no death of a worker."""
             try:
-                return function(*(a.value if _is_shared(a) else a for a in given))
+                return function(*map(_unpickled, given))
             except BochnerError as error:
                 return error
 
@@ -424,8 +403,11 @@ class _SparkPasses(ClusterPasses):
         return result
 
 
-def _is_shared(value: Any) -> bool:
-    return type(value).__name__ == "Broadcast"
+def _unpickled(value: Any) -> Any:
+    """Return a value that may be shared with the executors."""
+    if type(value).__name__ != "Broadcast":
+        return value
+    return needed("pyspark.cloudpickle", "Spark").loads(value.value)
 
 
 #: By package of the rows: a function that returns the engine this process is connected to.

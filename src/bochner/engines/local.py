@@ -34,7 +34,6 @@ from bochner.engines.device import DevicePasses, eigh_on, opened
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.selection.chosen import Chosen
-from bochner.solvers.ridge.eigen import Triangle
 from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand
 
@@ -215,7 +214,7 @@ class RecordedPasses:
 
     def clear(self) -> None:
         """Remove all records, and the folder if it is empty then."""
-        for name in (RECORDS, "now.npz", UNFINISHED, FIRST):  # the second of earlier versions
+        for name in (RECORDS, UNFINISHED, FIRST):
             for path in self._folder.glob(name):
                 path.unlink(missing_ok=True)
         with suppress(OSError):
@@ -316,15 +315,10 @@ class RecordedPasses:
 # --- Sums as what JSON and arrays hold ------------------------------------------------------------
 
 
-#: Mutable sums, by their names in files.
-OPEN = {"moments": Accumulator, "triangle": Triangle}
-
-
 def packed(value: Any) -> Any:
-    """Return a sum with each mutable part as its name in files and its state."""
-    for name, kind in OPEN.items():
-        if type(value) is kind:
-            return {"open": name, "held": packed(value.__getstate__())}
+    """Return a sum with the state of each accumulator in its place."""
+    if type(value) is Accumulator:
+        return {"accumulator": packed(value.__getstate__())}
     if type(value) in (list, tuple):
         return type(value)(packed(part) for part in value)
     if isinstance(value, dict):
@@ -338,10 +332,10 @@ def unpacked(value: Any) -> Any:
         return type(value)(unpacked(part) for part in value)
     if not isinstance(value, dict):
         return value
-    if value.keys() != {"open", "held"}:
+    if value.keys() != {"accumulator"}:
         return {key: unpacked(part) for key, part in value.items()}
-    total: Any = object.__new__(OPEN[value["open"]])
-    vars(total).update(unpacked(value["held"]))
+    total = Accumulator()
+    vars(total).update(unpacked(value["accumulator"]))
     return total
 
 

@@ -5,7 +5,8 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,6 @@ from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 
-from bochner._core.arrays import as_floating
 from bochner._core.optional import explained
 from bochner.data.blocks import Blocks, has_weight
 from bochner.data.partitions import Here
@@ -39,6 +39,18 @@ class PartialSum:
     weighty: bool
 
 
+def answering(
+    who: str, what: str, timeout: float, *kinds: type[BaseException]
+) -> AbstractContextManager[None]:
+    """Return the context that says that nobody answers, for errors of the system and these."""
+    silent = lambda error: EngineError(
+        f"{who}: the {what} must answer within {timeout:g} seconds; it did not "
+        f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
+        "longer with timeout=."
+    )
+    return explained(silent, OSError, *kinds)
+
+
 def require_answer(who: str, address: str, timeout: float) -> None:
     """Refuse an address (host:port, with or without a scheme) that does not answer in time."""
     try:
@@ -46,15 +58,9 @@ def require_answer(who: str, address: str, timeout: float) -> None:
         host, port = url.hostname, url.port
     except ValueError:
         return  # several addresses, or local[2]: the client parses them
-    if not host or port is None:
-        return
-    silent = lambda error: EngineError(
-        f"{who}: the cluster at {address} must answer within {timeout:g} seconds; it did not "
-        f"({str(error) or type(error).__name__}). Start it, name another address, or wait "
-        "longer with timeout=."
-    )
-    with explained(silent, OSError):
-        create_connection((host, port), timeout).close()
+    if host and port is not None:
+        with answering(who, f"cluster at {address}", timeout):
+            create_connection((host, port), timeout).close()
 
 
 def failed(engine: str, task: object, said: str) -> EngineError:
@@ -187,13 +193,15 @@ def made(
     *partitions: Any,
 ) -> PartialSum:
     """Return the sum of a part, of the rows that its partitions hold; errors name these rows."""
-    # Arrays from a network may be unaligned; copies are aligned.
-    shared = deepcopy(shared)
+    shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
     running, count, weighty = RunningSum(summand, block_rows), 0, False
     numbers = f"{rows.start:,} to {rows.stop - 1:,}"
     try:
-        for block in _blocks_of(part, partitions):
+        blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
+        if isinstance(part, Blocks):
+            blocks = part.held_by([Here(table) for table in partitions]).walk()
+        for block in blocks:
             running.add(block)
             count += block.X.shape[0]
             weighty = weighty or has_weight(block.w)
@@ -206,16 +214,6 @@ def made(
             f"({type(error).__name__}: {str(error)[:200]}). Make the data readable from every "
             "worker, or give workers more memory."
         ) from None
-
-
-def _blocks_of(part: Part, partitions: Sequence[Any]) -> Iterator[Block]:
-    """Yield the blocks of a part; ``partitions`` hold its rows."""
-    if isinstance(part, Blocks):
-        yield from part.held_by([Here(rows) for rows in partitions]).walk()
-        return
-    for block in part:
-        X, y, w = (None if array is None else as_floating(array) for array in block[:3])
-        yield Block(X, y, w, block.start)
 
 
 def merged(summand: Any, a: PartialSum, b: PartialSum) -> PartialSum:

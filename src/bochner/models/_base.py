@@ -371,7 +371,7 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         self, X: Any, y: Any, sample_weight: Any, known: Inputs | None, classes: Any
     ) -> tuple[Blocks, Inputs]:
         schema = None if known is None or known.schema is None else known.schema.features_only()
-        table = Blocks.from_table(X, schema=schema).read_by(type(self).__name__)
+        table = Blocks.from_table(X, schema=schema)
         if known is not None and y is None and sample_weight is None:
             return table, known
         table, inputs = KernelEstimator._read(
@@ -387,8 +387,8 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         if schema is not None and isinstance(tables, Tables) and not is_learned(tables):
             read = set(schema.features_only().read_names)
             if schema.encoders and read <= set(tables.schema.columns):
-                blocks = replace(blocks, source=tables.read_as(schema))
-        return blocks.read_by(type(self).__name__)
+                return replace(blocks, source=tables.read_as(schema))
+        return blocks
 
     def _inputs_of(self, blocks: Blocks, first: bool = True) -> Inputs:
         """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""

@@ -20,6 +20,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import count_rows
 from bochner.data.sample import chosen_rows
+from bochner.data.tables import Tables
 from bochner.errors import BochnerWarning, InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import LabelEstimator, decided
@@ -146,7 +147,8 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     if worst is not None:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
-        columns, X = given.as_given(numbers) or ((), X)
+        if isinstance(given.source, Tables):
+            columns, X = given.source.as_given(numbers)
         both = examined.y, examined.predicted
         y, f = ([None] * len(X) if a is None else a[places] for a in both)
         y = model.classes_[np.asarray(y, np.intp)] if kind == "classification" else y
