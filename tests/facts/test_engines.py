@@ -527,18 +527,16 @@ def test_rows_without_a_target_are_left_out_with_one_warning(engine, request):
 
 FIRST, SECOND = TABLE[["a", "b", "fare"]].iloc[:100], TABLE[["a", "b", "fare"]].iloc[100:200]
 TIMES, LISTS = pd.Timestamp("2020-01-01"), pd.Series([[1]] * 100, SECOND.index)
-LONG = pd.array([2**60 + 1] * 100, "int64[pyarrow]")
 ODD = [
     (FIRST, SECOND.rename(columns={"b": "c"}), r".*must have the col.*no column 'b'"),
     (FIRST, SECOND.assign(b="many"), "column 'b' .*got 'many'.* row 0 of"),
     (FIRST, SECOND.assign(b=TIMES), "column 'b' must hold numbers, .* holds timestamp"),
     (FIRST, SECOND.assign(b=LISTS), "column 'b' must hold numbers"),  # dask may make text of them
-    (FIRST, SECOND.assign(b=LONG), "column 'b' must hold numbers that float64 holds"),
     (FIRST.assign(b=TIMES), SECOND, "column 'b' must hold times, .* on it holds double"),
 ]
 
 
-@pytest.mark.parametrize(("first", "second", "match"), ODD, ids=range(6))
+@pytest.mark.parametrize(("first", "second", "match"), ODD, ids=range(5))
 def test_a_partition_of_other_columns_or_kinds_is_named(first, second, match):
     with pytest.raises(InvalidInput, match=match) as caught:
         fit(partitions([first, second], enforce=False), "fare")

@@ -128,12 +128,13 @@ class Levels(Encoder):
 
     @cached_property
     def _latest(self) -> list[Any]:
-        return [None, np.empty(0)]  # different texts and their codes
+        return [None, None]  # different texts and their codes
 
     def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
         texts = as_texts(column)
         if self._latest[0] is None or not self._latest[0].equals(texts.dictionary):
-            self._latest[:] = texts.dictionary, codes_among(self.code, texts.dictionary)
+            codes = [self.code.get(text, UNSEEN) for text in texts.dictionary.to_pylist()]
+            self._latest[:] = texts.dictionary, np.array(codes, np.float64)
         return by_value(texts, self._latest[1])
 
     @cached_property
@@ -360,11 +361,6 @@ def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 
 
-def codes_among(known: Mapping[str, float], words: Any) -> Float[np.ndarray, " n"]:
-    """Return the code of each word of an Arrow array; UNSEEN if it is not known."""
-    return np.array([known.get(word, UNSEEN) for word in words.to_pylist()], np.float64)
-
-
 def texts_in(column: Any) -> list[str]:
     """Return the different texts of a column."""
     import pyarrow.compute as pc
@@ -417,28 +413,17 @@ def numbers_of(
         return _by_text(name, column, read, "numbers", where).astype(dtype)
     if kind.startswith("duration"):
         return seconds_in(column).astype(dtype)
-    if kind.startswith(("list", "struct", "map", "timestamp", "date", "time", "binary")):
-        raise _of_another_type(name, "numbers", kind, where)
     try:
-        column = column.cast("float" if dtype == np.float32 else "double")
-    except NotImplementedError as error:
+        column = column.cast("float" if dtype == np.float32 else "double", safe=False)
+    except (NotImplementedError, ValueError) as error:  # pyarrow's
         raise _of_another_type(name, "numbers", kind, where) from error
-    except ValueError as error:  # pyarrow's ArrowInvalid
-        longest = 1 << 53
-        cells = column.to_pylist()
-        row = next((i for i, v in enumerate(cells) if v is not None and abs(v) > longest), 0)
-        raise InvalidInput(
-            f"Blocks: column {name!r} must hold numbers that float64 holds, whole ones from "
-            f"-2**53 to 2**53; got {cells[row]} in {where(row)}. Subtract the least of them first, "
-            "or store the column as double if rounding does no harm."
-        ) from error
     return plain(column, missing=np.nan)
 
 
 def _of_another_type(name: str, required: str, kind: str, where: Where) -> InvalidInput:
     return InvalidInput(
-        f"Blocks: column {name!r} must hold {required}, as it does in the first rows; from "
-        f"{where(0)} on it holds {kind}. Make all partitions or files alike."
+        f"Blocks: column {name!r} must hold {required}, as where its encoder was learned; from "
+        f"{where(0)} on it holds {kind}. Make all tables, partitions and files alike."
     )
 
 

@@ -97,10 +97,8 @@ def unchanged(file: File, stamp: Stamp) -> Iterator[None]:
     try:
         with readable(file):
             yield
-    except Exception:
+    finally:
         compare()
-        raise
-    compare()
 
 
 def reason_of(error: Exception) -> str:
@@ -344,12 +342,10 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
     """
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
-    large = set()
-    for group in map(metadata.row_group, range(metadata.num_row_groups)):
-        for column in map(group.column, places):
-            if column.total_uncompressed_size > 3 * column.num_values + (1 << 21):
-                large.add(column.path_in_schema)
-    return frozenset(text - large)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    chunks = (group.column(j) for group in groups for j in places)
+    is_large = lambda c: c.total_uncompressed_size > 3 * c.num_values + (1 << 21)
+    return frozenset(text.difference(c.path_in_schema for c in chunks if is_large(c)))
 
 
 @contextmanager

@@ -213,14 +213,14 @@ def _open_stream(table: Any, label: str) -> Reader:
             f"offer Arrow's C stream protocol, again and again; got {got}. Collect or read it into "
             "a table first; for arrays use Blocks.from_arrays, for files Blocks.from_files."
         )
-    columns = arrow_columns(schema_of(table, label), label)
+    columns = arrow_columns(_stream(table, first=True).schema, label)
     first = _first_row(table)
     if first is None or first != _first_row(table):
         raise InvalidInput(
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return Reader(label, columns, lambda _, names, *_how: batches_of(table, list(names)))
+    return Reader(label, columns, lambda _, names, *_how: iter(_stream(table, names)))
 
 
 def lazy_library(table: Any) -> str:
@@ -239,61 +239,48 @@ def lazy_library(table: Any) -> str:
     return ""
 
 
-def _reader(table: Any) -> Any:
-    return needed("pyarrow", _WHO).RecordBatchReader.from_stream(table)
-
-
-def schema_of(table: Any, label: str) -> Any:
-    """Return the Arrow schema of a table, without its rows."""
+def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
+    """Start the stream of these columns, by default of all; ``first``: its first row at least."""
+    readers = needed("pyarrow", _WHO).RecordBatchReader
     match lazy_library(table):
         case "pyarrow.dataset":
-            return table.schema
+            return table.scanner(columns=[*names] or None).to_reader()
         case "polars":
-            return table.collect_schema().to_frame().to_arrow().schema
+            table = table.select(*names) if names else table
+            schema = table.collect_schema().to_frame().to_arrow().schema
+            frames = (table.head(1) if first else table).collect_batches(maintain_order=True)
+            return readers.from_batches(
+                schema, (batch for frame in frames for batch in frame.to_arrow().to_batches())
+            )
         case "duckdb":
-            return _reader(table.limit(0)).schema
+            quoted = ('"' + name.replace('"', '""') + '"' for name in names)
+            table = table.project(", ".join(quoted) or "*")
+            return readers.from_stream(table.limit(1) if first else table)
         case "ibis":
-            return table.schema().to_pyarrow()
+            table = table.select(*names) if names else table
+            return (table.limit(1) if first else table).to_pyarrow_batches()
     try:
-        return _reader(table).schema
+        return readers.from_stream(table)
     except ValueError as error:  # pyarrow's ArrowInvalid
         raise InvalidType(
-            f"Blocks.from_table: the Arrow stream must have columns; got {label}, which is one "
-            "column without a table. Pass the table it belongs to."
+            "Blocks.from_table: the Arrow stream must have columns; got the "
+            f"{package_of(table)} {type(table).__name__}, which is one column without a table. "
+            "Pass the table it belongs to."
         ) from error
-
-
-def batches_of(table: Any, names: list[str], first: bool = False) -> Iterator[Any]:
-    """Yield the record batches of these columns, or of more; only the first row if ``first``."""
-    match lazy_library(table):
-        case "pyarrow.dataset":
-            yield from table.scanner(columns=names).to_batches()
-        case "polars":
-            table = table.head(1) if first else table
-            for frame in table.select(names).collect_batches(maintain_order=True):
-                yield from frame.to_arrow().to_batches()
-        case "duckdb":
-            table = table.limit(1) if first else table
-            quoted = (name.replace('"', '""') for name in names)
-            yield from _reader(table.project(", ".join(f'"{name}"' for name in quoted)))
-        case "ibis":
-            yield from (table.limit(1) if first else table).select(*names).to_pyarrow_batches()
-        case _:
-            yield from _reader(table)
 
 
 def batches(table: Any) -> Iterator[Any]:
     """Yield all columns of a table as record batches with rows, or as one table without rows."""
-    schema, empty = schema_of(table, "the table"), True
-    for batch in batches_of(table, list(schema.names)):
+    stream, empty = _stream(table), True
+    for batch in stream:
         if batch.num_rows:
             empty = False
             yield batch
     if empty:
-        yield schema.empty_table()
+        yield stream.schema.empty_table()
 
 
 def _first_row(table: Any) -> str | None:
     """Return the first row in words (NaN is equal to NaN there), None if there is none."""
-    batches = batches_of(table, list(schema_of(table, "the table").names), first=True)
-    return next((repr(b.slice(0, 1).to_pylist()) for b in batches if b.num_rows), None)
+    rows = (repr(b.slice(0, 1).to_pylist()) for b in _stream(table, first=True) if b.num_rows)
+    return next(rows, None)

@@ -23,16 +23,14 @@ from bochner.data.encoders import (
     texts_in,
 )
 from bochner.data.partitions import rows_without_target
-from bochner.data.schema import Schema, listed
+from bochner.data.schema import Schema, did_you_mean, listed
 from bochner.data.tables import (
     CELLS_PER_PIECE,
     NO_ROWS,
     Column,
     Reader,
     Tables,
-    missing_column,
     present,
-    warn_without_target,
     without_target,
 )
 from bochner.errors import DataWarning, InvalidInput, InvalidType
@@ -158,9 +156,20 @@ def _matching(
         matching = [pattern] if is_name else fnmatch.filter(known, pattern)
         if not matching or (is_name and purpose and pattern not in known):
             what = "a column {}" if is_name else "a column that matches {}"
-            raise missing_column([(what + purpose, pattern)], reader)
+            raise _missing_column([(what + purpose, pattern)], reader)
         names |= dict.fromkeys(matching)
     return list(patterns if len({*patterns}) < len(patterns) else names)
+
+
+def _missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
+    """Return the error about absent columns, each with a description as "a target column {}"."""
+    known = [column.name for column in reader.columns]
+    named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
+    more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
+    return InvalidInput(
+        f"Blocks: {reader.label} must have {', '.join(named)}{more}; its columns are "
+        f"{listed(known)}{reader.hint}."
+    )
 
 
 def _require_names(reader: Reader, schema: Schema) -> None:
@@ -169,7 +178,7 @@ def _require_names(reader: Reader, schema: Schema) -> None:
     roles += [("a target column {}", name) for name in schema.target_names or ()]
     roles += [("a weight column {}", schema.weight)] if schema.weight is not None else []
     if absent := [(role, name) for role, name in roles if name not in known]:
-        raise missing_column(absent, reader)
+        raise _missing_column(absent, reader)
 
 
 def _require_same_names(readers: tuple[Reader, ...]) -> None:
@@ -224,6 +233,22 @@ def _scanned(
         place = f"in {reader.place(int(reader.absent[0]))}"
         warn_without_target("Blocks", targets, missing, rows, place)
     return readers, texts_by_name
+
+
+def warn_without_target(
+    who: str, names: Sequence[str], missing: int, rows: int, first: str
+) -> None:
+    """Warn of rows without a target, which are left out; raise an error if all are."""
+    target = " or ".join(map(repr, names))
+    if missing == rows:
+        raise InvalidInput(
+            f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
+        )
+    have, left = ("1 row has", "It is") if missing == 1 else (f"{missing:,} rows have", "They are")
+    warn_user(
+        f"{who}: {have} no target {target}, of {rows:,} rows; first {first}. {left} left out.",
+        DataWarning,
+    )
 
 
 def _learned(
@@ -360,10 +385,7 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
 def _adapted(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
-    """Return the schema without a weight or target that these tables lack or have no cell of.
-
-    Tables whose columns are of other kinds are refused here, cells where rows are read.
-    """
+    """Return the schema without a weight or target that these tables lack or have no cell of."""
     known = {column.name for column in readers[0].columns}
     holding = {column.name for column in readers[0].columns if column.kind != "nothing"}
     if target is not None:
@@ -372,16 +394,10 @@ def _adapted(
         schema = replace(schema, target=None, classes=())
     if weight is not None or schema.weight not in known:
         schema = replace(schema, weight=weight)
-    encoders: dict[str, Encoder] = {e.name: e for e in schema.plain}
     for reader in readers:
         _require_names(reader, schema)
-        for column in () if reader.text_file else reader.columns:
-            encoder = encoders.get(column.name)
-            is_time = isinstance(encoder, Times)
-            may = "text", "dates or times" if is_time else "numbers", "nothing"
-            if column.name in schema.read_names and column.kind not in may:
-                is_text = isinstance(encoder, Levels) or (encoder is None and schema.classes)
-                words = may if is_time else may[:1] if is_text else may[1:]
-                said = _wrong_kind(f"{column.name!r} of {reader.label}", column, words)
+        for column in reader.columns:
+            said = _wrong_kind(f"column {column.name!r} of {reader.label}", column, USABLE)
+            if said and column.name in schema.read_names:
                 raise InvalidInput(f"Blocks: {said}")
     return schema

@@ -23,7 +23,7 @@ from bochner.data.encoders import (
     numbers_of,
     texts_in,
 )
-from bochner.data.schema import Schema, did_you_mean, listed, reasons
+from bochner.data.schema import Schema, listed, reasons
 from bochner.data.sources import (
     DIGEST_ROWS,
     Partition,
@@ -344,22 +344,6 @@ def without_target(frame: Any, names: Sequence[str]) -> np.ndarray:
     return np.flatnonzero(np.any([is_missing(column_of(frame, name)) for name in names], axis=0))
 
 
-def warn_without_target(
-    who: str, names: Sequence[str], missing: int, rows: int, first: str
-) -> None:
-    """Warn of rows without a target, which are left out; raise an error if all are."""
-    target = " or ".join(map(repr, names))
-    if missing == rows:
-        raise InvalidInput(
-            f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
-        )
-    have, left = ("1 row has", "It is") if missing == 1 else (f"{missing:,} rows have", "They are")
-    warn_user(
-        f"{who}: {have} no target {target}, of {rows:,} rows; first {first}. {left} left out.",
-        DataWarning,
-    )
-
-
 def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) -> np.ndarray:
     """Return the code of each text; missing and unknown categories raise an error."""
     if column.null_count:
@@ -377,14 +361,3 @@ def _codes(name: str, column: Any, categories: tuple[str, ...], where: Where) ->
             f"{where(int(unknown[0]))}. Drop such rows or fit again with them."
         )
     return codes
-
-
-def missing_column(absent: list[tuple[str, str]], reader: Reader) -> InvalidInput:
-    """Return the error about absent columns, each with a description as "a target column {}"."""
-    known = [column.name for column in reader.columns]
-    named = [f"{role.format(repr(name))}{did_you_mean(name, known)}" for role, name in absent[:6]]
-    more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
-    return InvalidInput(
-        f"Blocks: {reader.label} must have {', '.join(named)}{more}; its columns are "
-        f"{listed(known)}{reader.hint}."
-    )

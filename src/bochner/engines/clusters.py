@@ -195,8 +195,6 @@ class Ray(NamedArguments):
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Ray("auto")  # doctest: +SKIP
-    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
-    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     address: str | None = None
@@ -289,8 +287,6 @@ class Spark(NamedArguments):
     --------
     >>> import bochner as bo
     >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
-    >>> blocks = bo.Blocks.from_files("rows-*.parquet", target="y")  # doctest: +SKIP
-    >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
     session: Any = None
@@ -324,9 +320,10 @@ class Spark(NamedArguments):
         from pyspark.sql import SparkSession
 
         master = self.session or "local[*]"
-        active = SparkSession.getActiveSession() if self.session is None else None
         if self.session is not None:
             require_answer("Spark", self.session, self.timeout)
+        elif active := SparkSession.getActiveSession():
+            return active
         if master.startswith("local"):  # "python3" may be one without what is installed here
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         silent = lambda error: EngineError(
@@ -335,7 +332,7 @@ class Spark(NamedArguments):
             "the master, or name another address."
         )
         with explained(silent):
-            return active or SparkSession.builder.master(master).getOrCreate()
+            return SparkSession.builder.master(master).getOrCreate()
 
 
 class _SparkPasses(ClusterPasses):

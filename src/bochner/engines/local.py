@@ -153,12 +153,12 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
             before[number](number, frame)
         came.append(partial(before[number], number, frame))
 
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        before = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
-        for number in before:
-            signal.signal(number, note)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                if callable(handler := signal.getsignal(number)):
+                    before[number] = handler
+                    signal.signal(number, note)
         yield came
     finally:
         for number, handler in before.items():
@@ -244,10 +244,7 @@ class RecordedPasses:
         path = self._folder / name
         if not path.exists():
             return None
-        damaged = lambda error: DataFileError(
-            f"Local: the checkpoint '{path}' must be whole; it is damaged "
-            f"({str(error).splitlines()[0]}). Delete the folder '{self._folder}' to begin again."
-        )
+        damaged = lambda error: self._foreign(f"damaged ({name}: {str(error).splitlines()[0]})")
         with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as stored:
                 arrays = dict(stored)

@@ -23,10 +23,11 @@ from bochner.data.frames import (
     names_in,
     package_of,
 )
+from bochner.data.learning import warn_without_target
 from bochner.data.partitions import library_of, partitions_of
 from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
-from bochner.data.tables import Tables, warn_without_target, without_target
+from bochner.data.tables import Tables, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.fourier.grid import WaveMethod
 from bochner.models._parameters import by_jobs
