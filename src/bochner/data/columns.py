@@ -162,11 +162,7 @@ def shrunk(
 def columns_from(
     drafts: tuple[Encoder, ...], seen: SeenCells, dropped: tuple[tuple[str, str], ...]
 ) -> tuple[tuple[Encoder, ...], list[tuple[str, str]], dict[str, Array]]:
-    """Return encoders, dropped columns with reasons, and tables for the rows of the fit.
-
-    Columns that are numbers without missing cells have no encoders. Tables are
-    (folds, levels + 2, p), without the targets of a row's fold.
-    """
+    """Return encoders, none for complete numbers, dropped columns with reasons, and fold tables."""
     before: set[Any] = set()
     encoders, out, tables = [], dict(dropped), {}
     for j, draft in enumerate(drafts):

@@ -2,8 +2,7 @@
 
 pyarrow reads them, from disks and from the file systems of fsspec. Its `dataset` is not used: a
 scanner holds whole row groups of Parquet and some fifty blocks of text, and importing it imports
-pandas. This module adds what pyarrow does not do: it finds the separator, refuses files that change
-while they are read, and its errors name the place and the cause.
+pandas.
 """
 
 import csv
@@ -97,8 +96,10 @@ def unchanged(file: File, stamp: Stamp) -> Iterator[None]:
     try:
         with readable(file):
             yield
-    finally:
+    except Exception:
         compare()
+        raise
+    compare()
 
 
 def reason_of(error: Exception) -> str:
@@ -336,10 +337,7 @@ def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
 
 
 def _coded(schema: Any, metadata: Any) -> frozenset[str]:
-    """Return the columns of text that are stored as codes of a small dictionary.
-
-    Others are read as text, or pyarrow would gather the texts of a whole row group.
-    """
+    """Return the columns of text in small dictionaries; pyarrow gathers others by row group."""
     text = {field.name for field in schema if "string" in str(field.type)}
     places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in text]
     groups = map(metadata.row_group, range(metadata.num_row_groups))

@@ -201,16 +201,13 @@ def _require_same_names(readers: tuple[Reader, ...]) -> None:
 def _scanned(
     readers: tuple[Reader, ...], targets: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[tuple[Reader, ...], dict[str, set[str]]]:
-    """Return readers that know their rows without a target, and the texts of columns in all others.
-
-    Without texts, workers of an engine look at the rows that they hold.
-    """
+    """Return readers that know their rows without a target, and the texts in all other rows."""
     texts_by_name: dict[str, set[str]] = {name: set() for name in names}
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:
         return readers, {}
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
-    if partitions and not names:
+    if partitions and not names:  # workers look at the rows that they hold
         rows = sum(reader.n_rows or 0 for reader in readers)
         absent = partitions[0].each(partitions, partial(rows_without_target, targets))
     else:

@@ -177,6 +177,7 @@ class DaskPartition(Partition):
 
     @classmethod
     def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
+        """Return what ``call`` gives of the rows of each partition, where they are."""
         dask = needed("dask", _WHO)
         return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
 
@@ -200,10 +201,7 @@ class DaskPartition(Partition):
 
     @staticmethod
     def chunks(X: Any, y: Any, w: Any) -> Chunks:
-        """Return chunks of rows of X, y and w as a source.
-
-        Small chunks are read together, for a task takes milliseconds.
-        """
+        """Return X, y and w in chunks of rows; small chunks, which cost a task each, are joined."""
         who = "Blocks.from_arrays"
         dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
         X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
@@ -395,10 +393,5 @@ def library_of(table: Any) -> str:
 
 
 def partitions_of(table: Any) -> Any:
-    """Return the class of the partitions of a table or array that an engine holds.
-
-    Its ``readers(table)`` or ``chunks(X, y, w)`` make sources of rows, ``each(partitions, call)``
-    runs a call on all, ``mapped(table, call, name)`` does so when asked for, and
-    ``with_columns(table, columns)`` makes a table with more columns.
-    """
+    """Return the class of the partitions of a table or array that an engine holds."""
     return _HELD[library_of(table)][0]

@@ -23,11 +23,7 @@ class Sample(NamedTuple):
 
 
 def row_priorities(seed: int, start: int, count: int) -> np.ndarray:
-    """Return the random priorities, uniform on [0, 1), of ``count`` rows from ``start`` on.
-
-    The priority of row i depends on the seed and i alone, so the m rows of lowest priority are a
-    uniformly random subset that no block size, order of reading or number of workers changes.
-    """
+    """Return priorities of rows from ``start`` on, uniform on [0, 1), by seed and row number."""
     generator = stream(seed, "sample")
     generator.bit_generator.advance(start)  # type: ignore[attr-defined]
     return generator.random(count)

@@ -63,14 +63,14 @@ class Schema:
     dropped: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        target = self.target if isinstance(self.target, str | None) else tuple(self.target)
-        object.__setattr__(self, "columns", tuple(self.columns))
-        categories = tuple((name, tuple(c)) for name, c in _pairs(self.categories))
-        object.__setattr__(self, "categories", categories)
-        object.__setattr__(self, "dropped", tuple(map(tuple, _pairs(self.dropped))))
-        object.__setattr__(self, "target", target)
-        object.__setattr__(self, "classes", tuple(self.classes))
-        object.__setattr__(self, "encoders", tuple(map(as_encoder, self.encoders)))
+        vars(self).update(
+            columns=tuple(self.columns),
+            categories=tuple((name, tuple(c)) for name, c in _pairs(self.categories)),
+            target=self.target if isinstance(self.target, str | None) else tuple(self.target),
+            classes=tuple(self.classes),
+            encoders=tuple(map(as_encoder, self.encoders)),
+            dropped=tuple(map(tuple, _pairs(self.dropped))),
+        )
         for name in self.raw_names:
             if not isinstance(name, str):
                 raise InvalidType(f"Schema: column names must be text; got {name!r}.")

@@ -1,7 +1,4 @@
-"""Tables as numbers: readers of Arrow data, seen through one schema.
-
-A table in memory has one reader, a list of files has one each. Readers give pieces of Arrow data.
-"""
+"""Tables as numbers: readers, which give Arrow data, seen through one schema."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -97,20 +94,16 @@ class Reader:
 
 @dataclass(frozen=True, eq=False)
 class Tables(Source):
-    """Consecutive readers, seen through one schema.
-
-    ``drafts`` are the encoders to be fitted, None if the schema was given or learned;
-    ``fold_tables`` are the tables of levels, (folds, levels + 2, p) by name, that rows of a fit are
-    encoded by. ``raw``: X are the cells themselves, one column each.
-    """
+    """Consecutive readers, seen through one schema."""
 
     readers: tuple[Reader, ...]
     schema: Schema = field(kw_only=True)
     dtype: np.dtype
     target_dtype: np.dtype
-    drafts: tuple[Encoder, ...] | None = None
+    drafts: tuple[Encoder, ...] | None = None  # to be fitted; None of a schema given or learned
+    # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
-    raw: bool = False
+    raw: bool = False  # whether X are the cells themselves, one column each
     n_columns: int = field(kw_only=True)
     n_rows: Any = field(default=None, kw_only=True)
     first: int = field(default=0, kw_only=True)

@@ -155,10 +155,10 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
 
     try:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                if callable(handler := signal.getsignal(number)):
-                    before[number] = handler
-                    signal.signal(number, note)
+            for known in (signal.SIGINT, signal.SIGTERM):
+                if callable(handler := signal.getsignal(known)):
+                    before[known] = handler
+                    signal.signal(known, note)
         yield came
     finally:
         for number, handler in before.items():

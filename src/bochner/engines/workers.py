@@ -83,10 +83,7 @@ def with_rows(
 
 
 class ClusterPasses(abc.ABC):
-    """The executor of one fit whose passes are made by workers.
-
-    Any number of workers, in any order, gives the bits of one process that keeps no features.
-    """
+    """The executor of one fit whose passes are made by workers."""
 
     memory = 0  # rows stay where they are
     in_order = False
