@@ -329,11 +329,10 @@ def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
     prior, parts = kernel.diagonal(X)[:, None], []
     for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
         inverse, one, total = factor.quadratic
-        left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
-        by_intercept = (
-            (k @ one[:, None] - 1.0) * total**-0.5 if law.spec.fit_intercept else 0.0 * prior
-        )
-        parts.append(a2 * xp.maximum(left + by_intercept * by_intercept, 0.0))
+        variance = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
+        if law.spec.fit_intercept:
+            variance = variance + xp.square(k @ one[:, None] - 1.0) / total
+        parts.append(a2 * xp.maximum(variance, 0.0))
     return k @ law.coef + law.intercept, xp.concat(parts, axis=1)
 
 

@@ -28,7 +28,6 @@ class Section(NamedTuple):
     rows: Sequence[Sequence[str]]
     caption: str
     marked: int = -1
-    note: str = ""
 
 
 def model_page(r: Any) -> str:
@@ -172,17 +171,6 @@ def _residuals(residuals: Residuals) -> dict[str, Any]:
     }
 
 
-CALIBRATION_NOTES = {
-    "prediction": "Rows in bins of equal numbers, by their prediction. On the line the prediction "
-    "is right on average; whiskers: chance alone, in 95 of 100 cases.",
-    "probability": "Rows in bins by the probability predicted. On the line, what is predicted with "
-    "70 % happens in 70 of 100 cases; whiskers: chance alone, in 95 of 100.",
-    "quantile": "Share of rows below each quantile; on the line it is the share asked for.",
-    "coverage": "Share of rows inside Gaussian intervals. Below the line they are too narrow, "
-    "above it too wide; whiskers: chance alone, in 95 of 100.",
-}
-
-
 def _calibration(display: bo.CalibrationDisplay) -> Section:
     across, up = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
@@ -190,9 +178,7 @@ def _calibration(display: bo.CalibrationDisplay) -> Section:
     caption = f"Off by {number(display.error, 2)} on average, row by row"
     drawing = picture(f"{up} against {across}", display.plot)
     head = [across, up, "by chance", "rows"]
-    return Section(
-        "Calibration", drawing, head, rows, caption, note=CALIBRATION_NOTES[display.kind]
-    )
+    return Section("Calibration", drawing, head, rows, caption)
 
 
 def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> dict[str, Any]:

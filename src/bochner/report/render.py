@@ -14,18 +14,7 @@ from bochner import __version__
 from bochner._core.optional import needed
 from bochner._core.text import html_table
 
-#: Colours of the page by name, in the light and in the dark; pictures have the light ones.
-COLOURS = {
-    "paper": ("#fcfbf8", "#11171a"),
-    "ink": ("#1b2226", "#e3e5e2"),
-    "soft": ("#566168", "#9ba6aa"),
-    "rule": ("#ddd9cf", "#2c363b"),
-    "wash": ("#f3f1ea", "#182024"),
-    "accent": ("#0d5c7c", "#6fc0de"),
-    "c0": ("#0d6c8f", "#57b8dc"),
-    "c1": ("#a4561a", "#e79a56"),
-    "c2": ("#5e4aa5", "#b3a2f2"),
-}
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def require(who: str) -> None:
@@ -39,9 +28,8 @@ def page(template: str, **facts: Any) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup  # noqa: PLC0415
 
-    loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(
-        loader=loader,
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -51,7 +39,7 @@ def page(template: str, **facts: Any) -> str:
         f'<div class="wide">{html_table(*given)}</div>'  # scrolls where the page is narrower
     )
     environment.filters["number"] = number
-    return environment.get_template(template).render(colours=COLOURS, versions=versions(), **facts)
+    return environment.get_template(template).render(versions=versions(), **facts)
 
 
 def number(value: Any, digits: int = 4) -> str:
@@ -82,35 +70,12 @@ def versions() -> str:
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
     """Return what ``draw`` draws on axes as an SVG image: the same text for the same numbers."""
-    from cycler import cycler  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
-    from matplotlib import rc_context, rcdefaults, rcParams
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    ink, soft, rule = (COLOURS[name][0] for name in ("ink", "soft", "rule"))
-    with rc_context():
-        rcdefaults()
-        rcParams.update(
-            {
-                **dict.fromkeys(
-                    ("figure.facecolor", "axes.facecolor", "savefig.facecolor"), "none"
-                ),
-                **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), soft),
-                **dict.fromkeys(("axes.labelcolor", "text.color"), ink),
-                **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-                "axes.grid": True,
-                "axes.grid.axis": "y",
-                "axes.axisbelow": True,
-                "axes.prop_cycle": cycler(color=[COLOURS[f"c{i}"][0] for i in range(3)]),
-                "grid.color": rule,
-                "legend.facecolor": COLOURS["paper"][0],
-                "legend.edgecolor": rule,
-                "font.family": "sans-serif",
-                "font.size": 9.5,
-                "svg.fonttype": "none",
-                "svg.hashsalt": title,
-            }
-        )
+    looks = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
+    with style.context(looks, after_reset=True):
         figure, file = Figure(figsize=size, layout="constrained"), StringIO()
         draw(figure.subplots())
         figure.savefig(file, format="svg", metadata={"Date": None})
