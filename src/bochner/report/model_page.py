@@ -232,8 +232,7 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
     ]
     head = ["row", one.measure, *["observed"] * y, *["predicted"] * f]
     return {
-        "title": one.title,
-        "words": one.words,
+        "measure": one.measure,
         "head": [*head, *names[:COLUMNS]],
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,

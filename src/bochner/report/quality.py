@@ -120,12 +120,10 @@ class Row(NamedTuple):
 
 
 class RowList(NamedTuple):
-    """The rows of largest value, largest first, and the meaning of the value."""
+    """The rows of largest value, largest first, and the name of the value."""
 
-    title: str
     measure: str
-    words: str
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +141,8 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     kind, counts = kind_of(model), Counter[str]()
     columns: tuple[str, ...] = ()
-    worst, values = _ranked(model, examined)
-    if worst is not None:
+    worst, (measure, values) = None, _ranked(model, examined)
+    if measure:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
         if isinstance(given.source, Tables):
@@ -153,7 +151,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
         y, f = ([None] * len(X) if a is None else a[places] for a in both)
         y = model.classes_[np.asarray(y, np.intp)] if kind == "classification" else y
         lines = zip(numbers, values[places].tolist(), y, f, X, strict=True)
-        worst = worst._replace(rows=tuple(map(Row._make, lines)))
+        worst = RowList(measure, tuple(map(Row._make, lines)))
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
         labels = np.asarray(examined.predicted).tolist()
@@ -161,30 +159,25 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     return Seen(examined.n_rows, len(examined.index), dict(counts.most_common()), worst, columns)
 
 
-def _ranked(model: KernelEstimator, examined: Examined) -> tuple[RowList | None, Array]:
-    """Return what rows of this learner are ranked by, and the value of each row."""
+def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
+    """Return what rows of this learner are ranked by, "" for nothing, and the value of each."""
     kind, out, y = kind_of(model), examined.outputs, examined.y
     if kind == "outliers":
-        words = "−φ(x)·β: the higher, the less like the rows of the fit."
-        strangeness = -(out["decision"] + float(model.offset_[0]))
-        return RowList("Rows most unlike the others", "strangeness", words), strangeness
-    title, predicted = "Rows with the largest errors", examined.predicted
+        return "strangeness", -(out["decision"] + float(model.offset_[0]))
+    predicted = examined.predicted
     if y is None or predicted is None or predicted.size != y.size:
-        return None, np.empty(0)
+        return "", np.empty(0)
     if kind == "classification":
-        words = "By how much the value of another label exceeds that of the observed label."
         values, labelled = _by_class(out["decision"]), (np.arange(len(y)), y.astype(np.intp))
         others = values.copy()
         others[labelled] = -np.inf
-        return RowList(title, "−margin", words), others.max(axis=1) - values[labelled]
+        return "−margin", others.max(axis=1) - values[labelled]
     errors = np.abs(y.reshape(len(y), -1) - predicted.reshape(len(y), -1))[:, 0]
     if isinstance(model, bo.GaussianProcessRegressor):
-        words = "|y − mean| in standard deviations of a new y: beyond 4 is a row to look at."
         deviation = out["deviation"].reshape(len(y), -1)[:, 0]
         spread = np.sqrt(deviation**2 + np.atleast_1d(model.noise_variance_)[0])
-        return RowList(title, "deviations off", words), errors / spread
-    words = "|observed − predicted|, in units of the target (the first, if there are several)."
-    return RowList(title, "error", words), errors
+        return "deviations off", errors / spread
+    return "error", errors
 
 
 # --- Errors --------------------------------------------------------------------------------------
