@@ -141,7 +141,8 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     kind, counts = kind_of(model), Counter[str]()
     columns: tuple[str, ...] = ()
-    worst, (measure, values) = None, _ranked(model, examined)
+    worst: RowList | None = None
+    measure, values = _ranked(model, examined)
     if measure:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
