@@ -195,7 +195,7 @@ def test_left_out_predictions_are_those_of_fits_without_the_row():
     model, residuals = fitted("fourier"), reported("fourier").quality.residuals
     predicted = model.fit_.left_out().predicted[:, 0]
     assert reported("fourier").quality.left_out == N
-    np.testing.assert_allclose(residuals.predicted, predicted)
+    np.testing.assert_allclose(residuals.y_pred, predicted)
     error = reported("fourier").quality.errors["target"]
     square = np.mean((Y - predicted) ** 2)
     assert error["loo_rmse"] == pytest.approx(np.sqrt(square))

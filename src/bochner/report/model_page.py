@@ -5,13 +5,14 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.metrics import PredictionErrorDisplay
 
 import bochner as bo
 from bochner._core.shapes import Array
 from bochner._core.text import facts_in_words, rounded, written
 from bochner.certificates.certificate import errors_table
 from bochner.models.displays import CALIBRATIONS
-from bochner.report.quality import MEASURES, Residuals
+from bochner.report.quality import MEASURES
 from bochner.report.render import number, page, picture, require
 
 SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
@@ -55,7 +56,7 @@ def model_page(r: Any) -> str:
             "head": ["target", *(MEASURES[key] for key in known)],
             "rows": [[name, *(number(v[key], 4) for key in known)] for name, v in q.errors.items()],
         },
-        residuals=None if q.residuals is None else _residuals(q.residuals),
+        residuals=None if q.residuals is None else _residuals(q.residuals, next(iter(q.errors))),
         confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
@@ -139,15 +140,11 @@ def _dependence(one: Any) -> dict[str, Any]:
     return {"title": title, "picture": picture(title, plot)}
 
 
-def _residuals(residuals: Residuals) -> dict[str, Any]:
+def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
     """Return predicted against observed, residuals against predictions, and their histogram."""
-    from sklearn.metrics import PredictionErrorDisplay  # noqa: PLC0415  needs matplotlib
-
-    name, e = residuals.name, residuals.observed - residuals.predicted
+    e = display.y_true - display.y_pred
     step = -(-len(e) // 1500)  # more dots are one grey patch
-    dots = PredictionErrorDisplay(
-        y_true=residuals.observed[::step], y_pred=residuals.predicted[::step]
-    )
+    dots = PredictionErrorDisplay(y_true=display.y_true[::step], y_pred=display.y_pred[::step])
 
     def histogram(ax: Any) -> None:
         ax.hist(e, bins=min(40, max(8, int(len(e) ** 0.5))))

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
+from sklearn.metrics import (
+    PredictionErrorDisplay,
+    accuracy_score,
+    confusion_matrix,
+    log_loss,
+    roc_auc_score,
+)
 from sklearn.utils import get_tags
 
 import bochner as bo
@@ -266,14 +272,6 @@ def certificate_of(
     return certificate, str(certificate)
 
 
-class Residuals(NamedTuple):
-    """Observed and predicted values of one target, and its name."""
-
-    observed: Float[Array, " m"]
-    predicted: Float[Array, " m"]
-    name: str
-
-
 @dataclass(frozen=True, eq=False)
 class Quality:
     """Predicted and observed: residuals of the first target, and targets of the sample."""
@@ -282,7 +280,7 @@ class Quality:
     # that the fit kept, each predicted without itself
     errors: dict[str, dict[str, float]]
     left_out: int = 0  # rows that pictures show by leave-one-out predictions; 0: the sample
-    residuals: Residuals | None = None
+    residuals: PredictionErrorDisplay | None = None  # of the first target
     calibration: bo.CalibrationDisplay | None = None
     # Weight of rows by true class (down) and predicted class (across)
     confusion: Float[Array, "K K"] | None = None
@@ -339,7 +337,7 @@ def quality_of(
         calibration = bo.CalibrationDisplay.of_scores(model.calibration_.targets[0].scores)
     else:
         calibration = calibrated(sample.y)
-    residuals = Residuals(observed, predicted, next(iter(errors)))
+    residuals = PredictionErrorDisplay(y_true=observed, y_pred=predicted)
     return Quality(errors, n_left, residuals, calibration)
 
 
