@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from html import escape
+from pathlib import Path
 from typing import Any, Self
 
 from bochner._core.optional import needed
@@ -77,24 +78,6 @@ class Sentence(Enum):
         return max(outcomes, key=list(cls).index)
 
 
-#: Colours are inherited from the text, for light and dark themes.
-STYLE = (
-    ".bochner{font-size:13px;line-height:1.4;color:inherit;max-width:60em;overflow-x:auto}"
-    ".bochner table{border-collapse:collapse;margin:.3em 0;color:inherit;background:none}"
-    ".bochner caption{caption-side:top;text-align:left;padding:.2em 0;color:inherit;opacity:.75}"
-    ".bochner tr,.bochner tr:nth-child(even){background:none}"
-    ".bochner th,.bochner td{padding:.15em .8em .15em 0;vertical-align:top;text-align:right;"
-    "border:0;color:inherit;background:none;font-variant-numeric:tabular-nums}"
-    ".bochner th[scope=row],.bochner .words{text-align:left;white-space:normal}"
-    ".bochner th[scope=row]{font-weight:normal}"
-    ".bochner thead th{border-bottom:1px solid currentColor;opacity:.75}"
-    ".bochner thead th:first-child{text-align:left}"
-    ".sk-toggleable .bochner{padding:.2em .6em}"
-    ".bochner tr.best>*{font-weight:bold}"
-    ".bochner pre{background:none;color:inherit;border:0;padding:0;margin:.3em 0;overflow-x:auto}"
-    ".bochner p{margin:.3em 0}"
-)
-
 _WORDS = ' class="words"'
 
 
@@ -155,7 +138,8 @@ class HtmlResult:
     def _repr_html_(self) -> str:
         """Return the parts one below the other, with the style that they need."""
         body = "\n".join(filter(None, self._html_parts()))
-        return f'<div class="bochner"><style>{STYLE}</style>\n{body}\n</div>'
+        style = Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")
+        return f'<div class="bochner"><style>{style}</style>\n{body}\n</div>'
 
 
 class TableResult(HtmlResult):

@@ -74,7 +74,7 @@ def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = 
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    looks = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
+    looks: list[Any] = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
     with style.context(looks, after_reset=True):
         figure, file = Figure(figsize=size, layout="constrained"), StringIO()
         draw(figure.subplots())
