@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import dense, moved
+from bochner._core.arrays import dense, moved, slices
 from bochner._core.blas import add_gram, mirror
 from bochner._core.checks import Counted, word
 from bochner._core.shapes import Array, Float
@@ -26,8 +26,8 @@ MOST_COLUMNS = 2048
 def dense_blocks(X: Float[Array, "n d"]) -> Iterator[Float[Array, "m d"]]:
     """Yield the rows as dense float64 blocks."""
     step = max(1, (1 << 22) // X.shape[1])
-    for start in range(0, X.shape[0], step):
-        yield dense(X[start : start + step]).astype(np.float64, copy=False)
+    for rows in slices(X.shape[0], step):
+        yield dense(X[rows]).astype(np.float64, copy=False)
 
 
 def box_of_rows(X: Float[Array, "n d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
@@ -188,8 +188,8 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
         return inner
     D = inner.n_features
     gram, step = np.zeros((D, D), order="F"), max(1, (1 << 22) // D)
-    for start in range(0, X.shape[0], step):
-        add_gram(gram, np.ascontiguousarray(inner(X[start : start + step]), dtype=np.float64))
+    for rows in slices(X.shape[0], step):
+        add_gram(gram, np.ascontiguousarray(inner(X[rows]), dtype=np.float64))
     _, axes = principal_axes(mirror(gram))
     return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
 

@@ -79,7 +79,10 @@ class BoxPlaces:
 
     def angles(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
         """Return θ in float64, within ±π."""
-        return within((X.astype(np.float64, copy=False) - self.centre) * self.spacing, self.turns)
+        xp = array_namespace(X)
+        X = xp.astype(X, xp.float64, copy=False)
+        theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
+        return within(theta, self.turns)
 
     @property
     def rates(self) -> Float[Array, " d"]:

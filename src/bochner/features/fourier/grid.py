@@ -16,19 +16,19 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import dense, moved, precision
+from bochner._core.arrays import array_namespace, dense, moved, precision
 from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, Method, Request, in_double, in_precision
+from bochner.features.map import FeatureMap, Method, Request, in_precision
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.projections import box_of_rows, given_box
 from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import ToeplitzGram
-from bochner.sums.fourier import BoxPlaces, within
+from bochner.sums.fourier import BoxPlaces
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,14 @@ class EquispacedMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         dtype = precision(X)
-        xp, X = in_double(dense(X))
-        theta = (X - moved(self.centre, like=X)) * moved(self.spacing, like=X)
-        theta = within(theta, self.places.turns)
-        waves = moved(np.ascontiguousarray(self._waves), like=X)
+        X = dense(X)
+        theta = self.places.angles(X)
+        xp = array_namespace(theta)
+        waves = moved(np.ascontiguousarray(self._waves), like=theta)
         phases = sum(theta[:, a][:, None] * waves[:, a][None, :] for a in range(self.n_inputs))
         roots = np.sqrt(2 * self.weights)
         roots[0] = math.sqrt(self.weights[0])
-        along = moved(roots, like=X)
+        along = moved(roots, like=theta)
         Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
         return in_precision(Z, dtype)
 

@@ -19,7 +19,7 @@ from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
 from bochner.features.projections import MOST_COLUMNS, principal_axes, require_squares
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
-from bochner.kernels.zonal import GeneralizedZonal, alpha
+from bochner.kernels.zonal import GeneralizedZonal, alpha, directions
 
 ROTATION_INVARIANT = (
     "a rotation-invariant kernel: of the Euclidean distance (with one lengthscale, or one per "
@@ -47,15 +47,10 @@ class Polar:
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
         """Return coordinates, (n, a), and radii, (n,); rows at the centre have direction zero."""
         X = dense(X)
-        xp = array_namespace(X)
-        A = (X - moved(self.centre, like=X)) / moved(self.scales, like=X)
-        largest = xp.max(xp.abs(A), axis=1)  # squares of what is divided by it cannot overflow
-        A = A / xp.where(largest > 0, largest, xp.ones_like(largest))[:, None]
-        norms = xp.sqrt(xp.sum(A * A, axis=1))
-        U = A / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+        U, r = directions((X - moved(self.centre, like=X)) / moved(self.scales, like=X))
         if self.axes is not None:
             U = times(U, self.axes)
-        return np.ascontiguousarray(U) if is_numpy(U) else U, largest * norms
+        return np.ascontiguousarray(U) if is_numpy(U) else U, r
 
 
 def polar_of(

@@ -23,10 +23,11 @@ from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian
+from bochner.kernels.zonal import directions
 
 TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
 NEGLIGIBLE = 1e-18  # Energy, as a share of all, below which float64 cannot see a degree
-SHORTEST = 1e-30  # Rows shorter than this are divided by it instead of their length
+SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm is a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,18 +98,14 @@ class UnitRows:
             if self.constant:
                 column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
                 scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
-            squares = scaled.multiply(scaled).astype(np.float64).sum(axis=1)
-            lengths = np.maximum(np.sqrt(np.asarray(squares).ravel()), SHORTEST)
-            scaled.data *= np.repeat(1.0 / lengths, np.diff(scaled.indptr)).astype(X.dtype)
-            return scaled, lengths
-        xp = array_namespace(X)
-        X = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
-        if self.constant:
-            X = xp.concat([X, X[:, :1] * 0 + self.constant], axis=1)
-        wide = xp.astype(X, xp.float64, copy=False)
-        lengths = xp.sqrt(xp.sum(wide * wide, axis=1))
-        lengths = xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
-        return X * xp.astype(1.0 / lengths, X.dtype)[:, None], lengths
+        else:
+            scaled = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
+            if self.constant:
+                xp = array_namespace(X)
+                scaled = xp.concat([scaled, X[:, :1] * 0 + self.constant], axis=1)
+        U, lengths = directions(scaled)
+        xp, lengths = in_double(lengths)
+        return U, xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
 
 
 @dataclass(frozen=True, eq=False)
