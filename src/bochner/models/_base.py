@@ -543,6 +543,10 @@ class WithoutTarget(KernelEstimator):
         """
         return super().fit(X, None, sample_weight)
 
+    def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
+        blocks, inputs = super()._read(*rows, **options)
+        return blocks.recoded(lambda _: None), inputs
+
 
 def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
     """Return how X is read: as numbers, a table, or an array of another library or file."""

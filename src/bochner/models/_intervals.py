@@ -63,8 +63,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         ----------
         X : (n, d)
         coverage : float, default 0.95
-            Above 0 and below 1; 0.95 means that 95 of 100 new targets lie inside. One fit
-            gives intervals of any coverage.
+            Share of new targets inside, above 0 and below 1.
 
         Returns
         -------
@@ -79,10 +78,9 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
         Notes
         -----
-        ``calibration_.guarantee`` states the guarantee. With held-out rows (:meth:`calibrate`) the
-        coverage is at least ``coverage``, on average over calibrations, for any model (Lei et al.
-        2018, theorem 2.2), if new rows are exchangeable with them. Leave-one-out scores
-        have no such bound; coverage is about as requested if one row changes the fit little.
+        ``calibration_.guarantee`` states the guarantee: with held-out rows (:meth:`calibrate`) that
+        of Lei et al. (2018, theorem 2.2), for any model. Leave-one-out scores have no such bound;
+        coverage is about as requested if one row changes the fit little.
 
         The first call estimates the distribution, which is kept, also in model files: one or two
         seconds per target, and n³/3 operations for the leave-one-out errors of at most 4096 rows

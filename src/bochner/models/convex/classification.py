@@ -25,7 +25,7 @@ from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
-from bochner.data.sample import RowSample
+from bochner.data.sample import RowSample, row_priorities
 from bochner.data.schema import Inputs
 from bochner.data.sources import Block, Piece, part, weights_of
 from bochner.kernels.algebra import kernel_matrix
@@ -58,7 +58,7 @@ from bochner.solvers.convex.problem import (
     State,
     optimum,
 )
-from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 
@@ -84,11 +84,11 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSamp
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
         rare = np.flatnonzero(many < most)
-        samples = (RowsOfClass(sample_of(seed), k, most) for k in rare.tolist())
-        weights, *more = where.sum(Together((class_sizes(n_classes), *samples)), blocks)
+        rare_rows = SumOf(partial(_rare_rows, seed=seed, many=many, most=most))
+        weights, more = where.sum(Together((class_sizes(n_classes), rare_rows)), blocks)
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
-        for class_rows in more:
-            rows = rows if class_rows is None else rows + class_rows
+        for k in rare:
+            rows += more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most)
     return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, spec, weights)
 
 
@@ -114,27 +114,14 @@ def rows_to_choose_by(
     return ClassSample(X, codes, w, inflation, tuple(every[:enough]), tuple(every))
 
 
-@dataclass(frozen=True)
-class RowsOfClass:
-    """The summand of a sample of ``most`` rows of one class."""
-
-    sample: SumOf
-    code: int
-    most: int
-
-    def zero(self) -> RowSample | None:
-        return None
-
-    def add(self, total: RowSample | None, block: Block) -> RowSample | None:
-        here = to_numpy(block.y) == self.code
-        if not here.any():
-            return total
-        w = np.where(here, weights_of(block), 0.0)
-        return self.merge(total, self.sample.add(None, block._replace(w=w)))
-
-    def merge(self, a: RowSample | None, b: RowSample | None) -> RowSample | None:
-        rows = self.sample.merge(a, b)
-        return None if rows is None else rows.lowest(self.most)
+def _rare_rows(block: Block, seed: int, many: Int[Array, " K"], most: int) -> RowSample:
+    """Return the sample of the rows of rare classes, about as many of each."""
+    codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
+    rows = np.flatnonzero((many[codes] < most) & (w > 0))
+    priority = row_priorities(seed, block.start, len(w)) * np.maximum(many[codes], 1)
+    X = block.X if is_sparse(block.X) else to_numpy(block.X)
+    piece = part(Piece(X, codes[:, None].astype(np.float64), w), rows)
+    return RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))
 
 
 def serving(
@@ -438,7 +425,7 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
     """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
     every, nu = gather(blocks, spec.features.seed), spec.nu
     X, w = every.X, every.w
-    tuning = searched(spec.features, replace(every, y=every.y[:, :0]))
+    tuning = searched(spec.features, every)
     chosen = chosen_exactly(spec.features.seed, tuning, None, X)
     # Copies are one row with their weight: weights and copies of rows give the same machine.
     marks = row_marks(X, 0)  # an order that does not depend on the order of rows

@@ -30,7 +30,6 @@ from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import (
     FeatureParameters,
     KernelTransformer,
-    alone,
     choose_alone,
     diagonal_of,
 )
@@ -259,7 +258,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         # Start on a sample of rows, and continue on all
-        spec, blocks = self._spec(), alone(blocks)
+        spec = self._spec()
         chosen, rows, centres = begun(spec, blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
         summand = CentroidsOf(centres)
@@ -281,14 +280,14 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         return self._add_rows(X, None, sample_weight)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        spec, blocks = self._spec(), alone(blocks)
+        spec = self._spec()
         chosen, _, centres = begun(spec, blocks)
         return followed(spec, inputs, chosen, centres, np.zeros(len(centres)), blocks)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
         fit, spec = self.fit_, self._spec()
         at = fit.clusters.centres, fit.seen
-        return followed(spec, fit.inputs, fit.chosen, *at, alone(blocks))
+        return followed(spec, fit.inputs, fit.chosen, *at, blocks)
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""
@@ -311,7 +310,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
         fit = self._fitted
         blocks, _ = self._read(X, None, sample_weight, first=False)
-        features = Features(fit.chosen.map, alone(blocks), fit.chosen.precision, 0)
+        features = Features(fit.chosen.map, blocks, fit.chosen.precision, 0)
         return -assign(features, fit.clusters.centres).inertia
 
     cluster_centers_ = learned("clusters.centres", "Centres in feature space, (k, D) float64.")

@@ -47,11 +47,6 @@ from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sampled
 
 
-def alone(blocks: Blocks) -> Blocks:
-    """Return the blocks without targets."""
-    return blocks.recoded(lambda _: None)
-
-
 def choose_alone(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Chosen, RowSample | None]:
@@ -285,7 +280,7 @@ def add_up(
     moments_of = MomentsOf(chosen.features, chosen.precision)
     kept = () if spec.inverse is None else (sample_of(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *kept)
-    totals = where.sum(Together(sums), alone(blocks).with_rows(chosen.block_rows))
+    totals = where.sum(Together(sums), blocks.with_rows(chosen.block_rows))
     moments, (diagonal, _) = moments_of.moments(totals[0]), totals[1]
     return PcaSums(moments, diagonal, totals[2] if kept else None, count_rows(blocks))
 
@@ -413,7 +408,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PrincipalComponents:
         spec = self._spec()
-        chosen, _ = choose_alone(spec.features, alone(blocks), where)
+        chosen, _ = choose_alone(spec.features, blocks, where)
         return solved(spec, inputs, chosen, add_up(spec, chosen, blocks, where))
 
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
