@@ -61,6 +61,7 @@ class Case:
     can: str = ""
     but: str = ""
     made: Any = None
+    slow: bool = False
 
     def __repr__(self):
         return self.name
@@ -187,7 +188,7 @@ CASES = [
     Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE_SCALED),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
     Case("process, law given", PROCESS(**LAW, **GIVEN), can=ADDED + " targets", but="tables bytes"),
-    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN),
+    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN, slow=True),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
     Case("exact process, law given", PROCESS(**LAW, **EXACT), can="weights order targets"),
     Case("process on a grid", PROCESS(**GRID), close=1e-7, can=WAVES, but="onnx sparse"),
@@ -203,7 +204,9 @@ CASES = [
     Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
     Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
     Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
-    Case("svr, C chosen", SVR(tol=1e-9, **FEATURES), close=1e-6, can="order unit", but="dtype"),
+    Case(
+        "svr, C chosen", SVR(tol=1e-9, **FEATURES), "number", 1e-6, "order unit", "dtype", slow=True
+    ),
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
     Case("huber, alpha chosen", LOSS(loss="huber", **TIGHT), can="order unit", but="offset dtype"),

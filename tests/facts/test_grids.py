@@ -238,6 +238,7 @@ PROCESSES = {
 }
 
 
+@pytest.mark.main_cases(6)
 @pytest.mark.parametrize("name", PROCESSES)
 def test_processes_are_the_exact_ones(name):
     """With all rows as neighbours; systems of condition 1e4 at most."""

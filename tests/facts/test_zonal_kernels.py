@@ -150,8 +150,9 @@ def test_gegenbauer_polynomials(d, l, t):
         assert found == pytest.approx(expected, rel=1e3 * of(np.float64))
 
 
-@pytest.mark.parametrize("d", [2, 3, 9])
+@pytest.mark.main_cases(6)
 @pytest.mark.parametrize("kernel", [*ANGULAR[:4], NeuralTangent(1), NeuralTangent(2)], ids=repr)
+@pytest.mark.parametrize("d", [2, 3, 9])
 def test_coefficients_are_the_integrals(kernel, d):
     """mpmath's quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
     c, radial = kernel.gegenbauer_coefficients(d, 30), radial_kernels(kernel, d)

@@ -532,7 +532,13 @@ def hold(name, case, folder):
 
 
 @pytest.mark.parametrize(
-    ("name", "case"), [(name, case) for name, (_, cases) in LAWS.items() for case in cases], ids=str
+    ("name", "case"),
+    [
+        pytest.param(name, case, marks=[pytest.mark.slow] * case.slow)
+        for name, (_, cases) in LAWS.items()
+        for case in cases
+    ],
+    ids=str,
 )
 def test_the_law_holds(name, case, tmp_path):
     hold(name, case, tmp_path)

@@ -176,7 +176,8 @@ def test_the_chosen_penalty_is_near_the_best():
     assert chosen.alpha_ == chosen.path_.alpha
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.main_cases(1)
+@pytest.mark.parametrize("d", [2, 1])
 def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
     X = np.random.default_rng(0).uniform(-1, 1, (1500, d))
     y = np.sin(3 * X[:, 0]) + (X[:, 1] ** 2 if d > 1 else 0)
