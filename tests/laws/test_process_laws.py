@@ -30,8 +30,7 @@ FAR = np.full((1, 2), 50.0)
 def changed(process, **parts):
     """Give the law of f other parts."""
     law = process.fit_.law
-    predictive = replace(law.predictive, **parts)
-    process.fit_ = replace(process.fit_, law=replace(law, predictive=predictive))
+    process.fit_ = replace(process.fit_, law=replace(law, **parts))
 
 
 def left_out_of(model):
@@ -113,7 +112,7 @@ def test_far_from_the_data_the_deviation_is_that_of_the_kernel(method):
     ours = model(method=method, fit_intercept=False).fit(X, y)
     std = ours.predict(FAR, return_std=True)[1][0]
     assert abs(std / ours.amplitude_**0.5 - 1) < 1e-3
-    posterior = ours.predictive_.posterior
+    posterior = ours.predictive_
     Z = ours.map_(FAR)
     assert np.sqrt(posterior.floor * posterior.leverage(Z))[0, 0] < 0.5 * std
     assert ours.predict(X, return_std=True)[1].mean() < 0.5 * std
@@ -491,7 +490,7 @@ def test_features_are_conditioned_on_rows_of_their_slopes_and_averages(centred):
     mean_of = lambda low: np.outer(weights, weights).ravel() / 4 @ phi(low + unit * SIDES)
     rows = [phi(X), along, np.array([mean_of(low) for low in BOXES])]
     ones = np.r_[np.ones(len(X)), np.zeros(5), np.ones(3)] * centred
-    noise = np.r_[np.full(len(X), law.posterior.floor[0]), NEW[0].noise, NEW[1].noise]
+    noise = np.r_[np.full(len(X), law.floor[0]), NEW[0].noise, NEW[1].noise]
     A = np.column_stack([np.vstack(rows), ones])
     prior = np.r_[np.full(30, 1 / AMPLITUDE), 1 / FLAT if centred else 1.0]
     precision = A.T @ (A / noise[:, None]) + np.diag(prior)

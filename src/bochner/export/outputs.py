@@ -306,13 +306,13 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:
-            Z, predictive = _of_fit(law.chosen, X), law.predictive
-            kernel, landmarks = predictive.left_out.kernel, predictive.left_out.landmarks
+            Z = _of_fit(law.chosen, X)
+            kernel, landmarks = law.unexplained.kernel, law.unexplained.landmarks
             k = kernel.diagonal(X)
             inside = Z if landmarks is None else landmarks.features(X)
             e = xp.maximum(k - squared_norms(inside), 0.0)
-            mean = predictive.posterior.mean(Z)
-            variance = predictive.combined(predictive.posterior.leverage(Z), e, k)
+            mean = law.mean(Z)
+            variance = law.combined(law.leverage(Z), e, k)
         case ExactProcess() as law:
             mean, variance = _by_kernel(law, X)
         case law:

@@ -493,15 +493,10 @@ class MapDisplay(Display):
             ends = zip(named, low, high, strict=True)
             axes = {str(name): np.linspace(a, b, places) for name, a, b in ends}
         grid = predict_grid(return_std=deviation, **axes)
-        mean, std = grid if deviation else (grid, None)
+        mean, std = map(np.asarray, grid) if deviation else (np.asarray(grid), None)
         targets = process.schema_ and process.schema_.target_names
-        return MapDisplay(
-            {name: np.asarray(axis) for name, axis in axes.items()},
-            np.asarray(mean),
-            None if std is None else np.asarray(std),
-            targets[0] if targets else "y",
-            globe,
-        )
+        axes = {name: np.asarray(axis) for name, axis in axes.items()}
+        return MapDisplay(axes, mean, std, targets[0] if targets else "y", globe)
 
     def plot(self, ax: Any = None, what: str = "mean") -> Self:
         """Draw the map, of one column a curve with its 95 % band; return the display.

@@ -9,17 +9,10 @@ With G = V diag(w) Vᵀ about the mean z̄, λ = σ²/a² and b of flat prior,
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    is_numpy,
-    numpy_rows,
-    squared_norms,
-    to_numpy,
-)
+from bochner._core.arrays import array_namespace, is_numpy, numpy_rows, squared_norms, to_numpy
 from bochner._core.blas import product
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
@@ -50,71 +43,6 @@ from bochner.solvers.ridge.problem import slack_of_leverage
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.sums.moments import Precision
 from bochner.sums.passes import LOCAL, Executor
-
-
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """The law of β and of the intercept."""
-
-    values: Float[Array, " r"]  # w
-    vectors: Float[Array, "D r"]  # V; directions that are not there have w = 0
-    feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
-    coef: Float[Array, "D t"]  # β̂
-    intercept: Float[Array, " t"]  # ȳ − z̄·β̂
-    spread: float  # 1/W, or zero without an intercept
-    evidence: Evidence  # λ, a² and σ² of each target
-
-    @property
-    def floor(self) -> Float[Array, " t"]:
-        """a²λ: the noise that rows were fitted with."""
-        return self.evidence.amplitude * self.evidence.alpha
-
-    def mean(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return E f(x), for rows of features."""
-        return Z @ self.coef + self.intercept
-
-    def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return Var f(x)/(a²λ) of the features alone, for arrays of any library."""
-        centred, alpha = Z - self.feature_mean, self.evidence.alpha
-        A = product(centred, self.vectors) if is_numpy(Z) else centred @ self.vectors
-        leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
-        if self.vectors.shape[0] != self.vectors.shape[1]:
-            outside = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)
-            leverage = leverage + outside[:, None] / alpha
-        return leverage + self.spread
-
-    def between(
-        self,
-        Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
-        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
-    ) -> Float[Array, "b c t"]:
-        """Return Cov(Lf, L'f) of each target, of the features alone.
-
-        L and L' are linear functionals, given by L φ and by their values for the constant 1.
-        """
-        pairs = zip(Z, constant, strict=True)
-        left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
-        A, B = (each @ self.vectors for each in (left, right))
-        parts, ones = [], np.outer(*constant)
-        for scale, alpha in zip(self.evidence.amplitude, self.evidence.alpha, strict=True):
-            explained = (A * (self.values / (self.values + alpha))) @ B.T
-            parts.append(scale * (left @ right.T - explained + alpha * self.spread * ones))
-        return np.stack(parts, axis=2)
-
-    def draw(
-        self, n: int, rng: np.random.Generator
-    ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
-        """Return n draws of β and of the intercept that goes with it."""
-        D, t = self.coef.shape
-        rough = rng.standard_normal((D, t, n))
-        shrink = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
-        turned = np.tensordot(self.vectors.T, rough, 1)
-        moved = np.tensordot(self.vectors, turned * (shrink[:, :, None] - 1), 1)
-        deviation = np.sqrt(self.evidence.amplitude)[:, None] * (rough + moved)
-        wander = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
-        offset = self.intercept[:, None] + wander - np.tensordot(self.feature_mean, deviation, 1)
-        return self.coef[:, :, None] + deviation, offset
-
 
 # --- What a Gaussian process on features predicts, with what the features leave out --------------
 #
@@ -160,60 +88,6 @@ class LeftOut:
         return left
 
 
-@dataclass(frozen=True, eq=False)
-class Predictive:
-    """The law of f(x), and of y at x."""
-
-    posterior: Posterior
-    left_out: LeftOut
-    noise: Float[Array, " t"]  # Variance of y about f(x)
-    exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
-
-    def __repr__(self) -> str:
-        D, t = self.posterior.coef.shape
-        return f"Predictive(D={D}, targets={t})"
-
-    def moments(self, X: Array, Z: Float[Array, "b D"]) -> Both:
-        """Return the mean and variance of f at rows X with features Z."""
-        k = self.left_out.prior(X)
-        variance = self.combined(self.posterior.leverage(Z), self.left_out.variance(X, Z), k)
-        return self.posterior.mean(Z), variance
-
-    def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
-        """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
-        posterior, total = self.posterior, self._total(leverage, e, k)
-        if self.left_out.landmarks is None:
-            return total
-        most = posterior.evidence.amplitude * k[:, None] + posterior.floor * posterior.spread
-        return np.minimum(total, most)
-
-    def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
-        """Return what deviations of the process left out, and of the sum, are multiplied by."""
-        e, k = self.left_out.variance(X, Z), self.left_out.prior(X)
-        leverage = self.posterior.leverage(Z)
-        total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
-        ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
-        return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
-
-    def covariance(self, X: Array, Z: Float[Array, "b D"]) -> Float[Array, "b b t"]:
-        """Return Cov f(x), f(x') of each target."""
-        left, (roots, roots_all) = self.left_out.covariance(X, Z), self.factors(X, Z)
-        one = np.ones(len(Z))
-        outer = self.posterior.evidence.amplitude * roots[:, None] * left[:, :, None] * roots
-        total = self.posterior.between((Z, Z), (one, one)) + outer
-        return roots_all[:, None] * total * roots_all
-
-    def _total(self, leverage: Array, e: Array, k: Array) -> Array:
-        left = e[:, None] * self._damping(e, k)
-        return self.posterior.floor * leverage + self.posterior.evidence.amplitude * left
-
-    def _damping(self, e: Array, k: Array) -> Array:
-        """Return (e(x)/k(x, x))ᵖ⁻¹."""
-        xp = array_namespace(k)
-        share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
-        return share[:, None] ** (self.exponents - 1.0)
-
-
 # --- Functions drawn from the posterior -----------------------------------------------------------
 #
 # Pathwise (Wilson et al. 2020), with inducing values drawn from their posterior: with landmarks S,
@@ -246,10 +120,25 @@ class FeatureProcess(ProcessLaw):
 
     spec: GaussianProcessSpec
     representation: FeatureSums
-    predictive: Predictive
-    loo_log_density: float
+    # Of β and of the intercept
+    values: Float[Array, " r"]  # w
+    vectors: Float[Array, "D r"]  # V; directions that are not there have w = 0
+    feature_mean: Float[Array, " D"]  # z̄, zero without an intercept
+    coef: Float[Array, "D t"]  # β̂
+    intercept: Float[Array, " t"]  # ȳ − z̄·β̂
+    spread: float  # 1/W, or zero without an intercept
+    evidence: Evidence  # λ, a² and σ² of each target
+    # Beyond the features
+    unexplained: LeftOut
+    noise: Float[Array, " t"]  # Variance of y about f(x)
+    exponents: Float[Array, " t"]  # p in k(x, x) (e(x)/k(x, x))ᵖ
+    loo_log_density: float = np.nan
 
     lacks = {}  # noqa: RUF012
+
+    def __repr__(self) -> str:
+        D, t = self.coef.shape
+        return f"FeatureProcess(D={D}, targets={t})"
 
     @classmethod
     def fit(
@@ -265,10 +154,6 @@ class FeatureProcess(ProcessLaw):
         return chosen_features(spec, chosen, blocks, where, precision)
 
     chosen = property(attrgetter("representation.chosen"))
-    evidence = property(attrgetter("predictive.posterior.evidence"))
-    noise = property(attrgetter("predictive.noise"))
-    coef = property(attrgetter("predictive.posterior.coef"))
-    intercept = property(attrgetter("predictive.posterior.intercept"))
 
     @property
     def block_rows(self) -> int:  # type: ignore[override]
@@ -276,30 +161,107 @@ class FeatureProcess(ProcessLaw):
         return block_rows(max(self.chosen.n_features, WIDTH))
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:  # with the digits of ``moments``
-        return lambda X: self.predictive.posterior.mean(self.chosen.double(X))
-
-    def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        return self.predictive.covariance(X, self.chosen.double(X))
+        return lambda X: self.mean(self.at(X))
 
     def moments(self, X: Array) -> Both:
-        return self.predictive.moments(X, self.chosen.double(X))
+        Z, e = self.at(X), self.unexplained
+        return self.mean(Z), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
+
+    def covariance(self, X: Array) -> Float[Array, "m m t"]:
+        Z, one = self.at(X), np.ones(len(X))
+        left, (roots, roots_all) = self.unexplained.covariance(X, Z), self.factors(X, Z)
+        outer = self.evidence.amplitude * roots[:, None] * left[:, :, None] * roots
+        total = self.between((Z, Z), (one, one)) + outer
+        return roots_all[:, None] * total * roots_all
 
     def at(self, X: Array) -> Float[Array, "b D"]:
         """Return what f(x) is known by, for :meth:`between`: φ(x)."""
         return self.chosen.double(X)
 
-    def between(self, *functionals: Any) -> Float[Array, "b c t"]:
-        """Return the covariance of linear functionals, of the features alone."""
-        return self.predictive.posterior.between(*functionals)
+    @property
+    def floor(self) -> Float[Array, " t"]:
+        """a²λ: the noise that rows were fitted with."""
+        return self.evidence.amplitude * self.evidence.alpha
+
+    def mean(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
+        """Return E f(x), for rows of features."""
+        return Z @ self.coef + self.intercept
+
+    def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
+        """Return Var f(x)/(a²λ) of the features alone, for arrays of any library."""
+        centred, alpha = Z - self.feature_mean, self.evidence.alpha
+        A = product(centred, self.vectors) if is_numpy(Z) else centred @ self.vectors
+        leverage = (A * A) @ (1 / (self.values[:, None] + alpha))
+        if self.vectors.shape[0] != self.vectors.shape[1]:
+            outside = np.maximum(squared_norms(centred) - squared_norms(A), 0.0)
+            leverage = leverage + outside[:, None] / alpha
+        return leverage + self.spread
+
+    def between(
+        self,
+        Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
+        constant: tuple[Float[Array, " b"], Float[Array, " c"]],
+    ) -> Float[Array, "b c t"]:
+        """Return Cov(Lf, L'f) of each target, of the features alone.
+
+        L and L' are linear functionals, given by L φ and by their values for the constant 1.
+        """
+        pairs = zip(Z, constant, strict=True)
+        left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
+        A, B = (each @ self.vectors for each in (left, right))
+        parts, ones = [], np.outer(*constant)
+        for scale, alpha in zip(self.evidence.amplitude, self.evidence.alpha, strict=True):
+            explained = (A * (self.values / (self.values + alpha))) @ B.T
+            parts.append(scale * (left @ right.T - explained + alpha * self.spread * ones))
+        return np.stack(parts, axis=2)
+
+    def combined(self, leverage: Array, e: Array, k: Array) -> Float[Array, "b t"]:
+        """Return Var f(x) from leverages (b, t), e(x) and k(x, x), in any library."""
+        total = self._total(leverage, e, k)
+        if self.unexplained.landmarks is None:
+            return total
+        most = self.evidence.amplitude * k[:, None] + self.floor * self.spread
+        return np.minimum(total, most)
+
+    def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
+        """Return what deviations of the process left out, and of the sum, are multiplied by."""
+        e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
+        leverage = self.leverage(Z)
+        total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
+        ratio = np.divide(most, total, out=np.ones_like(total), where=total > 0)
+        return np.sqrt(self._damping(e, k)), np.sqrt(ratio)
+
+    def _total(self, leverage: Array, e: Array, k: Array) -> Array:
+        left = e[:, None] * self._damping(e, k)
+        return self.floor * leverage + self.evidence.amplitude * left
+
+    def _damping(self, e: Array, k: Array) -> Array:
+        """Return (e(x)/k(x, x))ᵖ⁻¹."""
+        xp = array_namespace(k)
+        share = xp.where(k > 0.0, e / xp.where(k > 0.0, k, 1.0), 0.0)
+        return share[:, None] ** (self.exponents - 1.0)
+
+    def _draw(
+        self, n: int, rng: np.random.Generator
+    ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
+        """Return n draws of β and of the intercept that goes with it."""
+        D, t = self.coef.shape
+        rough = rng.standard_normal((D, t, n))
+        shrink = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))
+        turned = np.tensordot(self.vectors.T, rough, 1)
+        moved = np.tensordot(self.vectors, turned * (shrink[:, :, None] - 1), 1)
+        deviation = np.sqrt(self.evidence.amplitude)[:, None] * (rough + moved)
+        wander = np.sqrt(self.floor * self.spread)[:, None] * rng.standard_normal((t, n))
+        offset = self.intercept[:, None] + wander - np.tensordot(self.feature_mean, deviation, 1)
+        return self.coef[:, :, None] + deviation, offset
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions; of the features alone if they are exact or no prior can be drawn."""
-        chosen, law = self.chosen, self.predictive
-        coef, offset = law.posterior.draw(n, stream(seed, "functions"))
+        coef, offset = self._draw(n, stream(seed, "functions"))
         landmarks = self._landmarks
 
         def plain(X: Array) -> Float[Array, "b t n"]:
-            return np.tensordot(chosen.double(X), coef, 1) + offset
+            return np.tensordot(self.at(X), coef, 1) + offset
 
         if landmarks is None:
             return plain
@@ -316,15 +278,15 @@ class FeatureProcess(ProcessLaw):
         above = LeftOut(landmarks.kernel, landmarks)
 
         def values(X: Array) -> Float[Array, "b t n"]:
-            Z, f = chosen.double(X), plain(X)
+            Z, f = self.at(X), plain(X)
             inside = above.inside(X, Z)
             rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
-            root, roots = law.factors(X, Z)
-            e, theirs = law.left_out.variance(X, Z), above.variance(X, Z)
-            least = EXPLAINED * law.left_out.prior(X)
+            root, roots = self.factors(X, Z)
+            e, theirs = self.unexplained.variance(X, Z), above.variance(X, Z)
+            least = EXPLAINED * self.unexplained.prior(X)
             share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
-            scale = np.sqrt(law.posterior.evidence.amplitude * share[:, None]) * root
-            mean = law.posterior.mean(Z)[:, :, None]
+            scale = np.sqrt(self.evidence.amplitude * share[:, None]) * root
+            mean = self.mean(Z)[:, :, None]
             f = f + scale[:, :, None] * np.stack(rest, axis=2)
             return mean + roots[:, :, None] * (f - mean)
 
@@ -333,12 +295,12 @@ class FeatureProcess(ProcessLaw):
     @property
     def _landmarks(self) -> NystromMap | None:
         """The map's landmarks, or others where it has none and leaves something out."""
-        chosen, left, sample = self.chosen, self.predictive.left_out, self.representation.sample
+        chosen, left, sample = self.chosen, self.unexplained, self.representation.sample
         phi = left.landmarks or chosen.map
         if isinstance(phi, NystromMap):
             return phi
         X = sample.lowest(256).X
-        if np.all(left.variance(X, chosen.double(X)) <= EXPLAINED * left.prior(X)):
+        if np.all(left.variance(X, self.at(X)) <= EXPLAINED * left.prior(X)):
             return None
         return _among(sample.X, chosen.kernel, chosen.n_features, chosen.seed, "functions")
 
@@ -351,13 +313,13 @@ class FeatureProcess(ProcessLaw):
 
     def judges(self, sample: RowSample) -> RowSample:
         """Return the rows that are no landmarks."""
-        phi = self.predictive.left_out.landmarks or self.chosen.map
+        phi = self.unexplained.landmarks or self.chosen.map
         return sample.take(no_landmarks(phi, sample.X))
 
     def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each."""
         errors, rows = self.without_each(sample)
-        return errors, np.sqrt(self.predictive.combined(*rows) + self.noise)
+        return errors, np.sqrt(self.combined(*rows) + self.noise)
 
     def without_each(
         self, sample: RowSample
@@ -369,19 +331,18 @@ class FeatureProcess(ProcessLaw):
         Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
         their error of G over λ.
         """
-        law, Z, y, w = self.predictive, self.chosen.double(sample.X), sample.y, sample.w
-        left, prior = law.left_out.variance(sample.X, Z), law.left_out.prior(sample.X)
-        posterior, alpha = law.posterior, self.evidence.alpha
+        Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
+        left, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
         single = self.representation.moments.precision == "float32"
-        own = squared_norms(Z - posterior.feature_mean)[:, None]
-        top = posterior.values.max(initial=0.0) if single else 0.0
-        slack = slack_of_leverage(posterior.leverage(Z), w[:, None])
+        own = squared_norms(Z - self.feature_mean)[:, None]
+        top = self.values.max(initial=0.0) if single else 0.0
+        slack = slack_of_leverage(self.leverage(Z), w[:, None])
         rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
         least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * own)
         resolved = slack > rounding
-        centre = posterior.intercept + posterior.feature_mean @ posterior.coef
+        centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, least)
-        errors = np.where(resolved, (y - posterior.mean(Z)) / slack, y - centre)
+        errors = np.where(resolved, (y - self.mean(Z)) / slack, y - centre)
         return errors, ((1 - slack) / slack, left, prior)
 
     def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
@@ -411,7 +372,13 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
     eigen, _ = sums.decomposed()
     evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
     coef = eigen.coefficients(evidence.alpha)
-    posterior = Posterior(
+    phi, others = chosen.map, None
+    if not phi.below_kernel:
+        width = min(phi.n_features, 1024)
+        others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
+    law = FeatureProcess(
+        spec,
+        sums,
         eigen.values,
         np.ascontiguousarray(eigen.vectors),
         means[0],
@@ -419,16 +386,12 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
         means[1] - means[0] @ coef,
         1 / eigen.count if eigen.centred else 0.0,
         evidence,
+        LeftOut(phi.kernel, others),
+        evidence.noise,
+        np.ones(len(means[1])),
     )
-    phi, others = chosen.map, None
-    if not phi.below_kernel:
-        width = min(phi.n_features, 1024)
-        others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
-    without = LeftOut(phi.kernel, others)
-    law = Predictive(posterior, without, evidence.noise, np.ones(len(means[1])))
-    process = FeatureProcess(spec, sums, law, np.nan)
-    sample = process.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
-    (errors, rows), w = process.without_each(sample), sample.w
+    sample = law.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
+    (errors, rows), w = law.without_each(sample), sample.w
     # Whether features leave something out of enough rows for their errors to tell
     tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
     exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
@@ -444,5 +407,4 @@ def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
             better = score > best
             best[better] = score[better]
             noise[better], power[better] = share * law.noise[better], p
-    law = replace(law, noise=noise, exponents=power)
-    return replace(process, predictive=law, loo_log_density=float(best.sum()))
+    return replace(law, noise=noise, exponents=power, loo_log_density=float(best.sum()))

@@ -16,7 +16,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,7 @@ class WaveProcess(ProcessLaw):
     @cached_property
     def _waves(self) -> Array:
         """Fourier modes of the variance of f, for each target."""
-        return np.stack([self._variance_waves(i) for i in range(len(self.noise))])
+        return np.stack([s2 * self._variance_waves(i) for i, s2 in enumerate(self.evidence.noise)])
 
     @property
     def _of_intercept(self) -> Float[Array, " t"]:
@@ -163,24 +162,19 @@ class WaveProcess(ProcessLaw):
 
     def _variance_waves(self, i: int) -> Array:
         gram, alpha = self.representation.problem.gram, float(self.evidence.alpha[i])
-        low: Any = exact_block(gram, alpha)
+        exact, rng = exact_block(gram, alpha), stream(self.chosen.seed, "deviations")
         if isinstance(gram, ToeplitzGram):
-            if low is not None:
-                return self._size(i) * spread(low)
-            rng = stream(self.chosen.seed, "deviations")
-            z = rng.standard_normal((PATHS, gram.dimension))
+            if exact is not None:
+                return spread(exact)
             near = gram.preconditioner(alpha, most=MOST_BESIDE)
-            return self._size(i) * spread_beside(near, z, _steps(near, z))
-        wide = tuple(2 * m for m in gram.extent)
-        if low is not None:
-            paths = low.inverse_root(np.eye(gram.dimension), transposed=True)
-            return waves_of_samples(self._size(i) * square_sums(gram, paths), wide)
-        paths = self._draw(i, PATHS, stream(self.chosen.seed, "deviations"))
-        return waves_of_samples(self._size(i) / PATHS * square_sums(gram, paths), wide)
-
-    def _size(self, i: int) -> float:
-        """Return a² α = σ² of the fit."""
-        return float(self.evidence.amplitude[i] * self.evidence.alpha[i])
+            z = rng.standard_normal((PATHS, gram.dimension))
+            return spread_beside(near, z, _steps(near, z))
+        if exact is None:
+            squares = square_sums(gram, self._draw(i, PATHS, rng)) / PATHS
+        else:
+            paths = exact.inverse_root(np.eye(gram.dimension), transposed=True)
+            squares = square_sums(gram, paths)
+        return waves_of_samples(squares, tuple(2 * m for m in gram.extent))
 
     def _draw(self, i: int, count: int, rng: np.random.Generator) -> Array:
         """Return draws of covariance (G + αI)⁻¹."""
@@ -206,7 +200,7 @@ class WaveProcess(ProcessLaw):
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
             c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).solution
-            covariances.append(self._size(i) * phi @ c.T)
+            covariances.append(self.evidence.noise[i] * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
 
@@ -219,8 +213,7 @@ class WaveProcess(ProcessLaw):
     def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.
 
-        With h_i = w_i Var f(x_i)/σ² the leverage of a row, its error is (y_i − f(x_i))/(1 − h_i),
-        and its variance Var f(x_i)/(1 − h_i).
+        With h = w Var f(x)/σ² they are (y − f(x))/(1 − h), of variance Var f(x)/(1 − h).
         """
         mean, variance = self.moments(sample.X)
         variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of what waves draw
@@ -242,7 +235,7 @@ class WaveProcess(ProcessLaw):
         parts, offsets, t = [], [], len(self.noise)
         for i in range(t):
             rng = stream(seed, "functions", i)
-            draws = self._draw(i, n, rng).T * math.sqrt(self._size(i))
+            draws = self._draw(i, n, rng).T * math.sqrt(self.evidence.noise[i])
             coef = self.coef[:, i : i + 1] + draws
             means = sums.problem.gram.sums @ coef / sums.sums.weight
             free = rng.standard_normal(n) * math.sqrt(self._of_intercept[i])

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -166,6 +167,7 @@ class ProcessLaw(Lacking, ABC):
     evidence: Evidence  # Noise, amplitude and likelihood of each target
     # Mean log density of rows under the law without each, summed over targets
     loo_log_density: float
+    noise: Float[Array, " t"]  # σ² of a new row
     block_rows: int  # Rows that are predicted together
     chosen: Chosen  # The kernel, the map, and how they were found
     fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
@@ -180,11 +182,6 @@ class ProcessLaw(Lacking, ABC):
     def of_values(self) -> "ProcessLaw":
         """The law given the values alone, without derivatives and averages."""
         return self
-
-    @property
-    def noise(self) -> Float[Array, " t"]:
-        """σ² of a new row."""
-        return self.evidence.noise
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         """Return X ↦ the mean of f."""
@@ -278,6 +275,7 @@ class ExactProcess(ProcessLaw):
     loo_log_density: float
 
     block_rows = 1024
+    noise = property(attrgetter("evidence.noise"))
 
     lacks: ClassVar[Mapping[str, str]] = {
         **ProcessLaw.lacks,
@@ -374,13 +372,8 @@ class ExactProcess(ProcessLaw):
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
 
-        With f⁰ and ε drawn from the prior,
-
-            f(x) = a f⁰(x) + k(x, X) c + b,
-
-        where c and b solve the fit to y − a (f⁰(X) + ε); the uncertainty of b, which has a flat
-        prior, is included in these targets. Without Fourier features of the kernel f⁰ is of Nyström
-        features. O(m N (d + n t)), and O(m F d) for each function.
+        f(x) = a f⁰(x) + k(x, X) c + b, where c and b solve the fit to y − a (f⁰(X) + ε), f⁰ and ε
+        from the prior. Without Fourier features of the kernel f⁰ is of Nyström features.
         """
         kept, kernel = self.representation, self.chosen.kernel
         amplitude = self.evidence.amplitude

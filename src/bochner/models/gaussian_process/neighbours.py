@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -103,18 +104,14 @@ def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
 class Neighbourhoods:
     """Rows with targets, and a kernel: nearest rows, and the distribution of f given these rows."""
 
+    spec: GaussianProcessSpec
     kernel: Kernel
-    X: Float[Array, "n d"]
-    y: Float[Array, "n t"]
-    w: Float[Array, " n"]
-    count: int  # Neighbours of each row, m
-    centred: bool
+    rows: KeptRows
 
-    @staticmethod
-    def of(spec: GaussianProcessSpec, kernel: Kernel, rows: KeptRows) -> "Neighbourhoods":
-        """Return the rows with as many neighbours as the method says."""
-        count = spec.features.method.neighbours  # type: ignore[attr-defined]
-        return Neighbourhoods(kernel, rows.X, rows.y, rows.w, count, spec.fit_intercept)
+    @property
+    def count(self) -> int:
+        """Neighbours of each row, m."""
+        return self.spec.features.method.neighbours  # type: ignore[attr-defined]
 
     @cached_property
     def _units(self) -> Any:
@@ -153,7 +150,7 @@ class Neighbourhoods:
 
     @cached_property
     def _own_places(self) -> Float[Array, "n e"]:
-        return self._places(self.X)
+        return self._places(self.rows.X)
 
     @cached_property
     def _tree(self) -> cKDTree:
@@ -161,12 +158,12 @@ class Neighbourhoods:
 
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the numbers of the rows nearest to each of these, (b, m)."""
-        m = min(self.count, len(self.X))
+        m = min(self.count, len(self.rows))
         return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
 
     def near_without(self, index: Array) -> Array:
         """Return the numbers of the rows nearest to some of the rows, themselves left out."""
-        m = min(self.count, len(self.X) - 1)
+        m = min(self.count, len(self.rows) - 1)
         nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
         itself = nearest == index[:, None]
         itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
@@ -184,7 +181,7 @@ class Neighbourhoods:
             K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
             k = self._values(places - at[start : start + size, None])
             prior = np.broadcast_to(self.total, len(rows))
-            given = self.y[rows], noise / self.w[rows], self.centred
+            given = self.rows.y[rows], noise / self.rows.w[rows], self.spec.fit_intercept
             laws.append(condition(K, k, prior, *given))
         mean, variance = (np.concatenate(values) for values in zip(*laws, strict=True))
         return mean, variance
@@ -197,7 +194,7 @@ class Neighbourhoods:
     @cached_property
     def total(self) -> float:
         """k(x, x)."""
-        return float(self.kernel.diag(np.zeros((1, self.X.shape[1])))[0])
+        return float(self.kernel.diag(np.zeros((1, self.rows.X.shape[1])))[0])
 
 
 @dataclass(frozen=True)
@@ -277,6 +274,7 @@ class NeighbourProcess(ProcessLaw):
     }
 
     block_rows = 1 << 14
+    noise = property(attrgetter("evidence.noise"))
 
     @classmethod
     def fit(
@@ -296,7 +294,7 @@ class NeighbourProcess(ProcessLaw):
     @cached_property
     def around(self) -> Neighbourhoods:
         """The rows as neighbours."""
-        return Neighbourhoods.of(self.spec, self.chosen.kernel, self.representation)
+        return Neighbourhoods(self.spec, self.chosen.kernel, self.representation)
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._law(X)[0]
@@ -311,10 +309,10 @@ class NeighbourProcess(ProcessLaw):
 
     def left_out(self, index: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
-        around, share = self.around, float(self.evidence.alpha[0])
-        mean, variance = around.law(around.X[index], around.near_without(index), share)
+        around, rows, share = self.around, self.representation, float(self.evidence.alpha[0])
+        mean, variance = around.law(rows.X[index], around.near_without(index), share)
         deviation = np.sqrt(variance[:, None] * self.evidence.amplitude + self.noise)
-        return around.y[index] - mean, deviation
+        return rows.y[index] - mean, deviation
 
     def scores(self) -> Both:
         order = self.representation.order
@@ -389,11 +387,11 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     It is sought from the best of several starts, over the log noise and, where lengthscales are
     open, the log factor of these.
     """
-    around = Neighbourhoods.of(spec, start.kernel, rows)
+    around = Neighbourhoods(spec, start.kernel, rows)
     noise, amplitude = spec.noise, spec.amplitude
     # Each of many neighbours takes longer: fewer rows judge, 64 at least.
     judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
-    near, w = around.near_without(judges), around.w[judges]
+    near, w = around.near_without(judges), rows.w[judges]
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     scales = asked and "lengthscale" in start.kernel.get_params(deep=False)
     least = 1e-8  # Noise as a share of a² k(x, x)
@@ -411,9 +409,9 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     def amplitudes(at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
         """Return a² of each target, as held or the best, and the mean log density of a row."""
         share = share_at(at[0])
-        mean, variance = replace(around, kernel=kernel_at(at)).law(around.X[judges], near, share)
+        mean, variance = replace(around, kernel=kernel_at(at)).law(rows.X[judges], near, share)
         variance, tiny = variance + share, np.finfo(np.float64).tiny  # of constant targets
-        squares = (around.y[judges] - mean) ** 2 / variance[:, None]
+        squares = (rows.y[judges] - mean) ** 2 / variance[:, None]
         a2 = np.maximum(np.average(squares, axis=0, weights=w), tiny)
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)
@@ -433,12 +431,12 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     options["initial_simplex"] = np.clip(simplex, *bounds.T)
     at = minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
     share, (a2, density) = share_at(at[0]), amplitudes(at)
-    constant = ~np.any(around.y != around.y[:1], axis=0)
+    constant = ~np.any(rows.y != rows.y[:1], axis=0)
     if amplitude is None and noise is None:
         a2 = np.where(constant, 0.0, a2)
     variance = np.full(len(a2), noise) if noise is not None else a2 * share
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
-    likelihood = density * len(around.w)
+    likelihood = density * len(rows)
     evidence = Evidence(variance, a2, np.full(len(a2), share), likelihood, outcome)
     return replace(start, kernel=kernel_at(at), criterion="loo"), evidence
 

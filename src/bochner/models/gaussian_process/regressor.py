@@ -34,7 +34,7 @@ from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay
 from bochner.models.error_law import ErrorLaw, fold_scores
-from bochner.models.gaussian_process.features import FeatureProcess, Predictive, chosen_features
+from bochner.models.gaussian_process.features import FeatureProcess, chosen_features
 from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
 from bochner.models.gaussian_process.law import (
     MOST_ROWS,
@@ -521,10 +521,9 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     )
 
     @property
-    def predictive_(self) -> Predictive:
+    def predictive_(self) -> ProcessLaw:
         """Law of f(x): posterior of the coefficients, and what the features leave out."""
-        law: Any = self._law.require("predictive_")
-        return law.predictive
+        return self._law.require("predictive_")
 
     def _rows_with(self, name: str, who: str = "") -> Any:
         return self._law.require(name, who).representation
