@@ -256,7 +256,7 @@ class NotAKernel(k.Homogeneous):
 CASES = [
     # values of kernels
     (lambda: Gaussian([1, -2]), InvalidInput, r"lengthscale\[1\] .*got -2\.0"),
-    (lambda: Gaussian([]), InvalidInput, "one per column; got an empty sequence"),
+    (lambda: Gaussian([]), InvalidInput, "a sequence of numbers, at least one"),
     (lambda: Columns(Gaussian(), [0, 0]), InvalidInput, "Columns: columns must be"),
     (lambda: k.Mahalanobis(Gaussian(), [[1.0], [0.0, 1.0]]), InvalidInput, "Mahalanobis: matrix"),
     (lambda: k.Mahalanobis(Gaussian(), [[1, 1], [0, 1]]), NotPositive, "must be symmetric; got"),

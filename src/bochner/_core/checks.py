@@ -51,19 +51,6 @@ nonnegative = partial(finite, kind="a non-negative finite number", holds=lambda 
 share = partial(finite, kind="a number above 0 and below 1", holds=lambda x: 0 < x < 1)
 
 
-def numbers(value: object, who: str, name: str) -> float | tuple[float, ...]:
-    """Return one positive float, or a tuple of them, one per column of the data."""
-    plain = unpacked(value)
-    if not isinstance(plain, list | tuple):
-        return positive(plain, who, name)
-    if not plain:
-        raise InvalidInput(
-            f"{who}: {name} must be a positive number or one per column; got an empty sequence. "
-            "Pass at least one number."
-        )
-    return tuple(positive(v, who, f"{name}[{i}]") for i, v in enumerate(plain))
-
-
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
     plain = value if type(value) is int else unpacked(value)
@@ -120,6 +107,16 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
                 f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
             )
         return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
+
+    return checked
+
+
+def one_or_each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], Any]:
+    """Return the check of one number for all columns of the data, or of one per column."""
+
+    def checked(value: object, who: str, name: str) -> Any:
+        plain = unpacked(value)
+        return (each(check) if isinstance(plain, list | tuple) else check)(plain, who, name)
 
     return checked
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logsumexp, xlogy
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, one_of, positive, share
@@ -656,9 +656,7 @@ def _monomials(
     """Return squares, and tails Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
     series, n = radial.power_series, np.arange(CUTS + 1)[:, None]
     assert series is not None
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = np.where(n == 0, 0.0, 2 * n * np.log(radii[None, :]))
-    logs = series.log_derivative(n) + powers - gammaln(n + 1.0)
+    logs = series.log_derivative(n) + xlogy(2 * n, radii[None, :]) - gammaln(n + 1.0)
     terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
     beyond = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
     rests = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)

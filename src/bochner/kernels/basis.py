@@ -19,21 +19,11 @@ from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
+from bochner.kernels.dotproduct import no_negative
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import gegenbauers
 
-
-def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
-    """Return the weights as a tuple, none below zero and not all zero."""
-    plain = checks.unpacked(value)
-    if not isinstance(plain, list | tuple) or not any(plain):
-        raise InvalidInput(
-            f"{who}: {name} must be a sequence of numbers, not all zero; got {value!r}."
-        )
-    return checks.each(checks.nonnegative)(plain, who, name)
-
-
-Weights = Annotated[tuple[float, ...], _weights]
+Weights = Annotated[tuple[float, ...], no_negative]
 Conditions = Annotated[str, checks.word("dirichlet", "neumann", "periodic")]
 
 

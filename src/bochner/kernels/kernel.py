@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar, Self
 
 from bochner._core import arrays
-from bochner._core.checks import Counted, MaybePositive, nonnegative, numbers, positive
+from bochner._core.checks import Counted, MaybePositive, nonnegative, one_or_each, positive
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
@@ -115,7 +115,7 @@ TUNED = "tuned"
 TunedPositive = Annotated[float, free_or(positive), TUNED]
 TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 #: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(numbers), TUNED]
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(one_or_each(positive)), TUNED]
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:

@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, ive
+from scipy.special import gammaln, ive, xlogy
 
 from bochner._core.arrays import slices
 from bochner._core.native import power_of_two
@@ -84,9 +84,7 @@ def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
     # It is log(α_l (z/2)^l Γ(d/2)/Γ(l + d/2)) + log Λ − z, Λ = Γ(μ + 1)(2/z)^μ I_μ(z), μ = l + ν:
     # by its series, all terms positive, where that is short; else by SciPy's Bessel function.
     mu = l + 0.5 * d - 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        power = np.where(l == 0, 0.0, l * np.log(0.5 * z))
-    peak = 0.5 * (np.hypot(mu, z) - mu)
+    power, peak = xlogy(l, 0.5 * z), 0.5 * (np.hypot(mu, z) - mu)
     short = peak <= 200.0
     log_lambda = np.empty_like(z)
     log_lambda[short] = _log_lambda(mu, z[short]) - z[short]
@@ -140,9 +138,7 @@ def _monomials(
     # [Han et al. (2022), lemmas 4 and 15, simplified].
     n = l + 2 * np.arange(order)[:, None]
     logs = log_weights(series, d, l, order)[:, None] - n * math.log(2.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        powers = np.where(n == 0, 0.0, n * np.log(t))
-    return np.exp(0.5 * logs + powers - 0.5 * decay * t * t)
+    return np.exp(0.5 * logs + xlogy(n, t) - 0.5 * decay * t * t)
 
 
 def _log_sum(a: float, n: int) -> Float[np.ndarray, " n"]:

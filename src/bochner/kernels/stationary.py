@@ -353,8 +353,6 @@ def _divide(kernel: Stationary, X: Array) -> Array:
     with np.errstate(over="ignore", divide="ignore"):
         if is_sparse(X):
             scaled = X.multiply((1.0 / scale)[None]).tocsr().astype(X.dtype)
-        elif isinstance(X, np.ndarray):
-            scaled = X / scale.astype(X.dtype)
         else:
             scaled = X / array_namespace(X).asarray(scale, dtype=X.dtype, device=device(X))
     remedy = "Rescale the columns of X, or choose a lengthscale near the distances between rows."

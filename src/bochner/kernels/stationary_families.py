@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import each, finite, numbers, positive, unpacked
+from bochner._core.checks import each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import distances, spectral, stationary
@@ -327,11 +327,6 @@ class Periodic(stationary.Stationary):
         return {"lengthscale": slope * wave, "period": by_period}
 
 
-def _finite_numbers(value: Any, who: str, name: str) -> Any:
-    several = isinstance(unpacked(value), list | tuple)
-    return each(finite)(value, who, name) if several else finite(value, who, name)
-
-
 @dataclass(frozen=True)
 class SpectralMixture(stationary.Stationary):
     """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
@@ -358,8 +353,8 @@ class SpectralMixture(stationary.Stationary):
     """
 
     weights: Annotated[tuple[float, ...], each(positive)]
-    means: Annotated[tuple[float | tuple[float, ...], ...], each(_finite_numbers)]
-    scales: Annotated[tuple[float | tuple[float, ...], ...], each(numbers)]
+    means: Annotated[tuple[float | tuple[float, ...], ...], each(one_or_each(finite))]
+    scales: Annotated[tuple[float | tuple[float, ...], ...], each(one_or_each(positive))]
 
     def __post_init__(self) -> None:
         super().__post_init__()

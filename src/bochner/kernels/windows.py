@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse
+from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, slices
 from bochner._core.checks import Counted, Switch, integer, word
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
@@ -133,8 +133,7 @@ class Windows(Kernel):
 
     def _pieces(self, X: Float[np.ndarray, "n d"]) -> list[slice]:
         """Return parts of the rows with some thousand windows each."""
-        step = max(1, 2048 // self.count(X.shape[1]))
-        return [slice(start, start + step) for start in range(0, max(1, X.shape[0]), step)]
+        return list(slices(max(1, X.shape[0]), max(1, 2048 // self.count(X.shape[1]))))
 
     def _flat(self, X: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all windows of the rows (zeros where there is none), 1/s(x), each first one."""
