@@ -305,7 +305,7 @@ CASES = [
     (lambda: k.GeneralizedZonal(lambda t: ONES)(X), InvalidInput, r"radial_functions\[0\] must"),
     (lambda: k.GeneralizedZonal(lambda t: np.inf + t)(X), InvalidInput, "numbers not finite"),
     (lambda: k.Monomials((1.0,), (0, 1)), InvalidInput, "must be of one length; got 1 and 2"),
-    (lambda: k.ExponentialPower(2.1), NotPositive, "power must be at most 2.*got 2.1"),
+    (lambda: k.ExponentialPower(2.1), InvalidInput, "power must be from 0 to 2; got 2.1"),
     (lambda: k.Periodic((1.0, 2.0))(X), InvalidInput, "Periodic: period.*got 2 for 3"),
     (lambda: k.SpectralMixture((1.0,), (0.0, 1.0), (1.0,)), InvalidInput, "component; got 1, 2 an"),
     (lambda: k.SpectralMixture((1.0,), ((0.0, 1.0),), (1.0,))(X), InvalidInput, "means must be"),

@@ -10,12 +10,12 @@ from numpy.polynomial import Polynomial
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
-from bochner._core.checks import each, finite, one_or_each, positive
+from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
-from bochner.errors import InvalidInput, NotPositive
+from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
 from bochner.kernels.dotproduct import horner
-from bochner.kernels.kernel import Free, TunedNumbers, TunedPositive
+from bochner.kernels.kernel import TUNED, TunedNumbers, TunedPositive, free_or
 
 
 @dataclass(frozen=True)
@@ -158,16 +158,8 @@ class ExponentialPower(stationary.Radial):
     array([[1.  , 0.37, 0.01]])
     """
 
-    power: TunedPositive = 1.0
+    power: Annotated[float, free_or(bounded(positive, 0, 2)), TUNED] = 1.0
     lengthscale: TunedNumbers = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.power, Free) and self.power > 2:
-            raise NotPositive(
-                f"ExponentialPower: power must be at most 2, or the function is not positive "
-                f"semi-definite; got {self.power!r}. Pass 2.0 for the smoothest, a Gaussian."
-            )
 
     def profile(self, s: Array) -> Array:
         return array_namespace(s).exp(-(s ** (0.5 * self.power)))
