@@ -119,10 +119,9 @@ class Custom(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-        blocks = (X[i : min(i + 64, X.shape[0]), :] for i in range(0, max(X.shape[0], 1), 64))
-        squares = [self.evaluate(rows, rows) for rows in blocks]
-        xp = arrays.array_namespace(*squares)
-        return xp.concat([xp.linalg.diagonal(K) for K in squares])
+        blocks = (X[rows, :] for rows in arrays.slices(max(X.shape[0], 1), 64))
+        squares = (self.evaluate(rows, rows) for rows in blocks)
+        return arrays.joined([arrays.array_namespace(K).linalg.diagonal(K) for K in squares])
 
 
 class Transformed(Kernel):
@@ -181,10 +180,7 @@ class Columns(Transformed):
 
     def inputs(self, X: Rows) -> Float[Array, "n c"]:
         require_columns("Columns", self.columns, X)
-        if arrays.is_sparse(X):
-            return X[:, list(self.columns)]
-        xp = arrays.array_namespace(X)
-        return xp.take(X, xp.asarray(self.columns, device=arrays.device(X)), axis=1)
+        return arrays.taken(X, np.array(self.columns), axis=1)
 
     def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
         return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
