@@ -159,12 +159,8 @@ class LabelsOf:
         return seen, a[1] + b[1]
 
 
-def class_sizes(n_classes: int) -> SumOf:
-    """Return the summand of the weight of each class."""
-    return SumOf(partial(_weights_of_classes, n_classes=n_classes))
-
-
-def _weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
+def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
+    """Return the weight of the rows of each class in a block."""
     w = None if block.w is None else to_numpy(block.w)
     codes = to_numpy(block.y).astype(np.int64)
     return np.bincount(codes, w, minlength=n_classes).astype(np.float64)
@@ -275,7 +271,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         if given is None:
             return blocks
         if given == "balanced":
-            sizes = where.sum(class_sizes(len(classes)), blocks)
+            weights = SumOf(partial(weights_of_classes, n_classes=len(classes)))
+            sizes = where.sum(weights, blocks)
             factors = np.zeros_like(sizes)
             np.divide(sizes.sum(), len(classes) * sizes, out=factors, where=sizes > 0)
         elif isinstance(given, Mapping):

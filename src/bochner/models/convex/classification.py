@@ -31,7 +31,7 @@ from bochner.data.sources import Block, Piece, part, weights_of
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.numbers import is_given
 from bochner.kernels.stationary import Gaussian
-from bochner.models._labels import Calibration, calibrate, class_sizes, log_probabilities
+from bochner.models._labels import Calibration, calibrate, log_probabilities, weights_of_classes
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models.convex.fit import ConvexFit, ConvexSpec, choose_exactly, warned
 from bochner.models.representations.representation import chosen_exactly, gather
@@ -84,8 +84,9 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSamp
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
         rare = np.flatnonzero(many < most)
+        sizes = SumOf(partial(weights_of_classes, n_classes=n_classes))
         rare_rows = SumOf(partial(_rare_rows, seed=seed, many=many, most=most))
-        weights, more = where.sum(Together((class_sizes(n_classes), rare_rows)), blocks)
+        weights, more = where.sum(Together((sizes, rare_rows)), blocks)
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
         for k in rare:
             rows += more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most)
@@ -213,8 +214,8 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     problem = on_rows.problem(1.0 if alpha is None else alpha)
     solution = optimum(problem, on_rows.minimised(problem, near, spec.tol))
     later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
-    of_rows: Any = {"pairs": spec.pairs, "X": every.X}
-    return warned(ConvexFit(inputs, chosen, spec.loss, solution, path, later, **of_rows))
+    fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
+    return warned(fit)
 
 
 def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Calibration | None:

@@ -296,13 +296,6 @@ class Table:
         chosen, X = self.fit.chosen, self.X[rows]
         return to_numpy(chosen.kernel(X, self.support)) if self.fit.is_dual else chosen.rounded(X)
 
-    def step(
-        self, descent: Descent, index: Array, y: Float[Array, "c t"], w: Float[Array, " c"]
-    ) -> None:
-        """Let the descent make its steps on these rows."""
-        itself = self.width - self.X.shape[0] + index if self.fit.is_dual else None
-        descent.step(self.values(index), y, w, itself)
-
 
 # --- Walking -------------------------------------------------------------------------------------
 
@@ -314,8 +307,8 @@ def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None
     """Return the fit after epochs over rows in memory, whose steps count ``w`` times."""
     table, weight = Table(fit, rows.X), fit.weight + float(rows.w.sum())
     window, judge = (table, fit.targets(rows.y), w), _judge(table, held_out)
-    fit = replace(_walked(fit, lambda: (window,), table.width, judge), weight=weight)
-    fit = replace(fit, rows=fit.rows + len(rows.w))
+    seen = fit.rows + len(rows.w)
+    fit = replace(_walked(fit, lambda: (window,), table.width, judge), weight=weight, rows=seen)
     return _on_support(fit, table.support) if fit.is_dual else fit
 
 
@@ -348,7 +341,8 @@ def _walked(
                 random = stream(fit.chosen.seed, "order", number, i)
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
                 for index in map(order.__getitem__, slices(n, size)):
-                    table.step(descent, index, y[index], w[index])
+                    itself = table.width - n + index if fit.is_dual else None
+                    descent.step(table.values(index), y[index], w[index], itself)
                 given += [(table, y, w)] if fit.strategy in CACHED else []
         kept, walk = given, descent.walk
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):

@@ -351,7 +351,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     Parameters
     ----------
     n_components : int or None, default None
-        PrincipalComponents kept; None keeps all whose eigenvalues are above rounding.
+        Components kept; None keeps all whose eigenvalues are above rounding.
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
