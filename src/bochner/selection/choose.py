@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from bochner._core.arrays import dense, is_sparse
 from bochner._core.checks import require_squares
@@ -53,9 +54,7 @@ def choose(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
-    With ``n_classes``, y holds codes of classes. ``alpha`` is a given penalty of ridge regression,
-    ``search`` finds the kernel instead of the usual search, and ``by_targets`` says whether "auto"
-    depends on targets, or only on the error of the kernel.
+    ``search`` finds the kernel instead of the usual search; ``by_targets``: "auto" depends on them.
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:
@@ -75,17 +74,16 @@ def choose_from(
     by_targets: bool = True,
 ) -> Chosen:
     """Choose as :func:`choose` does, from a sample of ``n_rows`` rows; ``share`` is alpha/W."""
+    curves = None
     if rows is not None:
         require_squares(spec.who, rows.y, rows.w)
-    if spec.bends and search is None and rows is not None:
-        curves, bent = transformed(rows, spec.seed)
-        waves = spec.waves and curves is None  # they require rows as given
-        plain = replace(spec, columns="as_given", waves=waves)
-        chosen = choose_from(plain, n_columns, bent, n_rows, share, None, by_targets)
-        return chosen if curves is None else chosen.through(curves)
+        curves, rows = transformed(rows, spec.seed, spec.bends and search is None)
+    if curves is not None:
+        spec = replace(spec, waves=False)  # they require rows as given
     tuning = searched(spec, rows, share, search)
     choice = choice_of(spec, tuning.kernel, n_columns, rows, n_rows, share, by_targets)
-    return Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
+    chosen = Chosen(spec.seed, tuning, replace(choice, reason=choice.reason + tuning.reason))
+    return chosen if curves is None else chosen.through(curves)
 
 
 def searched(
@@ -108,9 +106,7 @@ def searched(
     return choose_kernel(kernel, *asked, of_classes=spec.of_classes, **of_matrix)
 
 
-def transformed(
-    sample: RowSample, seed: int, asked: bool = True
-) -> tuple[Curves | None, RowSample]:
+def transformed(sample: RowSample, seed: int, asked: bool) -> tuple[Curves | None, RowSample]:
     """Return the transformations of columns that predict better, if any, and the rows by them."""
     curves = choose_curves(sample, seed) if asked else None
     return curves, sample if curves is None else replace(sample, X=curves.inputs(sample.X))
@@ -124,10 +120,7 @@ def choose_for_matrix(
     judged_again: bool = False,
     search: Search | None = None,
 ) -> tuple[Tuning, Curves | None]:
-    """Find the kernel of a fit with the exact kernel, and the curves of columns.
-
-    ``share``, ``centred`` and ``judged_again``: see :func:`choose_kernel`.
-    """
+    """Find the kernel of a fit with the exact kernel, and the curves of columns."""
     curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
     tuning = searched(spec, sample, share, search, centred=centred, judged_again=judged_again)
@@ -152,11 +145,9 @@ def choose_kernel(
     among: Callable[[Kernel], bool] = lambda _: True,
     **options: Any,
 ) -> Tuning:
-    """Return the kernel of a name; for "auto" the best of candidates, or "gaussian" of few rows.
+    """Return the kernel of a name; for "auto" the best that ``method`` and ``among`` serve.
 
-    ``share`` is a given penalty per row, alpha/W; ``method`` and ``among`` say which kernels are
-    candidates; ``options`` are those of the race. ``judged_again``: the best are compared again
-    among all rows, so that fewer rows suffice here.
+    ``judged_again``: the best are compared again among all rows, so that fewer suffice here.
     """
     asked = as_effort(effort, "The choice of a kernel")
     if name == "auto" and asked is not None:
@@ -263,10 +254,7 @@ POINTS, FEWEST_OF_CURVES = 33, 100  # Points of a curve, and least number of row
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
-    """Return the transformation that predicts best; None if no transformation is better.
-
-    Eight errors, of O(n D²) with n ≤ 1024 and D = 256 each: a tenth of a second.
-    """
+    """Return the transformation that predicts best; None if no transformation is better."""
     few = len(rows) < FEWEST_OF_CURVES or rows.X.shape[1] > 512
     if few or is_sparse(rows.X) or not rows.y.shape[1] or not np.any(np.ptp(rows.y, axis=0)):
         return None
@@ -382,8 +370,6 @@ def _logarithms(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, "
 
 def _quantiles(x: Float[Array, " n"], at: Float[Array, " p"]) -> Float[Array, " p"]:
     """Replace each number by its normal score, the normal quantile of its rank."""
-    from scipy.special import ndtri  # noqa: PLC0415
-
     ordered = np.sort(x)
     rank = (np.searchsorted(ordered, at, "left") + np.searchsorted(ordered, at, "right")) / 2
     share = np.clip(rank / len(x), 0.5 / len(x), 1 - 0.5 / len(x))

@@ -53,7 +53,6 @@ class FeatureSpec:
         columns: str = "as_given",
         effort: Any = None,
     ) -> "FeatureSpec":
-        """Check the arguments."""
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
         one_of(columns, who, "columns", ("auto", "as_given"))
         if metric is not None and metric != "learned":

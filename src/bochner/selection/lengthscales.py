@@ -113,15 +113,13 @@ class ProcessRows:
 
     @cached_property
     def spread(self) -> Float[Array, " d"]:
-        """Deviations of the columns."""
         return deviations(self.X, self.w)
 
 
 class Objective:
     """A criterion per row minus a log prior, as a function of log numbers and the log penalty.
 
-    A point is a vector: the logarithms of factors of the lengthscales, or of other numbers in
-    their units, and last the logarithm of the penalty per row.
+    A point is a vector: the logarithms of numbers in their units, and of the penalty per row.
     """
 
     start: Any  # The kernel at zero, or with free numbers
@@ -139,7 +137,6 @@ class Objective:
     level: Any = 0.0
 
     def __call__(self, at: Array) -> tuple[float, Float[Array, " q"]]:
-        """Return the value and its gradient."""
         value, slope = self.at_penalty(at, float(np.exp(at[-1]) * self.rows.w.sum()))
         far = at[:-1] * self.units - self.centres
         away = far / (3.0**2 * self.rows.count)
@@ -164,6 +161,11 @@ class Evaluated:
     @property
     def kernel(self) -> Any:
         return self.of.kernel(self.at)
+
+    @property
+    def rounded(self) -> Any:
+        kernel = self.kernel
+        return kernel.replace(lengthscale=rounded(kernel.lengthscale))
 
     @property
     def alpha(self) -> float:
@@ -237,11 +239,7 @@ def require_lengthscale(kernel: Kernel) -> None:
 def choose_lengthscale(
     name: str, sample: RowSample, seed: int, share: float | None = None, centred: bool = True
 ) -> Tuning:
-    """Return the kernel of this family whose lengthscales have the least leave-one-out error.
-
-    A common factor is tuned on at most 512 rows, from the median distance, which is taken without
-    targets. ``share`` is a given penalty per row, alpha/W.
-    """
+    """Return the kernel of this family at the lengthscale of least leave-one-out error."""
     if name == "linear":
         return Tuning(Linear())
     starts = at_median(name, sample, seed)
@@ -268,14 +266,9 @@ def tune_lengthscales(
 ) -> Tuning:
     """Return the kernel with the best lengthscales by a criterion, descended from its own.
 
-    One factor for all columns first, then one lengthscale per column, if rows are dense (or
-    sparse of few cells) and the kernel is of the Euclidean distance. The latter are taken if they
-    raise the log evidence by more than one for each further number (Akaike 1974); the logarithm
-    of a squared error counts as n/2 of a log evidence. ``noise`` and ``amplitude`` are tuned too
-    where they are not given.
-
-    O(m³ + m² d) for each of at most 48 evaluations with m ≤ 128 rows (256 if there are no more),
-    52 with m ≤ 256 and 18 with m ≤ 1024: a second.
+    One factor for all columns first, then one lengthscale per column: taken if they raise the log
+    evidence by more than one for each further number (Akaike 1974); the logarithm of a squared
+    error counts as n/2 of a log evidence.
     """
     require_lengthscale(start)
     search = MatrixSearch.of(sample, criterion, centred, **given)
@@ -332,11 +325,8 @@ class MatrixSearch:
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
     ) -> list[Evaluated]:
-        """Return the best of several penalties at each factor of all lengthscales.
-
-        A function that is fast along one column drives a factor to where it looks like noise: so
-        descents start at several ``factors`` of the given lengthscales.
-        """
+        """Return the best of several penalties at each factor of all lengthscales."""
+        # A function that is fast along one column drives one factor to where it looks like noise
         of = OnProcess(start, self._fewer, self.criterion, 1)
         starts = lambda factor: (np.array([np.log(factor), share]) for share in of.rows.shares)
         return [least(descend(of, at, 1) for at in starts(factor)) for factor in factors]
@@ -363,8 +353,7 @@ class MatrixSearch:
 
     def tuning(self, end: Evaluated, numbers: int, *judged: Any) -> Tuning:
         """Return the record, with the kernel at the end."""
-        kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        return recorded(self.criterion, kernel, end, numbers, *judged)
+        return recorded(self.criterion, end.rounded, end, numbers, *judged)
 
     @property
     def _fewer(self) -> ProcessRows:
@@ -411,8 +400,7 @@ def shortened(kernel: Any, rows: ProcessRows) -> Any:
 class OnProcess(Objective):
     """A criterion as a function of factors of the lengthscales, 1 or d, and of λ.
 
-    With ``blocks`` it is the mean over rows of the criteria of blocks of rows, each with its own
-    mean and amplitude.
+    With ``blocks`` it is the mean over rows of those of blocks, each with its mean and amplitude.
     """
 
     start: Any
@@ -465,10 +453,7 @@ class OnProcess(Objective):
         return score.value, np.append(through(score), score.by_log_alpha)
 
     def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:
-        """Return K and the function from a score to its gradient in the factors.
-
-        For kernels of the distance, K is computed on and below the diagonal only.
-        """
+        """Return K, of distances up to the diagonal; and the gradient as a function of a score."""
         kernel = self.kernel(at)
         if not isinstance(kernel, Radial) or is_sparse(self.rows.X):
             ends = (self.kernel(np.append(at[:-1] + h, at[-1])) for h in (STEP, -STEP))
@@ -492,7 +477,6 @@ class OnProcess(Objective):
 
     @cached_property
     def _squared(self) -> Float[Array, "m m"]:
-        """Squared distances in units of the start's lengthscales."""
         return squared_distances(self.rows.X / self.start.lengthscale)
 
     @cached_property

@@ -3,9 +3,7 @@
 Radhakrishnan et al. (2024), *Mechanism for feature learning in neural networks and
 backpropagation-free machine learning models*, algorithm 1: fit with k(x, y) = κ(|x − y|²_A), let A
 be the average outer product of the gradients of the fit, and repeat. With f(x) = Σ c_j κ(s_j),
-∇f = 2 Σ_j c_j κ'(s_j) A (x − x_j). Directions along which the target does not vary get long
-lengthscales. The scale and the penalty of each round are tuned by leave-one-out errors, and
-held-out rows decide whether a round is better than the start.
+∇f = 2 Σ_j c_j κ'(s_j) A (x − x_j). Scale and penalty are tuned by leave-one-out errors.
 """
 
 from collections.abc import Iterator

@@ -1,15 +1,12 @@
 """Rows that are near one another: a tree of leaves, and kernels tuned and judged among near rows.
 
 Each split of the tree is along the first kernel principal component of the rows, computed from a
-few of them: p(x) = Σ_j v_j k(x, s_j). Rows with large kernel values are in the same leaf. Leaves
-have about equal numbers of rows.
+few of them: p(x) = Σ_j v_j k(x, s_j). Leaves have about equal numbers of rows.
 
-A kernel is chosen on a sample of a long table, in which no two rows are near: local structure is
-invisible there, and columns that matter among near rows look as slow as others. So lengthscales are
-tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid and Firth (2011),
-section 2), and kernels and their scales are judged by leave-one-out errors of rows in the middle of
-their neighbours; rows at the border of a block, with half of their neighbours, are not. The penalty
-is the one of rows that lie together in a few places.
+In a sample of a long table no two rows are near, and local structure is invisible. So lengthscales
+are tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid and Firth
+(2011), section 2), kernels and their scales are judged by leave-one-out errors of rows in the
+middle of their neighbours, and the penalty is the one of rows that lie together in a few places.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,14 +41,6 @@ AT_ONCE = 1 << 16  # Rows of one evaluation of p
 # --- a tree of rows ------------------------------------------------------------------------------
 
 
-class Split(NamedTuple):
-    """A split by p(x) = Σ_j v_j k(x, s_j): rows with p ≥ ``cut`` are the second half."""
-
-    rows: Float[Array, "m d"]
-    weights: Float[Array, " m"]
-    cut: float
-
-
 def _component(kernel: Kernel, rows: Array, weights: Array, X: Array) -> Float[Array, " n"]:
     parts = [
         to_numpy(kernel.evaluate(X[start : start + AT_ONCE], rows)) @ weights
@@ -79,7 +68,6 @@ class RowTree:
 
     @property
     def n_leaves(self) -> int:
-        """Number of leaves."""
         return len(self.cuts) + 1
 
     def leaves(self, kernel: Kernel, X: Float[Array, "n d"]) -> Int[Array, " n"]:
@@ -101,12 +89,9 @@ class RowTree:
 def grow(
     kernel: Kernel, X: Float[Array, "n d"], most: int, seed: int
 ) -> tuple[RowTree, Int[Array, " n"]]:
-    """Split rows until no leaf has more than ``most``; return the tree, and the leaf of each row.
-
-    Leaves have equal sizes, but for a row. O(n m) kernel values per level.
-    """
+    """Split rows into equal leaves of at most ``most``; return the tree, and the leaf of each."""
     rng, leaf, count = stream(seed, "tree"), np.zeros(len(X), np.intp), 0
-    splits: list[Split] = []
+    splits: list[tuple[Array, Array, float]] = []  # Rows, weights and cut
     children: list[list[int]] = []
 
     def divide(here: Int[Array, " m"], leaves: int) -> int:
@@ -117,8 +102,8 @@ def grow(
             count += 1
             return -count
         number, half = len(splits), leaves // 2
-        split, first = _split(kernel, X, here, leaves, rng)
-        splits.append(split)
+        rows, weights, cut, first = _split(kernel, X, here, leaves, rng)
+        splits.append((rows, weights, cut))
         children.append([0, 0])
         children[number][1] = divide(here[~first], leaves - half)
         children[number][0] = divide(here[first], half)
@@ -126,9 +111,9 @@ def grow(
 
     divide(np.arange(len(X)), max(1, -(-len(X) // most)))
     tree = RowTree(
-        np.array([split.rows for split in splits]).reshape(-1, LOOKED_AT, X.shape[1]),
-        np.array([split.weights for split in splits]).reshape(-1, LOOKED_AT),
-        np.array([split.cut for split in splits]),
+        np.array([rows for rows, _, _ in splits]).reshape(-1, LOOKED_AT, X.shape[1]),
+        np.array([weights for _, weights, _ in splits]).reshape(-1, LOOKED_AT),
+        np.array([cut for *_, cut in splits]),
         np.array(children, np.intp).reshape(-1, 2),
     )
     return tree, leaf
@@ -136,8 +121,8 @@ def grow(
 
 def _split(
     kernel: Kernel, X: Array, here: Int[Array, " m"], leaves: int, rng: np.random.Generator
-) -> tuple[Split, Array]:
-    """Return a split of these rows, and which are of the first half."""
+) -> tuple[Array, Array, float, Array]:
+    """Return s_j, v_j and cut of a split of these rows, and which have p below the cut."""
     sample = X[np.sort(rng.choice(here, LOOKED_AT, replace=len(here) < LOOKED_AT))]
     rows = np.ascontiguousarray(sample, np.float64)
     K = to_numpy(kernel.evaluate(rows, rows))
@@ -150,41 +135,24 @@ def _split(
     order = np.argsort(p, kind="stable")
     first = np.zeros(len(here), bool)
     first[order[:count]] = True
-    cut = float(p[order[count - 1]] + p[order[count]]) / 2
-    return Split(rows, weights, cut), first
-
-
-def neighbourhoods(
-    kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, seed: int
-) -> Int[Array, " m"]:
-    """Return about ``size`` near rows in each of ``count`` places, as dense as the whole table."""
-    rng, places = stream(seed, "neighbourhoods"), []
-    for _ in range(count):
-        here = np.arange(len(X))
-        while len(here) > size:
-            leaves = max(2, -(-len(here) // size))
-            _, first = _split(kernel, X, here, leaves, rng)
-            here = here[first] if rng.random() < 0.5 else here[~first]
-        places.append(here)
-    return np.unique(np.concatenate(places))
+    return rows, weights, float(p[order[count - 1]] + p[order[count]]) / 2, first
 
 
 # --- errors of rows in the middle of their neighbours --------------------------------------------
 
 
 def errors_of_near_rows(
-    kernel: Kernel, rows: RowSample, seed: int, centred: bool
+    places: Int[Array, "p m"], rows: RowSample, centred: bool
 ) -> Callable[[Kernel, Any], Float[Array, " m"]]:
     """Return a function of kernel and penalty that gives weighted squared leave-one-out errors.
 
-    Of rows in the middle of places of near rows by ``kernel``, averaged over targets: their mean is
-    the error relative to the variance, infinite if rounding leaves a matrix not positive.
+    Of rows in the middle of places of near rows; their mean is relative to the variance.
     """
     X, y, w = rows.X, rows.y, rows.w
     mean = w @ y / w.sum()
     spread = np.sqrt(w @ (y - mean) ** 2 / w.sum())
     y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
-    places = near_rows(kernel, X, count=32, size=384, seed=seed)[:, ::-1]  # the nearest last
+    places = places[:, ::-1]  # the nearest last
     core = min(32, -(-places.shape[1] // 4))
     weight = w[places[:, -core:]].ravel()
 
@@ -205,12 +173,7 @@ def errors_of_near_rows(
 def tuned_among_near_rows(
     tuning: Tuning, rows: RowSample, sample: RowSample, seed: int, centred: bool
 ) -> Iterator[TunedKernel]:
-    """Yield kernels whose lengthscales have the largest evidence in blocks of near rows.
-
-    An exponential kernel, a Laplace kernel with its scales and a Matérn kernel, from the best
-    kernel of the search that has one lengthscale per column, if there is one. 32 n kernel values,
-    and 14 times 32 · 128³ operations per family.
-    """
+    """Yield kernels whose lengthscales have the largest evidence in blocks of near rows."""
     able = [
         (c.error, i, c.kernel)
         for i, c in enumerate(tuning.compared)
@@ -235,8 +198,7 @@ def tuned_among_near_rows(
         first = family.replace(lengthscale=scales)
         of = OnProcess(first, process_rows, EVIDENCE, d, blocks)
         end = descend(of, at, 14)
-        kernel = end.kernel.replace(lengthscale=rounded(end.kernel.lengthscale))
-        name = f"{type(family).__name__}, one per column, among near rows"
+        kernel, name = end.rounded, f"{type(family).__name__}, one per column, among near rows"
         yield TunedKernel(name, kernel, end.alpha, d)
         if isinstance(family, Exponential):
             lengths = laplace_scales(kernel.lengthscale, sample.X, sample.w, seed)
@@ -267,10 +229,7 @@ class AtDensity(NamedTuple):
 
 
 def _better(one: AtDensity, other: AtDensity) -> bool:
-    """Whether an error is lower than another by 0.5 % and by more than one standard error.
-
-    A few places determine little about others.
-    """
+    """Whether an error is lower than another by 0.5 % and by more than one standard error."""
     gain, required = reduction(one, other, worth=0.005, chance=1.0)
     return gain > required
 
@@ -287,14 +246,12 @@ def judge_among_near_rows(
     others: Iterable[TunedKernel] = (),
     scales: bool = True,
 ) -> tuple[Tuning, Solution]:
-    """Compare the kernel with rivals and others, and its scales if they are open.
-
-    Returns the search with these candidates, and the solution for rows in a few places.
-    """
+    """Compare the kernel with rivals and others, and its scales; also solve in a few places."""
+    places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 128 rows takes a tenth of a second per penalty
-    here = rows.take(neighbourhoods(tuning.kernel, rows.X, count=8, size=128, seed=seed))
+    here = rows.take(np.unique(places[:8, :128]))
     start = tuning.share * float(here.w.sum())
-    squared = errors_of_near_rows(tuning.kernel, rows, seed, centred)
+    squared = errors_of_near_rows(places, rows, centred)
     errors: dict[Kernel, float] = {}
 
     def at(kernel: Kernel) -> AtDensity:

@@ -1,10 +1,8 @@
 """The numbers of composite kernels, such as sums and products, by descents from many starts.
 
-The logarithms of all free numbers and of the penalty are tuned together by leave-one-out errors or
-the evidence on the kernel matrix of some rows (:mod:`bochner.kernels.numbers`). Such a criterion
-has many minima. So starts are spread over ranges that the rows suggest and evaluated with few rows;
-the best descend for a few steps, the best of these to the end, and the best end is continued with
-more rows. Periods start at the peaks of the spectrum of the targets.
+The criterion has many minima. So starts are spread over ranges that the rows suggest and evaluated
+with few rows; the best descend for a few steps, the best of these to the end, and the best end is
+continued with more rows. Periods start at the peaks of the spectrum of the targets.
 """
 
 from dataclasses import dataclass, replace
@@ -111,12 +109,7 @@ def tune_numbers(
     centred: bool = True,
     **given: Any,
 ) -> Tuning:
-    """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms.
-
-    ``noise``, ``amplitude`` and penalty per row (``share``) are not tuned where they are given.
-    Weights add up to one if amplitude or penalty are free. 64 evaluations with m ≤ 256 rows at all
-    starts and about 220 of descents, 30 with m ≤ 1024, each O(m³): ten seconds for any n.
-    """
+    """Tune the free numbers of a kernel, or all numbers if none is free, and weights of terms."""
     if not sample.y.shape[1]:
         raise InvalidInput(
             f"Free numbers of a kernel are tuned by targets, which are required; got {kernel!r}. "

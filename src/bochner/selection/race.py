@@ -1,12 +1,8 @@
 """The race of candidates for a kernel.
 
-No single way to choose a kernel is best on every table: the evidence finds columns that
-leave-one-out errors miss, a turned metric wins where columns act together, and on some tables
-one lengthscale is best. So all candidates are tuned on kernel matrices of a few hundred rows, and
-compared on held-out rows: all with few rows, the best with as many as time allows, where sums of
-kernels are tried too. Two are compared by the mean of the differences of their losses
-(:mod:`bochner.selection.held_out`) and its standard error. The gain of each rule is measured by
-``python -m benchmarks ablation``: docs/search.md.
+No single way to choose a kernel is best on every table. So all candidates are tuned on kernel
+matrices of a few hundred rows, and compared on held-out rows: all with few rows, the best with more
+rows, where sums of kernels are tried too. docs/search.md has the gain of each rule.
 """
 
 import operator
@@ -114,12 +110,7 @@ class Race:
         return Race(train, test, seed, effort, **options)
 
     def best(self) -> Tuning:
-        """Return the best candidate or sum, and the record.
-
-        "medium": about 60 evaluations of O(m³) with m ≤ 128 (256 if there are no more), 36 with
-        m ≤ 256, 100 with m ≤ 512 and 8 or 16 with m ≤ 1024, and seven fits each of 1024 and of
-        2048 rows: about two seconds of one core for all n.
-        """
+        """Return the best candidate or sum, and the record."""
         first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
@@ -159,10 +150,7 @@ class Race:
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
 
     def _judged_again(self, judged: list[Judged], rung: Rung) -> list[Judged]:
-        """Judge with more rows the best candidates near the least error, and the simplest one.
-
-        Candidates that do not differ from the least come first, in the order of preference.
-        """
+        """Judge with more rows the best candidates near the least error, and the simplest one."""
         ranked = _ranked(judged)
         near = [j for j in ranked if self._near(j, ranked[0])]
         order = lambda j: np.inf if self._below(ranked[0], j) else self._preference(j)
@@ -178,11 +166,7 @@ class Race:
         return not judged.error > 1.3 * best.error + 0.02 * self.of_classes
 
     def _with_more_rows(self, judged: list[Judged], few: list[Judged], rung: Rung) -> list[Judged]:
-        """Tune the best with more rows, if it is near the best of all.
-
-        So is the exponential kernel that is about as good with few rows; then rougher kernels take
-        the scales of the first.
-        """
+        """Tune the best with more rows, and rough kernels, if it is near the best of all."""
         able = [each for each in few if self._takes_more_rows(each.candidate)]
         later = [each for each in judged if self._takes_more_rows(each.candidate)]
         stage, tuned = (judged, later) if later else (few, able)
@@ -216,10 +200,7 @@ class Race:
         return [each for each in sums if each is not None]
 
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
-        """Return the weighted mean of kernels with one penalty; None if it is not served.
-
-        Weights are equal, or 1/α_i where penalties of classes differ by a factor above 4.
-        """
+        """Return the weighted mean of kernels with one penalty; None if it is not served."""
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
@@ -271,12 +252,9 @@ class Race:
         return columns and start.numbers > 1 and len(self.train) > self.effort.rows
 
     def _more_rows(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the candidate tuned on more rows, from lengthscales short enough to have a slope.
-
-        Half of the rows are neighbourhoods: in a random sample, columns that matter only within a
-        neighbourhood seem to have long lengthscales.
-        """
+        """Yield the candidate tuned on more rows, from lengthscales that have a slope."""
         rows, most = self.train, self.effort.more
+        # Half are neighbourhoods: a random sample hides columns that matter only within these.
         if len(rows) > most:  # chosen by their inputs alone, they have an evidence like all others
             near = np.unique(near_rows(start.kernel, rows.X, most // 64, size=64, seed=self.seed))
             order = np.argsort(rows.priority, kind="stable")
@@ -316,7 +294,6 @@ class Race:
         yield self.ended(f"{what}, by leave-one-out", end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
-        """Yield one lengthscale per column."""
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
         if family is None:
             return
@@ -348,10 +325,7 @@ class Race:
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield a sum over columns with these lengthscales, and weights of spread over lengthscale.
-
-        Columns of two values have lines, in one term for all of them.
-        """
+        """Yield a sum over columns, with weights of spread over lengthscale."""
         X, w, scales = self.train.X, self.train.w, start.kernel.get_params()["lengthscale"]
         spread = np.sqrt(w @ (X - w @ X / w.sum()) ** 2)
         shares = spread / scales / np.sqrt(w.sum())
@@ -359,7 +333,7 @@ class Race:
         shares[shares < 1e-3 * shares.sum()] = 0.0
         curves = np.flatnonzero((shares > 0) & ~two)
         curves = np.sort(curves[np.argsort(-shares[curves], kind="stable")[:16]])
-        lines = np.flatnonzero((shares > 0) & two)
+        lines = np.flatnonzero((shares > 0) & two)  # In one term
         total = float(shares[curves].sum() + shares[lines].sum())
         terms: list[Kernel] = [
             significant(float(shares[j]) / total)
@@ -375,9 +349,9 @@ class Race:
             yield TunedKernel("sum over columns", kernel, start.alpha, X.shape[1])
 
     def ended(self, name: str, end: Any, numbers: int) -> TunedKernel:
-        scale: Any = rounded(end.kernel.lengthscale)
-        scale = scale[0] if np.size(scale) == 1 and np.ndim(scale) else scale
-        kernel = end.kernel.replace(lengthscale=scale)
+        kernel = end.rounded
+        if np.shape(kernel.lengthscale) == (1,):
+            kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
         return TunedKernel(name, kernel, end.alpha, numbers)
 
     # --- one candidate ---------------------------------------------------------------------------
@@ -459,19 +433,13 @@ class Race:
 
     @property
     def _chance(self) -> float:
-        """Standard errors of the difference by which an error must be lower.
-
-        Of one column the evidence of few rows determines the only lengthscale.
-        """
+        """Standard errors of the difference by which an error must be lower."""
         if self.of_classes:
-            return 0.5
+            return 0.5  # Of one column the evidence of few rows determines the lengthscale
         return 1.0 if self.train.X.shape[1] > 1 else 3.0
 
     def _preference(self, judged: Judged) -> float:
-        """Return a number that is least for the candidate that is taken in a tie.
-
-        Minus the log evidence and one for each tuned number (Akaike 1974); for classes the latter.
-        """
+        """Return a number that is least for the candidate taken in a tie (Akaike 1974)."""
         numbers = judged.candidate.numbers
         return numbers if self.of_classes else numbers + 0.5 * judged.evidence
 
@@ -500,11 +468,7 @@ class Race:
 
 
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
-    """Learn a metric from a sample of rows, in four rounds of fit and average outer product.
-
-    The kernel it starts from and those of the rounds are candidates of a race. More than 256
-    columns are scaled and not turned. A round: six evaluations of O(m³) with m ≤ 1024.
-    """
+    """Learn a metric from a sample of rows; the kernels of four rounds and the start are judged."""
     if is_sparse(sample.X):
         raise InvalidInput(
             'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '

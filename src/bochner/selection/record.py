@@ -51,7 +51,6 @@ class KernelComparison:
 
     @property
     def label(self) -> str:
-        """Name of the score."""
         return _LABELS.get(self.measure, self.measure.replace("error ", "R² ", 1))
 
     @property
@@ -197,7 +196,6 @@ class Tuning(HtmlResult):
         ]
 
     def __str__(self) -> str:
-        """Return the candidates as a table, and the chosen kernel."""
         words = _words().in_words(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if not self.compared:
@@ -206,7 +204,6 @@ class Tuning(HtmlResult):
         return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 
     def _html_parts(self) -> Iterator[str]:
-        """Yield the kernel, the candidates and the reason."""
         yield paragraph(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
@@ -226,9 +223,7 @@ class Curves:
     gain: float = 0.0  # Relative reduction of the leave-one-out mean squared error
 
     def of(self, kernel: Kernel) -> Monotone:
-        """Return the kernel of the transformed columns."""
         return Monotone(kernel, self.columns, self.points, self.values)
 
     def inputs(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """Return the transformed rows."""
         return self.of(Gaussian()).inputs(X)

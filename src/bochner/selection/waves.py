@@ -8,9 +8,10 @@ evaluation of the evidence.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from scipy.optimize import LinearConstraint, minimize
 
 from bochner._core.arrays import is_sparse
 from bochner._core.nufft import is_installed
@@ -39,12 +40,7 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
-    """Return the waves of a kernel for ``n_rows`` rows like X; None where features are better.
-
-    None where there are up to 8,192 rows, more than three columns (or two, of kernels of the
-    globe), no spectral density, more waves than 2047 (of 131,072 rows and more, a quarter of their
-    number, up to 2¹⁸), or no finufft.
-    """
+    """Return the waves of a kernel for ``n_rows`` rows like X; None where features are better."""
     d, most, made = X.shape[1], most_waves(n_rows), None
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_installed():
         return None
@@ -113,77 +109,49 @@ def lengthscales_on_waves(
     amplitude: float | None,
     alpha: float | None,
 ) -> tuple[Kernel, float, bool]:
-    """Descend minus the log evidence in log lengthscales and log penalty, by scoring steps.
+    """Maximise the evidence over lengthscales and penalty, from the curvature at the start.
 
     Return the kernel, the penalty, and whether every lengthscale is inside the range of the modes.
-    ``problem_of`` makes the problem of the rows of weights of the modes of ``phi``. About five
-    evaluations, 25 at most, each with an FFT product per step of its solution.
     """
     q = np.size(kernel.lengthscale)
     if alpha is None:
-        first = problem_of(phi.variances_of(kernel))
-        known, _ = maximise_wave_evidence(first, noise, amplitude)
+        known, _ = maximise_wave_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
         alpha = float(np.exp(np.log(known.alpha).mean()))
-    given = noise, amplitude
+    reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
+    reach[-1] *= noise is None or amplitude is None
+    start, free, given = np.append(np.zeros(q), np.log(alpha)), reach > 0, (noise, amplitude)
 
-    def judged(x: Float[Array, " p"]) -> EvidenceAt:
+    def judged(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
+        """Return minus the log evidence, its slope and the information."""
         weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])
         slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
         slope.append(float(state.slope(*given).sum()))
         value = float(evidence(state.problem, state, *given).sum())
-        return EvidenceAt(x, -value, -np.array(slope), _information(state, rates, *given))
+        return -value, -np.array(slope)[free], _information(state, rates, *given)
 
-    reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
-    reach[-1] *= noise is None or amplitude is None
-    start = np.append(np.zeros(q), np.log(alpha))
-    end = _descend(judged, start, start - reach, start + reach)
-    best = scaled(kernel, np.exp(end.x[:-1]))
+    first = judged(start)
+    # In these units the curvature is about one, which is what SLSQP starts from
+    unit = np.linalg.inv(np.linalg.cholesky(first[2][np.ix_(free, free)])).T
+
+    def place(z: Float[Array, " q"]) -> Float[Array, " p"]:
+        x = start.copy()
+        x[free] += np.clip(unit @ z, -reach[free], reach[free])  # Rounding
+        return x
+
+    def in_units(z: Float[Array, " q"]) -> tuple[float, Array]:
+        value, slope, _ = judged(place(z)) if np.any(z) else first
+        return value, unit.T @ slope
+
+    box = LinearConstraint(unit, -reach[free], reach[free])
+    options = {"ftol": ENOUGH, "maxiter": 25}
+    zero = np.zeros(len(unit))
+    end = place(minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options).x)
+    best = scaled(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
-    inside = bool(np.all(np.abs(end.x - start) < np.maximum(0.98 * reach, reach == 0)))
-    return best, float(np.exp(end.x[-1])), inside
-
-
-# --- The descent ---------------------------------------------------------------------------------
-
-
-class EvidenceAt(NamedTuple):
-    """The evidence at a point."""
-
-    x: Float[Array, " p"]  # log lengthscales and log penalty
-    value: float  # minus the log evidence
-    slope: Float[Array, " p"]
-    information: Float[Array, "p p"]
-
-
-def _descend(
-    judged: Callable[[Array], EvidenceAt], x: Array, lower: Array, upper: Array
-) -> EvidenceAt:
-    """Descend by scoring steps within a box, with BFGS corrections of the curvature."""
-    best = judged(x)
-    curvature, step = best.information, _step(best, best.information, lower, upper)
-    for _ in range(25):
-        if -(best.slope @ step + step @ curvature @ step / 2) < ENOUGH:
-            break
-        new = judged(best.x + step)
-        if new.value > best.value + ENOUGH:
-            step = step * 0.3
-            continue
-        moved, change = new.x - best.x, new.slope - best.slope
-        bent = curvature @ moved
-        if moved @ change > 0.1 * (moved @ bent):  # else the curvature would not be positive
-            curvature = curvature - np.outer(bent, bent) / (moved @ bent)
-            curvature = curvature + np.outer(change, change) / (moved @ change)
-        best, step = new, _step(new, curvature, lower, upper)
-    return best
-
-
-def _step(at: EvidenceAt, curvature: Array, lower: Array, upper: Array) -> Float[Array, " p"]:
-    free = upper > lower
-    step = np.zeros(len(at.x))
-    step[free] = -np.linalg.solve(curvature[np.ix_(free, free)], at.slope[free])
-    return np.clip(at.x + step, lower, upper) - at.x
+    inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * reach, ~free)))
+    return best, float(np.exp(end[-1])), inside
 
 
 def _information(
