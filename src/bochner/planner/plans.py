@@ -72,12 +72,7 @@ def as_budget(budget: object) -> Budget:
 
 
 def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
-    """Return the fit to take, and the reason in a sentence.
-
-    Fits with an error of more than 1.01 times the error of the default are excluded, if the
-    default is within the budget. With a budget of seconds the least error is taken, and the fastest
-    of ties. Without one, each doubling of the time beyond a second must reduce the error by 5 %.
-    """
+    """Return the fit to take, and the reason in a sentence."""
     within = [fit for fit in fits if budget.allows(fit)]
     if not within:
         fastest = min(fits, key=lambda fit: fit.seconds)
@@ -195,12 +190,10 @@ class Plan(HtmlResult):
         }
 
     def __str__(self) -> str:
-        """Return the table, the reason and a note."""
         table = columns([HEAD, *map(self._cells, self.fits)], words=(0, 1, 3, 8))
         return "\n".join([self._title, table, f"> {self.reason}", self._note])
 
     def _html_parts(self) -> Iterator[str]:
-        """Yield the fits with the chosen one marked, the reason, and a note."""
         rows = [self._cells(fit)[1:] for fit in self.fits]
         marked = next((i for i, fit in enumerate(self.fits) if fit is self.choice), -1)
         yield html_table(HEAD[1:], rows, self._title, marked)
@@ -293,10 +286,10 @@ def plan(
     Notes
     -----
     Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with at most half as
-    many features and 512, and to half of these rows. Each fit is timed; memory is measured by
-    another fit under tracemalloc. Seconds and memory are extrapolated to n rows and D features: the
-    eigendecomposition as aD² + bD³, all else as a + bD². Errors are extrapolated to all rows along
-    the path of penalties; they may be too large where more rows show much more of the function.
+    many features and 512, and to half of these rows. Seconds are extrapolated to n rows and D
+    features: the eigendecomposition as aD² + bD³, all else as a + bD². Memory is that of the
+    largest arrays. Errors are extrapolated to all rows along the path of penalties; they may be too
+    large where more rows show much more of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
     it. From 1000 rows on, all else takes a tenth to a quarter of the time of a default fit.
@@ -358,11 +351,7 @@ def _chosen_kernel(
 
 
 def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[PlannedFit]:
-    """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given.
-
-    It is the exact kernel of at most ``most`` rows, or else Fourier modes, the local fit, or the
-    best features of the default width.
-    """
+    """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given."""
     of = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))
     exact = [] if n_rows > most and of("local") else of("exact")

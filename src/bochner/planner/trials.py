@@ -1,21 +1,13 @@
-"""Predicted error, seconds and memory of fits, from timed fits to some of the rows.
-
-Each fit is tried on a fifth of the rows. Its seconds are split into a part that does not depend on
-the rows, the eigendecomposition, and a part per row; each part is extrapolated by its order in n
-and D. Memory is measured by a second fit under tracemalloc. The leave-one-out error of a trial is
-extrapolated to all rows along the path of penalties (:mod:`bochner.solvers.ridge.eigen`).
-"""
+"""Predicted error, seconds and memory of fits, from timed fits to some of the rows."""
 
 import math
 import time
-import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 
 from bochner._core.arrays import moved
 from bochner._core.blas import eigh, product
@@ -38,6 +30,7 @@ from bochner.models.representations.waves import BLOCK_ROWS, summand_of
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.selection.chosen import feature_precision
 from bochner.selection.waves import waves_for
+from bochner.solvers.gram import MOST_LOW
 from bochner.solvers.ridge.eigen import of_more_rows
 from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS
 from bochner.solvers.ridge.solution import Outcome, Path, best_of
@@ -48,6 +41,7 @@ WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
 WIDEST = 512  # Largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # Default methods
 LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
+BESIDE = 4 << 20  # Bytes of code and small objects, beside the arrays of a fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +109,11 @@ class Task:
         return int(min(WIDEST, max(16, 2 ** round(math.log2(half)))))
 
     def map(self, method: Method, width: int) -> FeatureMap:
-        """Return the map that a fit draws."""
         X = self.sample.X
         ask = Request(X.shape[1], width_of(method, width), self.seed, X=X)
         return self.once((method, width), lambda: draw_map(method, self.kernel, ask))
 
     def kernel_error(self, method: Method, width: int) -> float:
-        """Return the relative error of the kernel matrix of the sample."""
         act = lambda: paired_error(self.map(method, width), self.sample.X)
         return float(self.once(("kernel", method, width), act))
 
@@ -139,22 +131,6 @@ class Task:
         )
         act = lambda: FitTrial(model, n, self.seconds(lambda: quiet_fit(model, self.rows(n)), 1))
         return self.once((n, method, width, *parameters.items()), act)
-
-    def bytes(self, trial: FitTrial) -> float:
-        """Return the peak memory of a trial, measured by another fit."""
-
-        def measured() -> float:
-            traced = tracemalloc.is_tracing()  # by the user
-            tracemalloc.start()
-            tracemalloc.reset_peak()
-            before = tracemalloc.get_traced_memory()[0]
-            quiet_fit(clone(trial.model), self.rows(trial.n_rows))
-            peak = tracemalloc.get_traced_memory()[1]
-            if not traced:
-                tracemalloc.stop()
-            return float(peak - before + (4 << 20))  # with loaded code and small objects
-
-        return float(self.once(("bytes", id(trial.model)), measured))
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the least seconds of a few repeats: other processes only add to them."""
@@ -268,10 +244,7 @@ def _methods(task: Task, methods: Sequence[Method] | None) -> list[Method]:
 
 
 def _precision(task: Task, method: Method, width: int) -> Precision:
-    """Return the precision of a fit to all rows.
-
-    It is float64 where the best penalty for all rows is the smallest that float32 allows.
-    """
+    """Return the precision of a fit to all rows: float64 where float32 limits the penalty."""
     tried = min(width, task.widest)
     phi = task.map(method, tried)
     n = math.ceil(task.n_rows * (width / phi.n_features) ** 2)
@@ -287,11 +260,7 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
 
 
 def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
-    """Return the fit by moments of the features.
-
-    For widths above those of the trials the error is e² = a + b/D, as for random features, where a
-    is the squared error of the exact kernel.
-    """
+    """Return the fit by moments of the features; e² = a + b/D of widths that are not tried."""
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
     few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
     rows = max(few, m // 2) if m >= 1.25 * few else m // 2
@@ -309,10 +278,8 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
         error = float((least + (error**2 - least) * tried / width) ** 0.5)
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
-    small = task.trial(rows, method, tried, precision=precision)
-    measured = _moment_bytes(small.model.map_.n_features, rows, precision)
-    size = task.bytes(small) + _moment_bytes(D, task.n_rows, precision) - measured
     steps = _steps(task, trials, D, first, precision)
+    size = BESIDE + _moment_bytes(D, task.n_rows, precision)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return PlannedFit(method, D, f"moments {precision}", error, kernel_error, *takes)
 
@@ -364,24 +331,17 @@ def exact_trials(task: Task) -> list[FitTrial]:
 
 
 def exact_error(task: Task) -> float:
-    """Return the error of the exact kernel, extrapolated to all rows.
-
-    With each fourfold of the rows the error falls at most by the measured ratio, from a quarter of
-    the trial rows to all of them. The path of penalties alone is unreliable for rough kernels,
-    whose effective parameters are almost as many as the rows.
-    """
+    """Return the error of the exact kernel, extrapolated to all rows."""
     few, many = exact_trials(task)
+    # With each fourfold of the rows it falls at most by the measured ratio: the path of penalties
+    # alone is unreliable for rough kernels, whose parameters are almost as many as the rows.
     falls = min(many.path.loo.min() / few.path.loo.min(), 1.0) ** 0.5
     least = many.path.loo.min() ** 0.5 * falls ** math.log(task.n_rows / many.n_rows, 4)
     return max(expected(many.path, many.n_rows, task.n_rows), float(least))
 
 
 def direct_fit(task: Task) -> PlannedFit:
-    """Return the fit by a Cholesky factor of all rows; penalties are compared on a sample.
-
-    Two trials give the number of penalties and the seconds of each, as an² + bn³; a factor without
-    its inverse has a third of the multiplications (:mod:`bochner.solvers.ridge.kernel_path`).
-    """
+    """Return the fit by a Cholesky factor of all rows; penalties are compared on a sample."""
     n, trials = task.n_rows, exact_trials(task)
     tiny, path = task.trial(32, ExactKernel(), 8).seconds, trials[1].path
     a, b = powers({t.n_rows: max(t.seconds - tiny, 1e-9) / len(t.path.alphas) for t in trials})
@@ -390,22 +350,17 @@ def direct_fit(task: Task) -> PlannedFit:
     steps["penalties"] = len(path.alphas) * (a * rows**2 + b * rows**3)
     if n > PENALTY_ROWS:  # with each factor the inverse of its last rows
         inverse = 2 / 3 * b * PENALTY_ROWS**3
-        factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse
+        factor = lambda rows: a * rows**2 + b * rows**3 / 3 + inverse  # a third of penalties
         steps["settling"] = 2.5 * factor(min(n, DENSE_ROWS))  # two factors or three
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
-    memory = lambda n: 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
-    few = trials[0].n_rows
-    size = task.bytes(trials[0]) + memory(n) - memory(few)
-    error = exact_error(task)
-    return PlannedFit(ExactKernel(), n, "exact", error, 0.0, sum(steps.values()), size, steps)
+    size = 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
+    takes = sum(steps.values()), BESIDE + size, steps
+    return PlannedFit(ExactKernel(), n, "exact", exact_error(task), 0.0, *takes)
 
 
 def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
-    """Return the local fit.
-
-    Fits to one and to two leaves, as large as the leaves of all rows, give the seconds of a leaf.
-    """
+    """Return the local fit: fits to one and to two leaves give the seconds of a leaf."""
     n = task.n_rows
     each = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
     few = min(each, len(task.sample) // 2)
@@ -418,7 +373,7 @@ def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
         "other leaves": (n / each - 1) * leaf,
     }
     numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + tried.landmarks_of(n)
-    size = task.bytes(one) * (each / few) ** 2 + 8.0 * (n - few) * numbers
+    size = BESIDE + 12.0 * each**2 + 8.0 * n * numbers
     left_out, path = two.model.fit_.left_out(), two.path
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
@@ -430,10 +385,7 @@ def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
 
 
 def wave_fit(task: Task, method: Method) -> PlannedFit:
-    """Return the planned fit by Fourier modes: the trial, and the time to sum the other rows.
-
-    The error is the generalised cross-validation error, extrapolated to all rows.
-    """
+    """Return the planned fit by Fourier modes; its error is of generalised cross-validation."""
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)
     sums = trial.model.fit_.representation
@@ -441,8 +393,8 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     if n > m:
         summand = summand_of(sums.chosen, sums.sums.origin)
         steps["further rows"] = (n - m) * task.row_seconds(summand, BLOCK_ROWS)
-    # Angles, weights and values of a row of a block take 100 bytes
-    size = task.bytes(trial) + 100 * max(min(n, BLOCK_ROWS) - m, 0)
-    error = expected(replace(trial.path, loo=trial.path.gcv), m, n)
-    D, takes = sums.map.n_features, (sum(steps.values()), size, steps)
-    return PlannedFit(method, D, "waves", error, sums.map.error, *takes)
+    error, D = expected(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
+    # For each penalty a preconditioner and 17 vectors; for rows angles, weights and values
+    numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
+    size = BESIDE + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
+    return PlannedFit(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)
