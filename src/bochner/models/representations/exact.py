@@ -1,10 +1,8 @@
 """Ridge regression with the kernel itself: of all rows, or within leaves of a tree.
 
 Few rows are solved directly, more by conjugate gradients, which features of all rows precondition,
-and these choose the penalty. If a kernel decays, a prediction depends on nearby rows in detail and
-on distant rows only roughly. So rows may also be split into leaves, each with its own kernel
-matrix, and coupled through landmarks of all rows (:mod:`bochner.solvers.ridge.groups`). Time then
-grows like n.
+and these choose the penalty. Or rows are split into leaves of near rows, each with its own kernel
+matrix, and coupled through landmarks (:mod:`bochner.solvers.ridge.groups`): time grows like n.
 """
 
 from collections.abc import Callable, Mapping
@@ -365,11 +363,7 @@ def rows_of_leaves(leaf: Int[Array, " n"], n_leaves: int) -> list[Int[Array, " m
 def leaf_rows(
     spec: RidgeSpec, method: LocalKernel, blocks: Blocks, where: Executor
 ) -> tuple[LeafRows | GridSums, Solution]:
-    """Choose the kernel on a sample, split all rows into leaves, choose the penalty, solve.
-
-    Where ``spec`` allows waves, and they are few, all rows are summed as waves of that kernel.
-    O(n m² / 3 + n m D) for leaves of m rows and D landmarks, and n (d + D) numbers.
-    """
+    """Choose the kernel on a sample; solve within leaves, or by waves where these are few."""
     shape = require_kernel_fit(spec, "local", "splits rows into leaves", blocks, where)
     rows = gather(blocks, spec.features.seed)
     rows = replace(rows, X=dense(rows.X))
@@ -379,8 +373,8 @@ def leaf_rows(
         return chosen_grid_sums(*asked, start[2], blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
-    seen = _within(tuning.kernel, rows.X if curves is None else curves.inputs(rows.X))
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
+    seen = _within(kernel, rows.X)
     tree, leaf = grow(*seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)

@@ -89,7 +89,6 @@ class FeatureSums(Representation):
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the sample is all rows."""
         return len(self.sample.w) == self.moments.rows
 
     def pieces(self) -> Iterator[Rows]:
@@ -98,7 +97,6 @@ class FeatureSums(Representation):
         return (self.centred(self.sample.take(rows)) for rows in blocks)
 
     def centred(self, rows: RowSample) -> Rows:
-        """Return centred features and targets of rows."""
         Z, (centre, middle) = self.chosen.features(rows.X), self.means
         Z = Z - centre.astype(Z.dtype)
         if self.moments.precision == "float32":
@@ -168,11 +166,7 @@ def summed_features(
     precision: Precision | None = None,
     whitens_sums: bool = True,
 ) -> FeatureSums:
-    """Sum up all rows, in one pass.
-
-    ``precision`` overrides the choice. ``whitens_sums``: sums of kernel values with landmarks may
-    be whitened instead of rows, unless the user gives the landmarks.
-    """
+    """Sum up all rows, in one pass; ``whitens_sums``: sums of kernel values may be whitened."""
     who, asked = spec.features.who, spec.features.precision
     shape = required_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:
@@ -328,10 +322,7 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
 
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSums, Solution]:
-    """Choose what is open, sum in one pass, then solve by twenty to sixty further passes.
-
-    The lowest rows of the sample make the preconditioner.
-    """
+    """Choose what is open, sum in one pass, then solve by twenty to sixty further passes."""
     alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
     asked, method = spec.features, spec.features.method
     if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a matrix as wide
@@ -363,6 +354,7 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSum
     cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
     power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
+    # The preconditioner
     rows = sample.lowest(rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
     for here in slices(len(rows), 256):

@@ -85,7 +85,6 @@ class GridSums(Representation):
 
     @property
     def map(self) -> WaveMap:
-        """φ."""
         return self.chosen.map  # type: ignore[return-value]
 
     @property
@@ -109,7 +108,6 @@ class GridSums(Representation):
 
     @cached_property
     def problem(self) -> WaveProblem:
-        """The system with the kernel's weights."""
         return self.problem_of(self.map.variances)
 
     def problem_of(self, variances: Array) -> WaveProblem:
@@ -233,7 +231,6 @@ class Surveyed:
 
     @property
     def method(self) -> WaveMethod:
-        """How waves are chosen."""
         return self.features.method  # type: ignore[return-value]
 
     def map_of(self, kernel: Kernel) -> WaveMap:
@@ -335,10 +332,9 @@ def kernel_of_waves(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the given kernel, or a kernel chosen on a sample of the rows.
+    """Return the given kernel, or one chosen by leave-one-out errors or the evidence of a sample.
 
-    ``lengthscale``: "loo" chooses by leave-one-out errors, "evidence" chooses named and given
-    kernels by the evidence, and "auto" named kernels and free numbers.
+    ``lengthscale``: "evidence" is for named and given kernels, "auto" for names and free numbers.
     """
     asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
     if isinstance(asked.method, SphericalHarmonics):

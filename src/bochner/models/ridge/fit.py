@@ -52,15 +52,12 @@ class RidgeFit(FitSummary):
     rows = property(attrgetter("representation.count"))
 
     def predictions(self, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and their predictions, (b, t)."""
         return self.representation.predictions(self.solution, blocks)
 
     def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of predictions there."""
         return self.representation.gradients(self.solution, blocks)
 
     def left_out(self) -> LeftOutRows | None:
-        """Return rows with their leave-one-out predictions; None where there are none."""
         return self.representation.left_out(self.solution)
 
     @cached_property
@@ -93,7 +90,6 @@ class RidgeFit(FitSummary):
         return value if np.isfinite(value) and value >= 0 else None
 
     def merged(self, fits: list["RidgeFit"]) -> "RidgeFit":
-        """Return the fit to the rows of all fits."""
         rows = reduce(lambda a, b: a.merge(b), [fit.representation for fit in fits])
         return warned(self.inputs, self.spec, *rows.solve(self.spec))
 
@@ -131,7 +127,6 @@ def represent(  # noqa: PLR0911  a case for each representation
 ) -> tuple[Representation, Solution]:
     """Choose the representation and what is open of kernel and features, and solve.
 
-    ``method`` is the one asked for, None for any; ``any_width`` says whether the width is open.
     ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     """
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
