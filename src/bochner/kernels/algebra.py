@@ -119,9 +119,14 @@ class Custom(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         if self.diagonal_of is not None:
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
-        blocks = (X[rows, :] for rows in arrays.slices(max(X.shape[0], 1), 64))
-        squares = (self.evaluate(rows, rows) for rows in blocks)
-        return arrays.joined([arrays.array_namespace(K).linalg.diagonal(K) for K in squares])
+
+        def of_block(rows: Rows) -> Array:
+            K = self.evaluate(rows, rows)
+            xp = arrays.array_namespace(K)
+            return xp.sum(K * xp.eye(K.shape[0], dtype=K.dtype, device=arrays.device(K)), axis=1)
+
+        blocks = arrays.slices(max(X.shape[0], 1), 64)
+        return arrays.joined([of_block(X[rows, :]) for rows in blocks])
 
 
 class Transformed(Kernel):
@@ -372,8 +377,7 @@ def _through(
 ) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """Return what numbers become, by linear interpolation, and the slopes: zero beyond the ends."""
     xp = arrays.array_namespace(x)
-    p = xp.asarray(points, dtype=x.dtype, device=arrays.device(x))
-    v = xp.asarray(values, dtype=x.dtype, device=arrays.device(x))
+    p, v = (arrays.moved(np.array(curve), like=x) for curve in (points, values))
     at = xp.clip(xp.searchsorted(p, x), 1, len(points) - 1)
     low, high = xp.take(p, at - 1), xp.take(p, at)
     step = xp.where(high > low, high - low, xp.ones_like(high))  # equal once rounded to float32

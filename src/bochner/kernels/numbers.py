@@ -78,10 +78,9 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
     for place, value in numbers.items():
         if place.column is None:
             changes[place.path] = value
-            continue
-        row = list(changes.get(place.path, kernel.get_params()[place.path]))
-        row[place.column] = value
-        changes[place.path] = tuple(row)
+        else:
+            row = changes.setdefault(place.path, list(kernel.get_params()[place.path]))
+            row[place.column] = value
     return kernel.replace(**changes)
 
 

@@ -399,10 +399,8 @@ class Zonal(Kernel):
         return self.power
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        c = np.zeros(l + 1)
-        given = self.coefficients[: min(l + 1, 2 if d == 1 else l + 1)]
-        c[: len(given)] = given
-        return c
+        given = self.coefficients[: 2 if d == 1 else None][: l + 1]
+        return np.pad(np.array(given), (0, l + 1 - len(given)))
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
