@@ -168,8 +168,8 @@ def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool
         if X.shape[0] and not bool(xp.all(least < X if strictly else least <= X)):
             word = "above" if strictly else "not below"
             raise InvalidInput(
-                f"{type(kernel).__name__}: X must be {word} {least:g}, as in a histogram; "
-                f"got {float(xp.min(X)):.6g}. Use it on columns of counts or shares: Columns(...)."
+                f"{type(kernel).__name__}: all numbers of X must be {word} {least:g}, as in a "
+                f"histogram; got {float(xp.min(X)):.6g}. Use it on counts or shares: Columns(...)."
             )
 
 
