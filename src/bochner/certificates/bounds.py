@@ -231,14 +231,15 @@ def fourier_bound(
     --------
     >>> import numpy as np
     >>> import bochner as bo
+    >>> from bochner.certificates import fourier_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> kernel = bo.kernels.Gaussian()
-    >>> bound = bo.certificates.fourier_bound(kernel, X, "hoeffding")
+    >>> bound = fourier_bound(kernel, X, "hoeffding")
     >>> bound.width(0.1), bound.error(4880) <= 0.1, bound.quantity
     (4880, True, 'largest entry')
-    >>> round(bo.certificates.fourier_bound(kernel, X, "bernstein").width(0.1), -2)
+    >>> round(fourier_bound(kernel, X, "bernstein").width(0.1), -2)
     2800
-    >>> round(bo.certificates.fourier_bound(kernel, X, "spectral", alpha=1.0).width(0.5), -2)
+    >>> round(fourier_bound(kernel, X, "spectral", alpha=1.0).width(0.5), -2)
     17500
     """
     who = "fourier_bound"
@@ -380,9 +381,10 @@ def features_bound(
     --------
     >>> import numpy as np
     >>> import bochner as bo
+    >>> from bochner.certificates import features_bound
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
     >>> signs = bo.features.Sign(bo.features.IID())
-    >>> round(bo.certificates.features_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
+    >>> round(features_bound(bo.kernels.Angular(), X, signs).width(0.1), -2)
     3100
     """
     who = "features_bound"

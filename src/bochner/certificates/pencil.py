@@ -342,8 +342,9 @@ def leverage_scores(
     --------
     >>> import numpy as np
     >>> import bochner as bo
+    >>> from bochner.certificates import leverage_scores
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> scores = bo.certificates.leverage_scores(bo.kernels.Gaussian(), X, alpha=1.0)
+    >>> scores = leverage_scores(bo.kernels.Gaussian(), X, alpha=1.0)
     >>> scores.shape
     (100,)
     >>> bool(scores.min() > 0 and scores.max() < 1)
@@ -371,10 +372,11 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
     --------
     >>> import numpy as np
     >>> import bochner as bo
+    >>> from bochner.certificates import effective_dimension
     >>> X = np.random.default_rng(0).standard_normal((100, 2))
-    >>> round(bo.certificates.effective_dimension(bo.kernels.Gaussian(), X, alpha=1.0), 1)
+    >>> round(effective_dimension(bo.kernels.Gaussian(), X, alpha=1.0), 1)
     11.6
-    >>> round(bo.certificates.effective_dimension(bo.kernels.Gaussian(), X, alpha=10.0), 1)
+    >>> round(effective_dimension(bo.kernels.Gaussian(), X, alpha=10.0), 1)
     4.3
     """
     alpha = positive(alpha, "effective_dimension", "alpha")
