@@ -464,7 +464,7 @@ CASES = [
     (lambda: bounds.ball_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "functions, which a"),
     (lambda: CUTS.error(1), InvalidInput, "must be 2 or above; got 1"),
     (lambda: directions(k.Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\)"),
-    (lambda: directions(k.ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "series of ⟨x, y⟩ with Maclaurin"),
+    (lambda: directions(k.ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "power series of ⟨"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),
     (lambda: directions(Linear(), X, bo.TensorSketch()), UnsupportedKernel, "with Tensor"),
     (lambda: bo.compare_bounds(NEGATIVE, X, alpha=1.0), NotPositive, "its eigenvalues run from"),
