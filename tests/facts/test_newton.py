@@ -182,7 +182,7 @@ def test_a_hessian_gets_little_more_of_its_diagonal_than_it_needs(power):
     """[[1, 1 + s], [1 + s, 1]] needs s: it gets up to a hundred times that, from 1e-8 on ten times."""
     needed = 1.05 * 10.0**-power
     H = np.array([[1.0, 1.0 + needed], [1.0 + needed, 1.0]])
-    factor = np.triu(hessian_factor(H, np.ones(2), True))
+    factor = np.triu(hessian_factor(H, 0.0, 0.0, True))
     added = factor.T @ factor - H
     np.testing.assert_allclose(added, added[0, 0] * np.eye(2), atol=1e-15)
     assert needed < added[0, 0] <= (100 if power > 8 else 10) * needed

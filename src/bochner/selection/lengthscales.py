@@ -449,7 +449,7 @@ class OnProcess(Objective):
         K, through = self._pairs(at)
         rows = self.rows
         problem = KernelRows(K, rows.y, rows.w, rows.centred)
-        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude, overwrite=True)
+        score = self.criterion.of_kernel(problem, alpha, rows.noise, rows.amplitude)
         return score.value, np.append(through(score), score.by_log_alpha)
 
     def _pairs(self, at: Array) -> tuple[Array, Callable[[KernelScore], Any]]:

@@ -1,6 +1,7 @@
 """Conjugate gradients for several right-hand sides, and products with a kernel matrix by tiles."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -103,61 +104,54 @@ def conjugate_gradients(
 TILE = 1024  # Rows and columns of a tile: 8 MB in float64
 
 
+@dataclass(frozen=True, eq=False)
 class KernelOperator:
     """Products K V of the n × n kernel matrix of some rows, which is never stored.
 
     Tiles on and above the diagonal are recomputed for each product, and each serves twice, as
     itself and transposed: n²/2 kernel values a product. Tiles in float32 take half of the time or
     less; sums over a tile are of its precision, sums over tiles float64 always.
-
-    ``tiles(A, B)`` gives the kernel matrix of checked rows, in their precision. Where rows may be
-    ``moved`` together, as for kernels of x − y, float32 holds them about their mean, and loses
-    less. ``loop`` is the profile and parameter of the compiled loop if the kernel has one: values
-    are then multiplied as they are computed, without tiles.
     """
 
-    def __init__(
-        self,
-        tiles: Callable[[Array, Array], Array],
-        X: Float[Array, "n d"],
-        tile: int = TILE,
-        moved: bool = False,
-        loop: tuple[str, float] | None = None,
-    ) -> None:
-        self._loop = loop
-        self._tiles = tiles
-        self._moved = moved
-        self._X = X
-        self._tile = tile
-        self.n = X.shape[0]
+    tiles: Callable[[Array, Array], Array]  # the kernel matrix of checked rows, in their precision
+    X: Float[Array, "n d"]
+    tile: int = TILE
+    # Whether the kernel is one of x − y: float32 rows about their mean lose less
+    moved: bool = False
+    # Profile and parameter of the compiled loop, which multiplies values as they are computed
+    loop: tuple[str, float] | None = None
+
+    @property
+    def n(self) -> int:
+        return int(self.X.shape[0])
 
     @cached_property
     def single(self) -> bool:
         """Whether float32 serves: of 64 rows kernel values differ by a thousandth at most."""
         few = slice(0, None, max(1, self.n // 64))
-        rows, rounded = (A[few].copy() for A in (self._X, self._single_rows))
-        right = self._tiles(rows, rows)
+        rows, rounded = (A[few].copy() for A in (self.X, self._single_rows))
+        right = self.tiles(rows, rows)
         with np.errstate(all="ignore"):
             try:
-                product = self._tiles(rounded, rounded)
+                product = self.tiles(rounded, rounded)
             except InvalidInput:
                 return False
         return bool(np.abs(product - right).max() <= 1e-3 * np.abs(right).max())
 
     def product(self, V: Float[Array, "n t"], precision: str = "float64") -> Float[Array, "n t"]:
         """Return K V in float64, by tiles of this precision."""
-        X = self._X if precision == "float64" else self._single_rows
+        X = self.X if precision == "float64" else self._single_rows
         scale = np.abs(V).max(axis=0, initial=0.0)
         scale[scale == 0] = 1.0
         small = np.ascontiguousarray(V / scale, dtype=precision)
-        if self._loop is not None:
-            return radial_product(X, small, *self._loop) * scale
+        if self.loop is not None:
+            return radial_product(X, small, *self.loop) * scale
         total = np.zeros(V.shape)
-        for start in range(0, self.n, self._tile):
-            here = slice(start, min(start + self._tile, self.n))
-            for other in range(start, self.n, self._tile):
-                there = slice(other, min(other + self._tile, self.n))
-                K = self._tiles(X[here], X[there])
+        for start in range(0, self.n, self.tile):
+            here = slice(start, min(start + self.tile, self.n))
+            for other in range(start, self.n, self.tile):
+                there = slice(other, min(other + self.tile, self.n))
+                K = self.tiles(X[here], X[there])
                 total[here] += K @ small[there]
                 if other > start:
                     total[there] += K.T @ small[here]
@@ -165,6 +159,6 @@ class KernelOperator:
 
     @cached_property
     def _single_rows(self) -> Array:
-        moved = self._moved and not is_sparse(self._X)
+        moved = self.moved and not is_sparse(self.X)
         with np.errstate(over="ignore"):
-            return (self._X - self._X.mean(axis=0) if moved else self._X).astype(np.float32)
+            return (self.X - self.X.mean(axis=0) if moved else self.X).astype(np.float32)

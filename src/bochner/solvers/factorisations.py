@@ -3,8 +3,8 @@
 A call of LAPACK takes minutes for 20,000 rows and cannot be interrupted: it runs in a thread.
 """
 
-from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from threading import Thread
 from typing import TypeVar
 
@@ -22,15 +22,10 @@ SLAB = 1024  # Rows of a slab
 T = TypeVar("T")
 
 
-def slabs(n: int) -> Iterator[slice]:
-    """Yield slices of rows for each step; a single one if rows are few."""
-    return slices(n, n if n <= AT_ONCE else SLAB)
-
-
 def symmetric(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return (A + Aᵀ)/2."""
     half = np.empty_like(A)
-    for rows in slabs(len(A)):
+    for rows in slices(len(A), SLAB):
         half[rows] = (A[rows] + A[:, rows].T) / 2
     return half
 
@@ -46,7 +41,7 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return lower triangular L with L Lᵀ = A; A is overwritten."""
     U = np.asfortranarray(A)
     interruptible(lambda: factor(U))
-    for rows in slabs(len(U)):
+    for rows in slices(len(U), SLAB):
         U.T[rows] = np.tril(U.T[rows], rows.start)
     return U.T
 
@@ -83,23 +78,18 @@ def interruptible(act: Callable[[], T]) -> T:
 
     ``act`` must run without Python's lock.
     """
-    ended: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+    made: Future[T] = Future()
 
     def run() -> None:
         try:
-            ended.put((act(), None))
+            made.set_result(act())
         except BaseException as error:  # noqa: BLE001  raised again in the caller
-            ended.put((None, error))
+            made.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    while True:
-        try:
-            result, error = ended.get(timeout=0.2)  # seconds between two looks at Ctrl-C
-        except Empty:
-            continue
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
+    while not made.done():
+        wait([made], timeout=0.2)  # seconds between two looks at Ctrl-C
+    return made.result()
 
 
 # --- Pivots: which rows represent all rows -------------------------------------------------------

@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 from scipy.fft import irfftn, next_fast_len, rfftn
 from scipy.linalg import eigh_tridiagonal
-from scipy.optimize import brentq
+from scipy.optimize import minimize_scalar
 
 from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
@@ -38,12 +38,14 @@ from bochner.solvers.gram import (
     spread,
     unpad,
 )
+from bochner.solvers.ridge.kernel_path import least_along, within_law
 from bochner.solvers.ridge.problem import amplitude_at, evidence, freedom
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 
 PROBES = 8  # Random right sides
 ROUGH = 1e-3  # Relative error of solutions while a penalty is sought
 MOST_EXACT = 4096  # Waves up to which posteriors are exact, by a Cholesky factorisation
+LEVEL = 3e-6  # Slope of the log evidence per row in log α that is level
 LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
 
 
@@ -128,11 +130,6 @@ class WaveState:
         return inner(self.c, self.c)
 
     @cached_property
-    def log_determinant(self) -> float:
-        t = len(self.problem.power)
-        return self.low.log_determinant() + float(self.krylov.log_forms()[t:].mean())
-
-    @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
         """Diagonal of (G + αI)⁻¹; cosine and sine of a wave share the mean of theirs."""
         t = len(self.problem.power)
@@ -164,10 +161,12 @@ class WaveState:
         left = self.problem.power - self.gained
         return np.maximum(left, 1e-14 * self.problem.power + 1e-300) / self.alpha
 
-    @property
+    @cached_property
     def log_det(self) -> float:
+        of_probes = self.krylov.log_forms()[len(self.problem.power) :]
         rest = freedom(self.problem) - self.problem.gram.dimension
-        return self.log_determinant + rest * math.log(self.alpha)
+        known = self.low.log_determinant() + rest * math.log(self.alpha)
+        return known + float(of_probes.mean())
 
     def slope(self, noise: float | None, amplitude: float | None) -> Float[Array, " t"]:
         """∂log p/∂log α: rounding of RSS and degrees of freedom, which are clipped, cancels."""
@@ -216,51 +215,27 @@ def maximise_wave_evidence(
 def _best(
     problem: WaveProblem, noise: float | None, amplitude: float | None, start: float | None
 ) -> tuple[WaveState, EvidenceOutcome]:
-    low, high = (math.log(problem.scale * share) for share in (LEAST, MOST))
-    if noise is not None and amplitude is not None:
-        alpha = max(noise / amplitude, math.exp(low))
-        return problem.at(alpha), EvidenceOutcome.SOLVED
-    begin = math.log(problem.scale * 1e-3 if start is None else start)
-    if not problem.power[0] > 0:
-        return problem.at(math.exp(begin)), EvidenceOutcome.CONSTANT_TARGET
     states: dict[float, WaveState] = {}
+    bounds = problem.scale * LEAST, problem.scale * MOST
+    first = problem.scale * 1e-3 if start is None else start
 
-    def slope(log_alpha: float) -> float:
-        state = states[log_alpha] = problem.at(math.exp(log_alpha))
-        return float(state.slope(noise, amplitude)[0])
+    def along(log_alpha: float) -> tuple[float, float]:
+        alpha = float(np.exp(log_alpha))
+        state = states[alpha] = problem.at(alpha)
+        value = float(evidence(problem, state, noise, amplitude)[0])
+        return -value / problem.count, -float(state.slope(noise, amplitude)[0]) / problem.count
 
-    step = math.log(4.0 if start is None else 1.15)
-    at, edge = _root(slope, min(max(begin, low), high), low, high, step)
-    return states[at], edge
+    def find() -> float:
+        low, high = np.log(bounds)
+        return float(np.exp(least_along(along, np.log(first), low, high, level=LEVEL)))
 
-
-def _root(
-    slope: Callable[[float], float], start: float, low: float, high: float, step: float
-) -> tuple[float, EvidenceOutcome]:
-    """Return where a slope changes from + to −, or the end that it points to."""
-    at, value = start, slope(start)
-    up = value > 0
-    while True:
-        beyond = min(max(at + (step if up else -step), low), high)
-        if beyond == at:
-            return at, EvidenceOutcome.EDGE_HIGH if up else EvidenceOutcome.EDGE_LOW
-        next_value = slope(beyond)
-        if (next_value > 0) != up:
-            break
-        # The smaller a penalty, the longer its solution takes.
-        at, value, step = beyond, next_value, min(2 * step, math.log(6.0))
-    known = {at: value, beyond: next_value}
-
-    def remembered(x: float) -> float:
-        known[x] = known[x] if x in known else slope(x)
-        return known[x]
-
-    brentq(remembered, min(at, beyond), max(at, beyond), xtol=0.01, rtol=1e-3)
-    return min(known, key=lambda x: abs(known[x])), EvidenceOutcome.SOLVED
+    varies = problem.power[0] > 0 and freedom(problem) > 0
+    alpha, outcome = within_law(varies, noise, amplitude, bounds, find)
+    return states.get(alpha) or problem.at(alpha), outcome
 
 
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
-    """Return states at penalties about the least value: down by tens, then by golden section."""
+    """Return states at penalties about the least value: down by tens, then by Brent's method."""
     states: dict[float, WaveState] = {}
 
     def judged(log_alpha: float) -> float:
@@ -269,18 +244,10 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
         return value(states[log_alpha])
 
     at, step = math.log(problem.scale * 0.1), math.log(10.0)
-    last, ratio = math.log(problem.scale * LEAST), (math.sqrt(5) - 1) / 2
+    last = math.log(problem.scale * LEAST)
     while at - step > last and not judged(at - step) > judged(at) * (1 + 1e-9):
         at -= step
-    low, high = at - step, at + step
-    left, right = high - ratio * (high - low), low + ratio * (high - low)
-    while high - low > 0.25:
-        if judged(left) < judged(right):
-            high, right = right, left
-            left = high - ratio * (high - low)
-        else:
-            low, left = left, right
-            right = low + ratio * (high - low)
+    minimize_scalar(judged, bounds=(at - step, at + step), options={"xatol": 0.1})
     return [states[key] for key in sorted(states)]
 
 

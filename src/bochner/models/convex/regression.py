@@ -150,9 +150,7 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
     moved = np.empty((len(index), len(hessians)))
     alphas = np.broadcast_to(problem.alpha, len(hessians))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
-        diagonal = np.diag(H) + float(alpha)
-        diagonal[-1] = max(H[-1, -1], TINY)
-        factor = hessian_factor(H, diagonal, problem.fit_intercept)
+        factor = hessian_factor(H, float(alpha), 0.0, problem.fit_intercept)
         half = solve_triangular(factor, Z.T, trans=1, check_finite=False)
         # Where no row has curvature nothing says where the intercept would go, and it stays.
         half = half if H[-1, -1] > 0 else half[:-1]

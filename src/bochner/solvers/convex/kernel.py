@@ -76,11 +76,6 @@ def values(problem: Problem, at: State) -> Float[Array, " t"]:
     return np.where(np.isnan(value), np.inf, value)
 
 
-def _slopes(problem: Problem, fitted: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return g."""
-    return weighted(problem.w, problem.loss.slope(problem.y, fitted))
-
-
 #: Rows, their curvatures and the factor over them that was made last; the next column may share it.
 _Last = list[tuple[Array, Array, Array]]
 
@@ -133,22 +128,18 @@ def _along(problem: Problem, at: State, step: State) -> State:
 
 def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, "a a"]:
     """Return the factor U of √h K √h + αI = UᵀU, with more than alpha where rounding needs it."""
-    root, even = root.astype(K.dtype), len(root) and root.min() == root.max()
-    every, scale = np.arange(len(root)), root[0] ** 2 if even else 1.0
+    root, every = root.astype(K.dtype), np.arange(len(root))
 
     def shifted(jitter: float) -> Float[Array, "a a"]:
-        A = K.copy() if even else root[:, None] * K
-        if not even:
-            A *= root
+        A = root[:, None] * K
+        A *= root
         A = np.asfortranarray(A.T)  # symmetric
-        A[every, every] += (1 + jitter) * alpha / scale
+        A[every, every] += (1 + jitter) * alpha
         factor(A)
         return A
 
-    size = np.full(len(root), float(root**2 @ np.diag(K)) + alpha, K.dtype)
-    U = raised_diagonal(shifted, size / scale, 1e-3, 1e2)
-    U *= np.sqrt(scale)
-    return U
+    size = float(root**2 @ np.diag(K)) + alpha
+    return raised_diagonal(shifted, np.full(len(root), size, K.dtype), 1e-3, 1e2)
 
 
 # --- steps ---------------------------------------------------------------------------------------
@@ -191,8 +182,7 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         before, promise = (gradient, steepest, step), -steepest / 2
         there = _along(problem, at, step) if _slope_along(gradient, step) < 0 else at
         new = problem.objective(values(problem, there), there.intercept)
-        share = len(parts[0].rows) / len(problem.w) if local else 1.0
-        taken.append(Step(min(new, value), promise, active=share))
+        taken.append(Step(min(new, value)))
         rounding = 1e-13 * abs(value)
         if promise < min(least, TRUSTED * rounding):
             rounding *= TRUSTED  # the gradient still shows a step that rounding hides
@@ -217,7 +207,7 @@ _Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in 
 
 
 def _gradient(problem: Problem, at: State) -> _Gradient:
-    g = _slopes(problem, at.fitted)
+    g = weighted(problem.w, problem.loss.slope(problem.y, at.fitted))
     s = g.sum(axis=0) if problem.fit_intercept else np.zeros(g.shape[1])
     return g + problem.alpha * at.coef, s
 
@@ -371,7 +361,7 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
     Columns of y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
     There is an intercept. O(n²) to O(n³) a column, mostly near the former.
     """
-    coef, intercept, taken = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
+    coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
     before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
@@ -381,11 +371,11 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
         if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
             before = rows, column.w, _matrix(column, rows)
         y = y[rows] > 0 if of_classes else y[rows]
-        machine, made = _fitted(column, rows, before[2], y, slopes, moves)
+        machine = _fitted(column, rows, before[2], y, slopes, moves)
         coef[rows[machine.support_], k] = machine.dual_coef_[0]
         intercept[k] = machine.intercept_[0]
-        taken.append(made)
-    return _ended(problem, coef, intercept, taken, tol)
+        machines.append(machine)
+    return _ended(problem, coef, intercept, machines, tol)
 
 
 def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
@@ -395,15 +385,14 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
     rows of class k, −1 of l, else 0; ``codes`` are the classes of rows, from 0. Without rows of one
     class of a pair the other wins; without rows of both none does.
     """
-    coef, rows, taken = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
+    coef, rows, machines = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
     present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)
     n_classes = round((1 + (1 + 8 * coef.shape[1]) ** 0.5) / 2)
     pairs = {pair: place for place, pair in enumerate(combinations(range(n_classes), 2))}
     intercept = np.array([float(k in present) - float(l in present) for k, l in pairs])
     if len(present) > 1:
-        K = _matrix(problem, rows)
-        machine, made = _fitted(problem, rows, K, labels, slopes, moves)
-        taken.append(made)
+        machine = _fitted(problem, rows, _matrix(problem, rows), labels, slopes, moves)
+        machines.append(machine)
         support = np.split(rows[machine.support_], np.cumsum(machine.n_support_)[:-1])
         duals = np.split(machine.dual_coef_, np.cumsum(machine.n_support_)[:-1], axis=1)
         sign = -1.0 if len(present) == 2 else 1.0  # of two classes the second has values above zero
@@ -413,34 +402,27 @@ def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int =
             coef[support[i], place] = sign * duals[i][j - 1]
             coef[support[j], place] = sign * duals[j][i]
             intercept[place] = sign * b
-    return _ended(problem, coef, intercept, taken)
+    return _ended(problem, coef, intercept, machines)
 
 
-def _fitted(
-    problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int
-) -> tuple[Any, tuple[int, int]]:
-    """Return LIBSVM's machine for some rows with this matrix, its moves, and their limit."""
-    w, most = problem.w[rows, 0], moves * len(y)
-    machine = _machine(problem, w).set_params(tol=slopes, max_iter=most)
+def _fitted(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, moves: int) -> Any:
+    """Return LIBSVM's machine for some rows with this matrix."""
+    w = problem.w[rows, 0]
+    machine = _machine(problem, w).set_params(tol=slopes, max_iter=moves * len(y))
     if isinstance(K, GaussianRows):
         machine.set_params(kernel="rbf", gamma=0.5, cache_size=LARGE_CACHE)
         K, _ = K.kernel.in_units(K.X, K.X)  # rows in place of their matrix
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is part of the outcome
-        machine.fit(K, y, UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w)
-    return machine, (int(np.max(machine.n_iter_)), most)
+        return machine.fit(K, y, UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w)
 
 
 def _ended(
-    problem: Problem,
-    coef: Array,
-    intercept: Array,
-    taken: list[tuple[int, int]],
-    tol: float = 1.0,
+    problem: Problem, coef: Array, intercept: Array, machines: list[Any], tol: float = 1.0
 ) -> State:
-    """Return the state at the end; ``taken`` are the moves and the limit of each machine."""
-    at = judged(problem, coef, intercept, tol, sum(moves for moves, _ in taken))
-    ended = all(moves < most for moves, most in taken)
+    """Return the state where LIBSVM's machines ended."""
+    at = judged(problem, coef, intercept, tol, sum(int(np.max(m.n_iter_)) for m in machines))
+    ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
     ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
     return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
@@ -461,8 +443,7 @@ def judged(
     dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
     gap = np.maximum(value + problem.drift * intercept - problem.alpha * dual, 0.0)
     outcome = Convergence.CONVERGED if np.all(gap <= tol * value) else Convergence.ROUNDED
-    promised, active = float((problem.value * gap).sum()), float(np.any(coef != 0, axis=1).mean())
-    steps = (Step(problem.objective(value, intercept), promised, moves, active),)
+    steps = (Step(problem.objective(value, intercept), moves),)
     return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=steps)
 
 

@@ -128,7 +128,7 @@ class MarginLoss(Loss):
 
     @property
     def slopes(self) -> tuple[Any, Any]:
-        """Least and largest slope, numbers or one per column."""
+        """Least and largest slope q, numbers or one per column."""
         return 0.0, 1.0
 
     def value(self, y: Array, f: Array) -> Array:
@@ -185,8 +185,29 @@ class Squared(Loss):
         return np.asarray(weighted(w, y).sum(axis=0) / np.broadcast_to(w, y.shape).sum(axis=0))
 
 
+class TwoSlopes(MarginLoss):
+    """max(low r, high r), r = y − f, or with a width the largest q r − δq²/2."""
+
+    degree = 1
+    at_jump = 0.5
+
+    def margin(self, y: Array, f: Array) -> Array:
+        return y - f
+
+    def constant(self, y: Array, w: Array) -> Array | None:
+        if not self.nonsmooth:
+            return None
+        low, high = (np.broadcast_to(slope, y.shape[1]) for slope in self.slopes)
+        order, w = np.argsort(y, axis=0, kind="stable"), np.broadcast_to(w, y.shape)
+        below = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
+        # The smallest y with at least the share high/(high − low) of the weight at or below it
+        reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
+        at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
+        return np.take_along_axis(y, at, axis=0)[0]
+
+
 @dataclass(frozen=True)
-class Huber(Loss):
+class Huber(TwoSlopes):
     """r²/2 for |r| ≤ c, else c|r| − c²/2; r = y − f; one threshold c, or one per column.
 
     See Also
@@ -210,39 +231,12 @@ class Huber(Loss):
 
     degree = 2
     parameter = "threshold"
+    width = 1.0
 
-    def value(self, y: Array, f: Array) -> Array:
-        r = np.abs(y - f)
-        near = np.minimum(r, self.threshold)
-        return near * (r - near / 2)
-
-    def slope(self, y: Array, f: Array) -> Array:
+    @property
+    def slopes(self) -> tuple[Any, Any]:
         c = np.asarray(self.threshold)
-        return np.clip(f - y, -c, c)
-
-    def curvature(self, y: Array, f: Array) -> Array:
-        return 1.0 * (np.abs(y - f) <= self.threshold)
-
-
-class TwoSlopes(MarginLoss):
-    """max(low r, high r), r = y − f."""
-
-    degree = 1
-    at_jump = 0.5
-
-    def margin(self, y: Array, f: Array) -> Array:
-        return y - f
-
-    def constant(self, y: Array, w: Array) -> Array | None:
-        if not self.nonsmooth:
-            return None
-        low, high = (np.broadcast_to(slope, y.shape[1]) for slope in self.slopes)
-        order, w = np.argsort(y, axis=0, kind="stable"), np.broadcast_to(w, y.shape)
-        below = np.cumsum(np.take_along_axis(w, order, axis=0), axis=0)
-        # The smallest y with at least the share high/(high − low) of the weight at or below it
-        reached = below >= (1 - 1e-12) * below[-1] * high / (high - low)
-        at = np.take_along_axis(order, np.argmax(reached, axis=0)[None], axis=0)
-        return np.take_along_axis(y, at, axis=0)[0]
+        return -c, c
 
 
 @dataclass(frozen=True)
@@ -265,10 +259,7 @@ class Absolute(TwoSlopes):
     """|y − f|; with a width δ, Huber's."""
 
     width: float = 0.0
-
-    @property
-    def slopes(self) -> tuple[Any, Any]:
-        return -1.0, 1.0
+    slopes = -1.0, 1.0
 
 
 class OutsideTube(MarginLoss):

@@ -143,11 +143,11 @@ def _descended(
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
     steps, idle = list[Step](), 0
-    every = local = _local(problem, at)
+    local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and isinstance(system, HessianProducts):
         nothing = 1e-9 * _local(problem, constant(problem, 0.0)).size
-    size = every.size.copy()
+    size = local.size.copy()
     while True:
         if np.any(size[live] <= nothing[live]):
             outcome = Convergence.UNBOUNDED
@@ -160,7 +160,7 @@ def _descended(
             break
         part, here = problem.at(live), at.at(live)
         step = system(part, here, local, live, tol)
-        gain = -0.5 * inner(step.gradient, step.steps, joint) / local.size
+        gain = -0.5 * inner(step.gradient, step.steps, joint) / local.size  # that it promises
         image = images(problem.rows, step.steps)
         loss, fitted = smoothed(part, here)
         way = State(step.steps[:, :-1].T, step.steps[:, -1], image)
@@ -168,14 +168,11 @@ def _descended(
         length = least_length(replace(part, loss=loss), fitted, way, along, across)
         hessians = step.hessians if len(live) == len(size) else None
         moved = replace(here.moved(length, way), hessians=hessians)
-        before, local = local, _local(part, moved)
+        local = _local(part, moved)
         at, size[live] = at.put(live, moved), local.size
         done = gain <= share * np.maximum(local.gap, tol)
         solved = bool(np.all(done))
-        curved = np.count_nonzero(before.curvature, axis=0).max() / len(fitted)
-        promised = part.objective(gain * before.size, 0.0 * gain)
-        value = problem.objective(size, at.intercept)
-        steps.append(Step(value, promised, step.products, curved, at.width if nonsmooth else 0.0))
+        steps.append(Step(problem.objective(size, at.intercept), step.products))
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
         if idle >= 3:  # three steps gained less than rounding hides
             outcome = Convergence.ROUNDED
@@ -291,9 +288,8 @@ def systems_of_rows(
     farthest = 100 * (1 + np.ptp(problem.y - at.fitted, axis=0))
     steps, alphas = np.empty(gradient.shape), np.broadcast_to(problem.alpha, len(gradient))
     for k, (H, alpha) in enumerate(zip(hessians, alphas, strict=True)):
-        diagonal = np.diag(H) + alpha
-        diagonal[-1] = max(H[-1, -1], abs(gradient[k, -1]) / farthest[k], TINY)
-        factor = hessian_factor(H, diagonal, problem.fit_intercept)
+        least = abs(gradient[k, -1]) / farthest[k]
+        factor = hessian_factor(H, alpha, least, problem.fit_intercept)
         steps[k] = -solved(factor, gradient[[k]])[0]
     kept = None if problem.loss.nonsmooth else (curvatures, hessians)
     return Direction(gradient, steps, 0, kept)
@@ -369,10 +365,10 @@ class KeptHessians:
         if total is None or not np.array_equal(total[1], c):
             total = _changed(problem.rows, self._sums[k], c)
             H = total[0]
-            diagonal = np.diag(H).astype(np.float64) + problem.alpha
-            diagonal[-1] = max(H[-1, -1], FLOOR * float(problem.w.sum()), TINY)
-            single = H.dtype == np.float32 and problem.alpha >= 2e-6 * diagonal.sum()
-            factor = hessian_factor(H, diagonal, problem.fit_intercept, single)
+            trace = float(np.trace(H, dtype=np.float64)) + len(H) * problem.alpha
+            single = H.dtype == np.float32 and problem.alpha >= 2e-6 * trace
+            least = FLOOR * float(problem.w.sum())
+            factor = hessian_factor(H, problem.alpha, least, problem.fit_intercept, single)
         self._sums[k], self._factored = total, (total, factor)
         return factor
 

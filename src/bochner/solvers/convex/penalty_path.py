@@ -7,7 +7,8 @@ rows left out.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,27 +81,22 @@ Fit = Callable[[Problem, State | None], State]
 Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
 
+@dataclass(frozen=True, eq=False)
 class HeldOutLoss:
-    """Loss of the rows left out, for penalties by their step; each is computed once.
+    """Loss of the rows left out, for penalties by their step; each is computed once."""
 
-    The penalty of ``problem`` is not looked at; ``total`` replaces its loss. The first fits start
-    from ``near``.
-    """
+    problem: Problem  # its penalty is not looked at
+    folds: Sequence[Bool[Array, " n"]]
+    fit: Fit
+    largest: float
+    total: Total | None = None  # in place of the problem's loss
+    near: State | None = None  # where the first fits start
+    tried: dict[int, float] = field(default_factory=dict)
+    ends: dict[tuple[int, int], State] = field(default_factory=dict)  # of each fold and step
 
-    def __init__(
-        self,
-        problem: Problem,
-        folds: Sequence[Bool[Array, " n"]],
-        fit: Fit,
-        largest: float,
-        total: Total | None = None,
-        near: State | None = None,
-    ) -> None:
-        self.problem, self.folds, self.fit, self.largest = problem, folds, fit, largest
-        self.total, self.near = total, near
-        self.tried: dict[int, float] = {}
-        self.ends: list[dict[int, State]] = [{} for _ in folds]
-        self.unfitted = np.maximum(self._lost(None), TINY)
+    @cached_property
+    def unfitted(self) -> Any:
+        return np.maximum(self._lost(None), TINY)
 
     def __call__(self, step: int) -> float:
         """Return the loss as a share of that of the best constants, the mean over targets."""
@@ -127,7 +123,7 @@ class HeldOutLoss:
             here = replace(problem, w=kept, alpha=self.alpha(step))
             near = (self._nearest(other, step) for other in (fold, *range(len(self.folds))))
             end = self.fit(here, next(filter(None, near), self.near))
-            self.ends[fold][step] = replace(end, width=0.1)
+            self.ends[fold, step] = replace(end, width=0.1)
             if self.tried and end.outcome is Convergence.MOST_STEPS:
                 return np.inf
             fitted.append(end.fitted[out])
@@ -140,9 +136,9 @@ class HeldOutLoss:
     def _nearest(self, fold: int, step: int) -> State | None:
         """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""
         of_kernel = isinstance(self.problem.rows, KernelMatrix)
-        known = [other for other in self.ends[fold] if other <= step or not of_kernel]
-        nearest = min(known, key=lambda other: abs(other - step), default=None)
-        return None if nearest is None else self.ends[fold][nearest]
+        known = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
+        nearest = min(known, key=lambda at: abs(at[1] - step), default=None)
+        return None if nearest is None else self.ends[nearest]
 
     def alpha(self, step: int) -> float:
         return float(self.largest * FACTOR**step)
@@ -181,7 +177,7 @@ class HeldOutLoss:
             )
         alphas = np.array([self.alpha(step) for step in steps]) / inflation
         path = HeldOutPath(alphas, np.array([self(step) for step in steps]), none)
-        return path, self.ends[0][steps[path.best]]
+        return path, self.ends[0, steps[path.best]]
 
 
 def largest_penalty(problem: Problem) -> float:

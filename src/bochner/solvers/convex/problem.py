@@ -64,22 +64,16 @@ class Step(NamedTuple):
     """Record of a step; see :class:`NewtonHistory`."""
 
     objective: float
-    decrease: float
     products: float = 0.0
-    active: float = 1.0
-    width: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class NewtonHistory:
-    """Record of each Newton step, all (s,)."""
+    """Record of each Newton step."""
 
     # Value after the step, summed over columns; of the smoothed loss where one is smoothed.
     objective: Float[Array, " s"]
-    decrease: Float[Array, " s"]  # decrease that the step promised
-    products: Float[Array, " s"]  # products with the Hessian; 0 where it was factored
-    active: Float[Array, " s"]  # share of the rows with curvature, the largest of all columns
-    width: Float[Array, " s"]  # width of the smoothing; 0 for smooth losses
+    products: Float[Array, " s"]  # with the Hessian, 0 where it was factored; moves of LIBSVM
 
     def __len__(self) -> int:
         return len(self.objective)
@@ -333,11 +327,8 @@ def side_by_side(ends: Sequence[State]) -> State:
     """Return the columns that were solved one by one as one state."""
     steps = list[Step]()
     for i in range(max(len(end.steps) for end in ends)):
-        taken = [end.steps[min(i, len(end.steps) - 1)] for end in ends]
-        live = [end.steps[i] for end in ends if i < len(end.steps)]
-        value, promise = sum(s.objective for s in taken), sum(s.decrease for s in live)
-        products, active = sum(s.products for s in live), max(s.active for s in live)
-        steps.append(Step(value, promise, products, active))
+        taken = [end.steps[min(i, len(end.steps) - 1)].objective for end in ends]
+        steps.append(Step(sum(taken), sum(e.steps[i].products for e in ends if i < len(e.steps))))
     return replace(
         ends[0],
         coef=np.hstack([end.coef for end in ends]),
@@ -381,12 +372,15 @@ def raised_diagonal(
 
 
 def hessian_factor(
-    H: Float[Array, "p p"], diagonal: Float[Array, " p"], intercept: bool, single: bool = False
+    H: Float[Array, "p p"], alpha: float, least: float, intercept: bool, single: bool = False
 ) -> Float[Array, "p p"]:
-    """Return the upper factor of H with this diagonal, and as much more of it as rounding needs.
+    """Return the upper factor of H + alpha I, and as much more of its diagonal as rounding needs.
 
-    Without an intercept the last column is a multiple of the identity's.
+    An intercept has no penalty, but a curvature of ``least``; without one the last column is a
+    multiple of the identity's.
     """
+    diagonal = np.diag(H).astype(np.float64) + alpha
+    diagonal[-1] = max(float(H[-1, -1]), least, TINY)
 
     def shifted(jitter: float) -> Float[Array, "p p"]:
         A = H.astype(np.float32 if single else np.float64, order="F")

@@ -32,7 +32,6 @@ from bochner._core.lapack import (
     invert_triangle,
     outer_of_rows,
     solve_rows_by_triangle,
-    upper_product,
 )
 from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.problem import (
@@ -116,15 +115,17 @@ class KernelRows:
             likelihood[index] = -2 * evidence(part, factor) / nu
         return SolvedRows(coef, intercept, slack, left_out, likelihood)
 
-    def factored(self, alpha: float, within: float = REFINED, most: float = 0.01) -> "KernelFactor":
+    def factored(
+        self, alpha: float, within: float = REFINED, most: float = 0.01, single: bool = True
+    ) -> "KernelFactor":
         """Return the solution at one penalty with its factor; n³/3 operations.
 
-        Of many rows the factor is of float32 where a refinement leaves at most the share ``most``
-        of a residual. LinAlgError: rounding leaves A not positive.
+        With ``single`` and many rows it is of float32 where a refinement leaves at most the share
+        ``most`` of a residual. LinAlgError: rounding leaves A not positive.
         """
         root = self.root[:, None]
         right, pair = np.hstack([root * self.about, root]), None
-        if len(right) > SINGLE_FROM:
+        if single and len(right) > SINGLE_FROM:
             pair = self._by_single(alpha, right, within, most)
         if pair is None:
             A = shifted(self.K, self.root, alpha)
@@ -171,27 +172,9 @@ class KernelRows:
             before = off
         return None
 
-    def at(self, alpha: float, overwrite: bool = False) -> "Dual":
-        """Return the ridge regression at one penalty; O(n³). With ``overwrite`` K is overwritten.
-
-        LinAlgError: rounding leaves A not positive.
-        """
-        A = shifted(self.K, self.root, alpha, overwrite)
-        factor(A)
-        log_det, intercept = 2 * float(np.log(np.diag(A)).sum()), self.mean
-        right = self.root[:, None] * self.about
-        invert_triangle(A)
-        outer_of_rows(A)
-        if self.centred:
-            p = upper_product(A, self.root)
-            share = max(float(self.root @ p), TINY)
-            add_square(A, p[:, None], -1 / share)
-            log_det += float(np.log(share / self.weight))
-            intercept = intercept + p @ right / share
-        log_det += (freedom(self) - len(A) + self.centred) * np.log(alpha)
-        inverse = mirror(A)
-        u, diagonal = inverse @ right, np.diag(inverse).copy()
-        return Dual(self, alpha, inverse, diagonal, u, intercept, log_det)
+    def at(self, alpha: float) -> "KernelFactor":
+        """Return the solution at one penalty by a factor of float64."""
+        return self.factored(alpha, single=False)
 
 
 class SolvedRows(NamedTuple):
@@ -202,70 +185,6 @@ class SolvedRows(NamedTuple):
     slack: Float[Array, "m t"]
     left_out: Float[Array, "m t"]
     evidence: Float[Array, " t"]  # minus twice the log evidence per row
-
-
-@dataclass(frozen=True, eq=False)
-class Dual:
-    """A ridge regression on the kernel matrix of its rows, at one penalty."""
-
-    rows: KernelRows
-    alpha: float
-    inverse: Float[Array, "k k"] = field(repr=False)  # M; empty where it is not kept
-    diagonal: Float[Array, " n"] = field(repr=False)  # of M
-    u: Float[Array, "n t"] = field(repr=False)
-    intercept: Float[Array, " t"]
-    log_det: float  # log |K + αI| on the contrasts
-
-    @cached_property
-    def coef(self) -> Float[Array, "n t"]:
-        return self.rows.root[:, None] * self.u
-
-    @cached_property
-    def residuals(self) -> Float[Array, "n t"]:
-        """Of the rows, y − f."""
-        return self.alpha * self.u / self.rows.root[:, None]
-
-    @cached_property
-    def slack(self) -> Float[Array, " n"]:
-        return slack_of_inverse(self.alpha * self.diagonal, self.rows.w)
-
-    @cached_property
-    def left_out(self) -> Float[Array, "n t"]:
-        return left_out_errors(self.residuals, self.slack[:, None])
-
-    @cached_property
-    def criteria(self) -> dict[str, Both]:
-        """Criteria of each target and their slopes in log α: mean squares, and −2/ν log p."""
-        rows, alpha, w = self.rows, self.alpha, self.rows.w
-        falling = self.inverse @ self.u  # −∂u/∂α
-        squared = np.einsum("ij,ij->i", self.inverse, self.inverse)  # Diagonal of M²
-        by_diagonal = alpha * (self.diagonal - alpha * squared)
-        by_residual = alpha * (self.u - alpha * falling) / rows.root[:, None]
-        e, s = self.left_out, self.slack[:, None]
-        by_error = (by_residual - e * (by_diagonal / np.maximum(w, 1.0))[:, None]) / s
-        rss, value = np.maximum(self.rss, TINY), gcv(rows, self)
-        by_rss = 2 * rss - 2 * alpha**3 * (self.u * falling).sum(axis=0)
-        per_row = -2 / max(freedom(rows), 1.0)
-        return {
-            "loo": (w @ e**2 / rows.weight, 2 * w @ (e * by_error) / rows.weight),
-            "gcv": (value, value * (by_rss / rss - 2 * float(by_diagonal.sum()) / self.free)),
-            "evidence": (per_row * evidence(rows, self), per_row * evidence_slope(rows, self)),
-        }
-
-    @cached_property
-    def quadratic_form(self) -> Float[Array, " t"]:
-        return self.rows.form(self.alpha, self.u)
-
-    @property
-    def rss(self) -> Float[Array, " t"]:
-        return self.alpha**2 * (self.u**2).sum(axis=0)
-
-    @cached_property
-    def free(self) -> float:
-        """tr(I − H): of all rows that the data are worth, less the intercept."""
-        rows = self.rows
-        more = rows.count - len(rows.w)
-        return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
 
 # --- one Cholesky factor ------------------------------------------------------------------------
@@ -297,6 +216,63 @@ class KernelFactor:
     def coef(self) -> Float[Array, "n t"]:
         return self.root[:, None] * self.u
 
+    @property
+    def residuals(self) -> Float[Array, "n t"]:
+        """Of the rows, y − f."""
+        return self.alpha * self.u / self.root[:, None]
+
+    @property
+    def weight(self) -> float:
+        return float(self.root @ self.root)
+
+    @property
+    def count(self) -> float:
+        return max(self.weight, len(self.root))
+
+    @property
+    def rss(self) -> Float[Array, " t"]:
+        return self.alpha**2 * (self.u**2).sum(axis=0)
+
+    @property
+    def free(self) -> float:
+        """tr(I − H): of all rows that the data are worth, less the intercept."""
+        more = self.count - len(self.root)
+        return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
+
+    @cached_property
+    def inverse(self) -> Float[Array, "n n"]:
+        """M."""
+        A = np.array(self.factor, np.float64, order="F")
+        invert_triangle(A)
+        outer_of_rows(A)
+        if self.centred:
+            add_square(A, self.p[:, None], -1 / self.total)
+        return mirror(A)
+
+    @cached_property
+    def diagonal(self) -> Float[Array, " n"]:
+        """Of M."""
+        return np.diag(self.inverse).copy()
+
+    @cached_property
+    def criteria(self) -> dict[str, Both]:
+        """Criteria of each target and their slopes in log α: mean squares, and −2/ν log p."""
+        alpha, w = self.alpha, self.root**2
+        falling = self.inverse @ self.u  # −∂u/∂α
+        squared = np.einsum("ij,ij->i", self.inverse, self.inverse)  # Diagonal of M²
+        by_diagonal = alpha * (self.diagonal - alpha * squared)
+        by_residual = alpha * (self.u - alpha * falling) / self.root[:, None]
+        e, s = self.left_out()
+        by_error = (by_residual - e * (by_diagonal / np.maximum(w, 1.0))[:, None]) / s
+        rss, value = np.maximum(self.rss, TINY), gcv(self, self)
+        by_rss = 2 * rss - 2 * alpha**3 * (self.u * falling).sum(axis=0)
+        per_row = -2 / max(freedom(self), 1.0)
+        return {
+            "loo": (w @ e**2 / self.weight, 2 * w @ (e * by_error) / self.weight),
+            "gcv": (value, value * (by_rss / rss - 2 * float(by_diagonal.sum()) / self.free)),
+            "evidence": (per_row * evidence(self, self), per_row * evidence_slope(self, self)),
+        }
+
     @cached_property
     def total(self) -> float:
         return max(float(self.root @ self.p), TINY)
@@ -305,14 +281,14 @@ class KernelFactor:
     def log_det(self) -> float:
         """Log |K + αI| on the contrasts."""
         value = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
-        share = self.total / float(self.root @ self.root) if self.centred else 1.0
+        share = self.total / self.weight if self.centred else 1.0
         return value + float(np.log(share))
 
     def coefficients(
         self, y: Float[Array, "n t"]
     ) -> tuple[Float[Array, "n t"], Float[Array, " t"]]:
         """Return coefficients and intercept for other targets, in the precision of the factor."""
-        mean = self.centred * (self.root**2 @ y) / (self.root @ self.root)
+        mean = self.centred * (self.root**2 @ y) / self.weight
         u = solve_factored(self.factor, self.root[:, None] * (y - mean)).astype(np.float64)
         shift = self.centred * (self.root @ u) / self.total
         return self.root[:, None] * (u - self.p[:, None] * shift), mean + shift
@@ -357,18 +333,24 @@ class KernelFactor:
             return np.zeros(len(k))
         return (constant - k @ (self.root * self.p)) / np.sqrt(self.total)
 
-    def left_out(self, last: int) -> Both:
-        """Return leave-one-out errors (m, t) and slacks (m, 1) of the last rows: O(last³)."""
-        first = len(self.root) - last
-        diagonal, root = np.empty(0), self.root[first:, None]
-        if last:
+    def left_out(self, last: int | None = None) -> Both:
+        """Return leave-one-out errors (m, t) and slacks (m, 1): of all rows, or in O(m³) the last.
+
+        The last are found without the inverse.
+        """
+        first = 0 if last is None else len(self.root) - last
+        root = self.root[first:, None]
+        if last is None:
+            diagonal = self.diagonal
+        else:
             upper = np.tril(self.factor[first:, first:].T).T
-            invert_triangle(upper)
+            if last:
+                invert_triangle(upper)
             diagonal = np.square(upper, out=upper).sum(axis=1, dtype=np.float64)
-        if self.centred:
-            diagonal = diagonal - self.p[first:] ** 2 / self.total
+            if self.centred:
+                diagonal = diagonal - self.p[first:] ** 2 / self.total
         slack = slack_of_inverse(self.alpha * diagonal[:, None], root**2)
-        return left_out_errors(self.alpha * self.u[first:] / root, slack), slack
+        return left_out_errors(self.residuals[first:], slack), slack
 
 
 def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array, "m m"]:
@@ -377,15 +359,10 @@ def both_sides(M: Float[Array, "m m"], root: Float[Array, " m"]) -> Float[Array,
 
 
 def shifted(
-    K: Float[Array, "m m"],
-    root: Float[Array, " m"],
-    alpha: float,
-    overwrite: bool = False,
-    dtype: Any = np.float64,
+    K: Float[Array, "m m"], root: Float[Array, " m"], alpha: float, dtype: Any = np.float64
 ) -> Float[Array, "m m"]:
-    """Return √w K √w + αI, Fortran-contiguous, from K's lower triangle; overwrites K if allowed."""
-    M = both_sides(K, root)
-    A = np.asfortranarray(M.T, dtype) if overwrite else np.array(M.T, dtype, order="F")
+    """Return √w K √w + αI, Fortran-contiguous, from K's lower triangle."""
+    A = np.array(both_sides(K, root).T, dtype, order="F")
     A[np.diag_indices(len(A))] += alpha
     return A
 
@@ -421,14 +398,12 @@ def kernel_evidence(
     alpha: float,
     noise: float | None = None,
     amplitude: float | None = None,
-    *,
-    overwrite: bool = False,
 ) -> KernelScore:
     """Return minus the log marginal likelihood per row, summed over targets that vary: O(n³).
 
-    K is read on and below its diagonal only; with ``overwrite`` it may be written to.
+    K is read on and below its diagonal only.
     """
-    dual = rows.at(alpha, overwrite)
+    dual = rows.at(alpha)
     value = float(evidence(rows, dual, noise, amplitude).sum())
     slope = float(evidence_slope(rows, dual, noise, amplitude).sum())
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
@@ -442,15 +417,14 @@ def kernel_leave_one_out(
     alpha: float,
     noise: float | None = None,  # noqa: ARG001  as for the evidence
     amplitude: float | None = None,  # noqa: ARG001
-    *,
-    overwrite: bool = False,
 ) -> KernelScore:
     """Return the log of the mean squared leave-one-out error, relative to the targets' variances.
 
     2 n³ operations, half of which are the gradient's.
     """
-    dual, w = rows.at(alpha, overwrite), rows.w
-    e, s, above = dual.left_out, dual.slack, np.maximum(rows.w, 1.0)
+    dual, w = rows.at(alpha), rows.w
+    (e, slack), above = dual.left_out(), np.maximum(rows.w, 1.0)
+    s = slack[:, 0]
     varies = rows.power > 0
     shares = np.where(varies, 1 / np.where(varies, rows.power, 1.0), 0.0) / max(varies.sum(), 1)
     squares = w * (e**2 @ shares)

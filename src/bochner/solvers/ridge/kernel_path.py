@@ -12,7 +12,7 @@ from scipy.linalg import LinAlgError
 
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
-from bochner.solvers.ridge.dual import REFINED, TINY, Dual, KernelRows, SolvedRows
+from bochner.solvers.ridge.dual import REFINED, TINY, KernelFactor, KernelRows, SolvedRows
 from bochner.solvers.ridge.eigen import deviation_of
 from bochner.solvers.ridge.problem import evidence, evidence_slope, freedom
 from bochner.solvers.ridge.solution import (
@@ -49,7 +49,7 @@ class Penalties:
     """Penalties that were tried, and the regressions at them; each is factored once."""
 
     rows: KernelRows
-    tried: dict[float, Dual | None] = field(default_factory=dict)
+    tried: dict[float, KernelFactor | None] = field(default_factory=dict)
     noise_is_constant: bool = True  # Not where a loss settles the penalty, from where this starts
 
     @property
@@ -57,13 +57,13 @@ class Penalties:
         """Least and largest log α."""
         return np.log(LOWEST * self.rows.trace), np.log(HIGHEST * self.rows.trace)
 
-    def at(self, alpha: float) -> Dual | None:
+    def at(self, alpha: float) -> KernelFactor | None:
         """Return the regression at a penalty; None if the matrix is singular to rounding."""
         if alpha not in self.tried:
             try:
                 fit = self.rows.at(alpha)
-                kept = replace(fit, inverse=np.empty((0, 0)))
-                kept.__dict__["criteria"] = fit.criteria
+                kept = replace(fit, factor=np.empty((0, 0)))
+                kept.__dict__.update(criteria=fit.criteria, diagonal=fit.diagonal)
                 self.tried[alpha] = kept
             except LinAlgError:
                 self.tried[alpha] = None
@@ -106,14 +106,14 @@ class Penalties:
         if criterion != "loo" or fit is None:
             return best
         others = 1 - rows.w / rows.weight if rows.centred else np.ones(len(rows.w))
-        gains = (rows.about / others[:, None]) ** 2 - fit.left_out**2
+        gains = (rows.about / others[:, None]) ** 2 - fit.left_out()[0] ** 2
         gain = rows.w * (pooled(gains, rows.power) if target is None else gains[:, target])
         gain = gain / max(float(np.abs(gain).max()), TINY)  # Squares of these overflow nowhere
         surely = gain.mean() > 2 * gain.std() / len(gain) ** 0.5
         trusted = surely and self.amplitude(fit, target) <= 10.0
         return best if trusted else self.likeliest(best, target)
 
-    def amplitude(self, fit: Dual, target: int | None) -> float:
+    def amplitude(self, fit: KernelFactor, target: int | None) -> float:
         """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
         each = fit.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
@@ -152,7 +152,7 @@ class Penalties:
         fit, rows = self.at(alpha), self.rows
         if fit is None:
             return np.full(len(rows.w), np.inf)
-        squares = fit.left_out**2
+        squares = fit.left_out()[0] ** 2
         each = pooled(squares, rows.power) if target is None else squares[:, target]
         return np.sort(rows.w * each)
 
@@ -353,7 +353,7 @@ def _solution(
         _path(penalties),
         criterion,
         np.array([each.rss[i] for each, i in take]) / rows.weight,
-        slack=np.stack([each.slack for each in (fits if len(chosen) > 1 else fits[:1])], axis=1),
+        slack=np.hstack([each.left_out()[1] for each in (fits if len(chosen) > 1 else fits[:1])]),
     )
 
 
@@ -368,7 +368,7 @@ def _path(penalties: Penalties) -> Path:
     dimension = np.array([rows.count - rows.centred - fit.free for fit in fits])
     errors, scores = pooled(loo, rows.power), pooled(gcv, rows.power)
     # In units of the mean, whose squares overflow nowhere
-    squares = [pooled(fit.left_out**2, rows.power) for fit in fits]
+    squares = [pooled(fit.left_out()[0] ** 2, rows.power) for fit in fits]
     units = np.stack([each / max(float(rows.w @ each / rows.weight), TINY) for each in squares], 1)
     deviation = errors * deviation_of(units, units, rows.w, 1.0)
     return Path(alphas, errors, scores, likelihood, dimension, len(rows.w), deviation)
@@ -424,16 +424,10 @@ def choose_penalty(
     per cent at most. ``start`` is where λ is looked for first.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
-    low, high = LOWEST * few.trace, HIGHEST * few.trace
+    bounds = LOWEST * few.trace, HIGHEST * few.trace
+    first = FIRST * few.trace / len(few.w) if start is None else start
 
     def best(one: KernelRows) -> tuple[float, EvidenceOutcome]:
-        if noise is not None and amplitude is not None:
-            return max(noise / amplitude, low), EvidenceOutcome.SOLVED
-        if not (one.power[0] > 0 and freedom(one) > 0):
-            return high, EvidenceOutcome.CONSTANT_TARGET
-        if noise == 0:
-            return low, EvidenceOutcome.SOLVED
-
         def at(log_alpha: float) -> tuple[float, float]:
             try:
                 given = one, one.at(float(np.exp(log_alpha))), noise, amplitude
@@ -442,16 +436,36 @@ def choose_penalty(
             value, slope = float(evidence(*given)[0]), float(evidence_slope(*given)[0])
             return -value / one.count, -slope / one.count
 
-        first = FIRST * one.trace / len(one.w) if start is None else start
-        if criterion == "auto" and noise is None and amplitude is None:
-            alpha = Penalties(one).likeliest(first)
-        else:
-            path = float(np.log(first)), float(np.log(low)), float(np.log(high))
-            alpha = float(np.exp(least_along(at, *path, level=3e-4)))
-        if alpha <= 1.001 * low:
-            return alpha, EvidenceOutcome.EDGE_LOW
-        return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED
+        def find() -> float:
+            if criterion == "auto" and noise is None and amplitude is None:
+                return Penalties(one).likeliest(first)
+            low, high = np.log(bounds)
+            return float(np.exp(least_along(at, np.log(first), low, high, level=3e-4)))
+
+        varies = one.power[0] > 0 and freedom(one) > 0
+        return within_law(varies, noise, amplitude, bounds, find)
 
     each = (replace(few, y=few.y[:, i : i + 1]) for i in range(rows.y.shape[1]))
     alphas, outcomes = zip(*map(best, each), strict=True)
     return np.array(alphas), EvidenceOutcome.worst(outcomes)
+
+
+def within_law(
+    varies: bool,
+    noise: float | None,
+    amplitude: float | None,
+    bounds: tuple[float, float],
+    find: Callable[[], float],
+) -> tuple[float, EvidenceOutcome]:
+    """Return λ of one target as the law has it, else the one that is found, and the outcome."""
+    low, high = bounds
+    if noise is not None and amplitude is not None:
+        return max(noise / amplitude, low), EvidenceOutcome.SOLVED
+    if not varies:
+        return high, EvidenceOutcome.CONSTANT_TARGET
+    if noise == 0:
+        return low, EvidenceOutcome.SOLVED
+    alpha = find()
+    if alpha <= 1.001 * low:
+        return alpha, EvidenceOutcome.EDGE_LOW
+    return alpha, EvidenceOutcome.EDGE_HIGH if alpha >= 0.999 * high else EvidenceOutcome.SOLVED

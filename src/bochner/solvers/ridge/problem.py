@@ -51,8 +51,6 @@ class RidgeProblem(Protocol):
     """
 
     @property
-    def power(self) -> Float[Array, " t"]: ...  # Σ w (y − ȳ)² of each target
-    @property
     def weight(self) -> float: ...  # W = Σ w
     @property
     def count(self) -> float: ...  # number of rows, or W where weights count copies

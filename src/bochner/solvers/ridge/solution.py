@@ -121,38 +121,19 @@ def pooled(errors: Float[Array, "p t"], power: Float[Array, " t"]) -> Float[Arra
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Criteria along a path of penalties, all (p,) float64, in rising order of ``alphas``.
+    """Criteria along a path of penalties, all (p,) float64; infinite or NaN where not known."""
 
-    Attributes
-    ----------
-    alphas : (p,)
-        Penalties.
-    loo : (p,)
-        Leave-one-out mean squared error of all rows. For a sample of ``loo_rows`` it is the mean,
-        exact for each row, times the ratio of mean squared residuals of all rows and the sample.
-        Infinite where rounding hides it, as in float32 where the fit passes through a row; NaN if
-        not computed. Several targets: the mean of their errors relative to their variances,
-        times the mean variance.
-    gcv : (p,)
-        Generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)², n = max(W, number of rows).
-    evidence : (p,)
-        Log marginal likelihood with the amplitude profiled out, summed over targets.
-    effective_dimension : (p,)
-        d_λ = Tr G(G + λI)⁻¹.
-    loo_rows : int
-        Rows that the leave-one-out errors were computed for.
-    loo_error : (p,) or None
-        Standard error of ``loo``, as an estimate of the expected squared error on new rows. It
-        includes the sampling of all rows from the population, but not the choice of alpha and
-        kernel by the same errors. None if there are none.
-    """
-
-    alphas: Float[Array, " p"]
+    alphas: Float[Array, " p"]  # rising
+    # Leave-one-out mean squared error of all rows. For a sample it is the mean, exact for each row,
+    # times the ratio of mean squared residuals of all rows and the sample. Several targets: the
+    # mean of their errors relative to their variances, times the mean variance.
     loo: Float[Array, " p"]
-    gcv: Float[Array, " p"]
-    evidence: Float[Array, " p"]
-    effective_dimension: Float[Array, " p"]
-    loo_rows: int = 0
+    gcv: Float[Array, " p"]  # generalised cross-validation, (RSS/W)/(1 − (1 + d_λ)/n)²
+    evidence: Float[Array, " p"]  # log marginal likelihood at the best amplitude, of all targets
+    effective_dimension: Float[Array, " p"]  # d_λ = Tr G(G + λI)⁻¹
+    loo_rows: int = 0  # rows that the leave-one-out errors were computed for
+    # Standard error of ``loo`` as an estimate of the expected squared error on new rows; it does
+    # not include the choice of alpha and kernel by the same errors
     loo_error: Float[Array, " p"] | None = None
 
     def __str__(self) -> str:
@@ -183,42 +164,20 @@ class Path:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Coefficients of a ridge regression on features, and how they were chosen.
+    """Coefficients of a ridge regression on features, and how they were chosen."""
 
-    Attributes
-    ----------
-    coef : (D, t) float64
-        β: predictions are Z β + intercept. Of an exact fit (n, t): of the kernel and each row.
-    intercept : (t,) float64
-    alpha : float or (t,)
-        The penalty used, one or one per target.
-    outcome : Outcome
-        Its text is the remedy.
-    path : Path
-        Criteria at every alpha tried.
-    criterion : str
-        "loo", "gcv", "evidence" or "given".
-    residual_variance : (t,) float64
-        Σ w (y − ŷ)² / W on the rows of the fit.
-    history : tuple of str
-        Steps of the solver, in order.
-    slack : (n, 1) or (n, t), or None
-        Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that
-        are read in passes; NaN for rows without one. None if there are none.
-    iterations : int
-        Iterations of conjugate gradients for the exact kernel; else 0.
-    """
-
-    coef: Float[Array, "D t"]
+    coef: Float[Array, "D t"]  # β; of an exact fit (n, t): of the kernel and each row
     intercept: Float[Array, " t"]
-    alpha: float | Float[Array, " t"]
-    outcome: Outcome
+    alpha: float | Float[Array, " t"]  # one, or one per target
+    outcome: Outcome  # its text is the remedy
     path: Path
-    criterion: str
-    residual_variance: Float[Array, " t"]
-    history: tuple[str, ...] = ()
+    criterion: str  # "loo", "gcv", "evidence" or "given"
+    residual_variance: Float[Array, " t"]  # Σ w (y − ŷ)²/W on the rows of the fit
+    history: tuple[str, ...] = ()  # steps of the solver, in order
+    # Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that are
+    # read in passes; NaN for rows without one
     slack: Float[Array, "n s"] | None = None
-    iterations: int = 0
+    iterations: int = 0  # of conjugate gradients
 
     def of_rows(self, order: Array) -> "Solution":
         """Return the solution of an exact fit with its rows in another order."""
