@@ -67,10 +67,9 @@ def conjugate_gradients(
     """Solve H x = right from zero, until the residual is ``shares`` of what it was.
 
     ``operator(V, rows)`` gives the matrices of these rows' problems times the rows of V, and
-    ``precondition(V, rows)`` approximate inverses M⁻¹, symmetric and positive, likewise; the
-    residual is measured in the inner product of M⁻¹. ``most`` limits the products. If ``inner``
-    returns the sum over all rows in every place, the rows are one problem; else each has its own
-    steps, and a row that is done takes no part in further products.
+    ``precondition(V, rows)`` approximate inverses likewise, in whose norm residuals are measured.
+    If ``inner`` returns the sum over all rows in every place, the rows are one problem; else each
+    has its own steps, and a row that is done takes no part in the ``most`` products.
     """
     x, r, every = np.zeros_like(right), right.copy(), np.arange(len(right))
     z = precondition(r, every)

@@ -8,8 +8,7 @@ Wright 2016). With P_lm = Σ_k p_lm(k) e^{ikθ} the associated Legendre function
     F(k, m) = Σ_l √a_l p_lm(k) c_lm
 
 are its waves. So G = D Bᴴ T B D: D = diag(√a_l), B the sums over l, T the Toeplitz matrix of the
-sums of the rows (:mod:`~.gram`). Rows are read once; a product takes two FFTs and O(L³) for the
-sums over l.
+sums of the rows (:mod:`~.gram`). A product takes two FFTs and O(L³) for the sums over l.
 
 P_lm are orthonormal for the uniform law of mean one, so that Σ_m |P_lm|² = 2l + 1 everywhere, by
 the addition theorem: G has about W a_l on its diagonal.

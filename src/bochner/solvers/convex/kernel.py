@@ -1,6 +1,6 @@
 """Convex losses on the kernel matrix of their rows: one coefficient per row, and no features.
 
-    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc + drift·b,    f = Kc + b
+    minimise  Σᵢ wᵢ ℓ(yᵢ, fᵢ) + (alpha/2) cᵀKc,    f = Kc + b
 
 **Newton's method.** With slopes g = w ℓ' and curvatures h = w ℓ'' its step (Chapelle 2007) solves
 
@@ -8,16 +8,13 @@
 
 The Cholesky factor excludes rows with almost no curvature and preconditions several steps of
 conjugate gradients (Polak and Ribière). A joint loss has one factor per column, or one factor for
-all columns if this is faster. For a loss with inactive rows, whose c is zero, the search starts
-at the minimum for every fourth row.
+all columns if this is faster.
 
 **LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
-and one-class losses by sequential minimal optimisation. The coefficients are multipliers, between 0
-and wᵢ/alpha for the hinge, of the sign of yᵢ. Each step changes two of them (Fan, Chen and Lin
-2005) and reads two rows of K. Rows with multipliers at their bounds cost nothing, so this is faster
-than any factor of K. The dual of the squared hinge has no upper bound and adds alpha/2wᵢ to
-k(xᵢ, xᵢ) (Cortes and Vapnik 1995). For many rows LIBSVM computes values of a Gaussian kernel
-itself, and caches those of support vectors.
+and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). The coefficients
+are multipliers, between 0 and wᵢ/alpha for the hinge, of the sign of yᵢ; those at their bounds cost
+nothing, so this is faster than any factor of K. The dual of the squared hinge has no upper bound
+and adds alpha/2wᵢ to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
 """
 
 import warnings
@@ -87,11 +84,7 @@ def minimise_on_kernel(
     tol: float = 1e-4,
     max_iter: int = 100,
 ) -> State:
-    """Return the least of Σ w ℓ(y, Kc + b) + (alpha/2) cᵀKc.
-
-    A step takes O(n² t), and after 6, 18, 42 of them a factor of a³/3 for a rows with curvature,
-    or smaller ones more often. Memory 2 n².
-    """
+    """Return the minimum: O(n² t) a step, and a³/3 a factor for a rows with curvature."""
     t, ends, last = problem.y.shape[1], list[State](), _Last()
     enough = bool(np.count_nonzero(problem.w) >= 256 * EVERY)
     thins = start is None and problem.loss.has_inactive_rows and enough
@@ -148,8 +141,8 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_iter: int) -> State:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
-    They are steps of conjugate gradients (Polak and Ribière), with new factors after every few.
-    Of a loss with inactive rows each is Newton's, after which these rows have no coefficients.
+    Steps of conjugate gradients, with new factors after 6, 18, 42 of them, or more often where
+    factors are small; with inactive rows steps are Newton's, and these rows have no coefficients.
     """
     local = problem.loss.has_inactive_rows
     taken, least = list[Step](), np.inf

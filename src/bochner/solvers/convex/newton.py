@@ -3,26 +3,22 @@
     minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
 
 About multipliers, one per row, a loss whose slope jumps is replaced by a smooth one of width δ
-about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact.
-Each subproblem is solved by Newton steps, whose Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for
-rows within δ of a jump: few of them, once δ has shrunk. This is the augmented Lagrangian method
-with semismooth Newton steps of Li, Sun and Toh (2018), on features. For piecewise linear losses it
-ends after finitely many steps, and the duality gap
+about f + δu, its Moreau envelope, and u ← slope of the smooth loss makes the replacement exact:
+the augmented Lagrangian method with semismooth Newton steps of Li, Sun and Toh (2018), on features.
+A Hessian αI + Σ wᵢ cᵢ zᵢ zᵢᵀ has a term only for the few rows within δ of a jump. For piecewise
+linear losses it ends after finitely many steps, and the duality gap
 
     Σ wᵢ (ℓ(fᵢ) − ℓ(vᵢ) − uᵢ (fᵢ − vᵢ)) ≥ 0,      v = f + δu − δ·slope,
 
-bounds the distance from the least value. Smooth losses take the same steps, with neither widths nor
-multipliers. A step reads the features twice: for gradient and Hessian, and for its image Zd, with
-which the length of the step is found on n numbers.
+bounds the distance from the least value. A step reads the features twice: for gradient and
+Hessian, and for its image Zd, with which the length of the step is found on n numbers.
 
 Of the systems H d = −∇, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) with the curvatures of the rows
 in S, there are three. Hessians are summed again in each step (:func:`systems_of_rows`), or the last
 one is changed by the rows whose curvature has changed, O(a D² + D³) for a of them
 (:class:`KeptHessians`; Mangasarian 2002; Keerthi and DeCoste 2005). Conjugate gradients
 (:class:`HessianProducts`; Lin, Weng and Keerthi 2008) are preconditioned with moments of a few
-thousand rows drawn by their curvature; a product reads only rows with curvature. With a active rows
-in memory, fewer than half of the features, the preconditioner is exact: a system of a rows, in
-O(a² D + a³) instead of O(a D² + D³).
+thousand rows drawn by their curvature, or exactly where rows are few: O(a² D + a³).
 """
 
 from dataclasses import replace
@@ -109,11 +105,9 @@ def minimise(
 ) -> State:
     """Return the minimum, to a share ``tol`` of loss and penalty, with f at the rows there.
 
-    By default Hessians are summed again in each step, in O(n D + a D² + D³) a target, a the rows
-    within δ of a jump (all, for smooth losses): weights and copies of rows agree to more digits
-    than products with Hessians give. Joint losses take conjugate gradients. The start is the best
-    constant by default; of kept Hessians the minimum for few rows, and of smooth losses by products
-    zero, from where the first step of a squared hinge is to the ridge solution.
+    By default Hessians are summed again in each step: weights and copies of rows agree to more
+    digits than products with Hessians give, which joint losses take. The start is the best constant
+    by default; of kept Hessians the minimum for few rows, and of smooth losses by products zero.
     """
     loss = problem.loss
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
@@ -495,8 +489,7 @@ class Preconditioner:
 def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
     """Return preconditioners from about 2 D rows drawn in proportion to their curvatures.
 
-    They are drawn at equal steps of the running sum of curvatures, the same in every run. ``apart``
-    makes one for each column, from its own curvatures; else one serves all, of their means.
+    ``apart`` makes one for each column, from its own curvatures; else one serves all.
     """
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T

@@ -280,10 +280,9 @@ def _slack(
 ) -> Float[Array, "b p"]:
     """Return s = 1 − min(w, 1) h, or zero where rounding of the features' precision hides it.
 
-    That is below 50 times (float32) or 500 times (float64) its first-order bound, which rounding
-    was measured to exceed up to five times. In float64 ten times the bound are taken off, so that
-    errors are not underestimated and the minimum on a plateau does not depend on rounding. q is
-    bounded by s/λ and by h/(w_1 + λ), w_1 the smallest eigenvalue.
+    That is below 50 times (float32) or 500 times (float64) its first-order bound, with q at most
+    s/λ and h/(w_1 + λ), w_1 the smallest eigenvalue. In float64 ten times the bound are taken off,
+    so that errors are not underestimated and no minimum on a plateau depends on rounding.
     """
     leverage = product(A * A, inverse.astype(A.dtype)).astype(np.float64)
     leverage += 1 / eigen.weight if eigen.centred else 0.0

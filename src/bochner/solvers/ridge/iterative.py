@@ -5,11 +5,9 @@ each standing for n/m, makes the preconditioner
 
     P = CᵀC + αI,   C = √(n/m) Z_m,   CCᵀ = U diag(s) Uᵀ,   P⁻¹r = (r − CᵀU (s + α)⁻¹ UᵀC r)/α,
 
-whose one decomposition, m × m, serves every penalty: the rows are to G what the landmarks are to
-the kernel matrix in FALKON (Rudi, Carratino and Rosasco 2017), and P is what a Nyström sketch is in
-Frangella, Tropp and Udell (2023), for a pass less. Penalties, targets and random vectors share one
-subspace (:mod:`~.krylov`), so that a pass for one of them serves all, and the solution at the
-best penalty begins with all that was learned on the path.
+whose one decomposition, m × m, serves every penalty (compare Rudi, Carratino and Rosasco 2017;
+Frangella, Tropp and Udell 2023). Penalties, targets and random vectors share one subspace
+(:mod:`~.krylov`), so that a pass for one of them serves all.
 
 **Where it stops.** With the residual r, the difference f to the exact predictions has, on the rows
 of the fit, a mean square of at most |r|²/(4αW): eᵀGe for e = (G + αI)⁻¹r, and λ/(λ + α)² ≤ 1/(4α).
@@ -20,10 +18,9 @@ dimension d = tr G(G + αI)⁻¹ (Hutchinson 1990). From a solution x with resid
 gᵀx + rᵀx, whose error is of second order.
 
 **Leave-one-out errors.** The leverages of the m rows, as if the sample were all, have odds
-o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c, one at first,
-makes their sum the d that was estimated. With their residuals e = r/(1 − h), and as in
-:mod:`~.eigen` the mean of e² is multiplied by the mean r² of all rows over the mean r² of
-these.
+o = h/(1 − h); in the fit to all rows they are h = c o m/n / (1 + c o m/n), where c makes their sum
+the d that was estimated. The mean of e² = r²/(1 − h)² is multiplied by the mean r² of all rows over
+that of these, as in :mod:`~.eigen`.
 """
 
 from collections.abc import Callable

@@ -221,8 +221,7 @@ def solve_kernel(
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
     rows it is chosen by the first 1024, whose path is returned, and by leave-one-out errors among
     the first 3072 it may become smaller: with denser rows the kernel explains more. Slacks are of
-    the last 1024, or with ``lost`` 3072, rows. With ``lost`` and more rows there are two factors of
-    all at least, and one for each time that a quarter of the penalty loses less.
+    the last 1024, or with ``lost`` 3072, rows.
     """
     few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
     penalties = Penalties(few, noise_is_constant=lost is None)
@@ -418,10 +417,9 @@ def choose_penalty(
 ) -> tuple[Float[Array, " t"], EvidenceOutcome]:
     """Return λ = σ²/a² of each target, and the outcome: O(m³) for each of four to twelve λ.
 
-    Of more than 2048 rows the first choose. "evidence" takes the largest marginal likelihood, where
-    a kernel that is not that of the data may predict badly. So "auto", where noise and amplitude
-    are open, takes the largest among λ at which leave-one-out errors exceed the least by about one
-    per cent at most. ``start`` is where λ is looked for first.
+    "evidence" takes the largest marginal likelihood; "auto", where noise and amplitude are open,
+    the largest among λ at which leave-one-out errors exceed the least by about one per cent at
+    most: a kernel that is not that of the data may predict badly elsewhere.
     """
     few = rows if len(rows.w) <= EVIDENCE_ROWS else rows.first(EVIDENCE_ROWS)
     bounds = LOWEST * few.trace, HIGHEST * few.trace

@@ -1,16 +1,14 @@
 """Systems (G + αI)u = b of several penalties and right sides, solved in one growing subspace.
 
-G is known only by its products, each a pass over rows, so the number of passes is minimised. A
-direction added for one system serves all: with S the orthonormal directions so far and T = GS, the
-system of each penalty is solved within their span,
+G is known only by its products, each a pass over rows, so the number of passes is minimised. The
+system of each penalty is solved within the span of the orthonormal directions S so far, T = GS,
 
     u = S (SᵀT + αI)⁻¹ Sᵀb,   r = b − Tu' − αu,   u' = Sᵀu,
 
 whose error is the least that the span allows in the norm of G + αI. One decomposition of SᵀT
 serves all penalties. A pass then multiplies preconditioned residuals, one for each unsolved right
-side, at the penalty where its error is largest. For one penalty that is the block method of
-conjugate gradients (O'Leary 1980) without its recurrences; keeping the span from system to system
-is recycling (Parks et al. 2006).
+side. For one penalty that is the block method of conjugate gradients (O'Leary 1980) without its
+recurrences; keeping the span from system to system is recycling (Parks et al. 2006).
 
 Products may be float32. For a certain bound, the residual is computed by float64 products and
 solved for again.
@@ -20,7 +18,7 @@ residual r predicts, at any x, within
 
     √k(x, x) · min(√(rᵀP⁻¹r), |r|/(2√α))
 
-of the exact one where P ⪯ G + αI, because the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r,
+of the exact one where P ⪯ G + αI: the difference f has |f|² = eᵀGe ≤ rᵀ(G + α)⁻¹r for
 e = (G + α)⁻¹r, and eᵀGe ≤ |r|²/(4α). If P = ZZᵀ + αI with ZZᵀ ⪯ G (Nyström, Mercer),
 κ(P⁻¹(G + α)) ≤ 1 + Tr(G − ZZᵀ)/α.
 """
