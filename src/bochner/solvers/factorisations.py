@@ -154,8 +154,7 @@ def accept(
 ) -> tuple[Array, Float[Array, "a a"]]:
     """Reject within the block; return accepted pivots and the Cholesky factor of their residual.
 
-    H is the residual matrix of the rows that were proposed by the residual diagonal ``start``. A
-    row may be proposed twice, as the law requires. ``chances`` are uniform on [0, 1).
+    H is the residual matrix of the rows proposed, maybe twice, by the residual diagonal ``start``.
     """
     accepted: list[int] = []
     L = np.zeros_like(H)

@@ -41,8 +41,8 @@ def wave_tables(degree: int) -> tuple[tuple[Float[Array, "l k"], ...], ...]:
     """Return p_lm(k) of each m, for even and for odd l: of k ≥ 0 of the same parity as l.
 
     For even m they are real and even in k; for odd m −i times real numbers that are odd in k, which
-    are returned. The recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m} holds for modes too, where
-    cos θ moves k by one either way. 2 L³ bytes: 250 MB and two seconds of degree 500.
+    are returned. By the recurrence P_lm = a cos θ P_{l−1,m} − b P_{l−2,m}, where cos θ moves k by
+    one either way. 2 L³ bytes: 250 MB and two seconds of degree 500.
     """
     L = degree
     k = [len(range(parity, L + 1, 2)) for parity in (0, 1)]

@@ -101,11 +101,10 @@ def assign(features: Any, centres: Float[Array, "k D"], power: float | None = No
 
 
 def run_lloyd(features: Any, first: Clusters, max_iter: int, tol: float) -> Clusters:
-    """Move centres to the means until they rest.
+    """Move centres to the means, until no row changes its cluster.
 
-    Stops when no row changes its cluster, or a pass lowers the cost by less than ``tol`` of it, or
-    after ``max_iter`` passes. ``features`` are read once a pass; ``first`` holds the same
-    rows, assigned to the initial centres.
+    Or until a pass lowers the cost by less than ``tol`` of it, or after ``max_iter`` passes.
+    ``first`` are the same rows, assigned to the initial centres.
     """
     old = first
     for passes in range(2, max_iter + 2):

@@ -171,19 +171,25 @@ class Walk:
         return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
 
 
-@dataclass(eq=False)
 class Descent:
-    """Makes the steps, which change the arrays of ``walk``, the state after the steps so far."""
+    """Makes the steps, which change the arrays of ``walk``, the state after the steps so far.
 
-    loss: Loss
-    schedule: Schedule
-    walk: Walk
-    fit_intercept: bool
-    average_from: int  # first step whose coefficients are averaged, counted from 1; 0: never
-    batch_size: int
-    # Loss of the rows of this epoch, and their weight
-    total: float = 0.0
-    weight: float = 0.0
+    Coefficients are averaged from step ``average_from`` on, counted from 1; 0 for never.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        schedule: Schedule,
+        walk: Walk,
+        fit_intercept: bool,
+        average_from: int,
+        batch_size: int,
+    ) -> None:
+        self.walk = walk
+        self.total = self.weight = 0.0  # loss of the rows of this epoch, and their weight
+        self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
+        self._from, self._batch = average_from, batch_size
 
     def step(
         self,
@@ -199,24 +205,24 @@ class Descent:
         """
         walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
         coef, mean, b, middle = walk.coef, walk.mean_coef, walk.intercept, walk.mean_intercept
-        for first in range(0, len(y), self.batch_size):
-            batch = slice(first, first + self.batch_size)
+        for first in range(0, len(y), self._batch):
+            batch = slice(first, first + self._batch)
             rows, targets, weights = R[batch].astype(np.float64, copy=False), y[batch], w[batch]
             f = rows @ coef + b
-            self.total += float(weights @ self.loss.value(targets, f).mean(axis=1))
+            self.total += float(weights @ self._loss.value(targets, f).mean(axis=1))
             self.weight += float(weights.sum())
-            eta = self.schedule.rate(steps, walk.rate)
-            g = eta * (self.loss.slope(targets, f) * (weights / len(targets))[:, None])
+            eta = self._schedule.rate(steps, walk.rate)
+            g = eta * (self._loss.slope(targets, f) * (weights / len(targets))[:, None])
             # Never through zero: a penalty too large for the rate makes coefficients zero.
-            coef *= max(0.0, 1 - eta * self.schedule.alpha)
+            coef *= max(0.0, 1 - eta * self._schedule.alpha)
             if coordinates is None:
                 coef -= rows.T @ g
             else:
                 coef[coordinates[batch]] -= g
-            if self.fit_intercept:
+            if self._fit_intercept:
                 b -= g.sum(axis=0)
             steps += 1
-            if 0 < self.average_from <= steps:
+            if 0 < self._from <= steps:
                 averaged += 1
                 mean += (coef - mean) / averaged
                 middle += (b - middle) / averaged

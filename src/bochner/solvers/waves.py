@@ -297,8 +297,7 @@ def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is
     Var q, which is known (:func:`~.gram.spread`), and the mean of p² − q². With ρ their correlation
-    and s pairs, the relative standard error of the root is √((1 − ρ²)/s) if their variances are
-    equal, and 1/√(2s) without M. ``low`` is M, and ``steps`` are Lanczos's.
+    and s pairs, the relative standard error of the root is about √((1 − ρ²)/s).
     """
     gram, s = low.gram, len(z)
     p, q = draws(low, z, steps), low.inverse_root(z, transposed=True)

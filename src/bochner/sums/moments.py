@@ -191,10 +191,9 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
 class Accumulator:
     """Adds up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
 
-    Blocks are NumPy arrays, and products are computed in ``precision``. The block Gram is a
-    symmetric rank-n update (BLAS ``syrk``: half the work of a product) that adds into its result.
-    float32 takes half the time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes,
-    and 4 D² more in float32.
+    Blocks are NumPy arrays, and products are computed in ``precision``: float32 takes half the
+    time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes, and 4 D² more in
+    float32.
     """
 
     def __init__(self, precision: Precision = "float64") -> None:

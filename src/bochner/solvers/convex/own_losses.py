@@ -51,6 +51,9 @@ class UserLoss(Loss):
             )
         return answer
 
+    def slope(self, y: Array, f: Array) -> Array:
+        return self._asked(self.slope_of, "slope", y, f, f.shape)
+
     @property
     def _who(self) -> str:
         return f"{type(self).__name__} {self.name!r}"
@@ -151,9 +154,6 @@ class CustomLoss(UserLoss):
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         return self._asked(self.value_of, "value", y, f, f.shape)
 
-    def slope(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
-        return self._asked(self.slope_of, "slope", y, f, f.shape)
-
     def curvature(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
         return self._asked(self.curvature_of, "curvature", y, f, f.shape)
 
@@ -210,9 +210,6 @@ class JointLoss(UserLoss):
     def value(self, y: Array, f: Array) -> Array:
         """Return the loss of each row, (n, 1)."""
         return self._asked(self.value_of, "value", y, f, (len(f),))[:, None]
-
-    def slope(self, y: Array, f: Array) -> Array:
-        return self._asked(self.slope_of, "slope", y, f, f.shape)
 
     def curvature(self, y: Array, f: Array) -> Array:
         """Return the Hessians, each in one row."""

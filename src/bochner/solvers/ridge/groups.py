@@ -68,8 +68,7 @@ def reduced_rows(
 def across(sums: Float[Array, "p p"], D: int, centred: bool, rounding: float) -> "Across":
     """Return the coefficients that all groups share, and the intercept; O(D³/3).
 
-    Where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s, the features make
-    up any constant, and the intercept is zero: targets are to be about their means.
+    It is zero where ``rounding``, the relative error of the sums, hides sᵀ(VVᵀ + C)⁻¹s.
     """
     H, cross, power = sums[:D, :D] + np.eye(D), sums[:D, D:], sums[D:, D:]
     L = cholesky(H, lower=True, check_finite=False)

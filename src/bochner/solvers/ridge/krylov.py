@@ -88,10 +88,9 @@ class ShiftedSystems:
 class GrowingSubspace:
     """Directions, their products with G, and solutions within their span.
 
-    ``multiply(V, precision)`` gives G V of D numbers; ``n_sides`` right sides share the directions,
-    whose products are of ``precision``. Directions and products take ``room`` bytes; where there is
-    no more, the span of the solutions and of the last directions is kept. ``passes`` counts
-    products, of any number of directions.
+    ``multiply(V, precision)`` gives G V; ``n_sides`` right sides share the directions. These take
+    ``room`` bytes with their products; where there is no more, the span of the solutions and of the
+    last directions is kept. ``passes`` counts products, of any number of directions.
     """
 
     def __init__(
@@ -119,9 +118,8 @@ class GrowingSubspace:
         """Solve until bounds are below a tolerance, or up to ``most`` passes of this call.
 
         ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column. With ``proven``,
-        |r|/(2√α) must be below the tolerance. Else √(rᵀP⁻¹r) will do, which is the error in the
-        norm of G + αI as far as P is that matrix, and mostly much less. Bounds are as products in
-        this precision have them.
+        |r|/(2√α) must be below the tolerance. Else √(rᵀP⁻¹r) will do, mostly much less, which is
+        the error in the norm of G + αI as far as P is that matrix.
         """
         end = self.passes + most
         while True:
@@ -160,8 +158,7 @@ class GrowingSubspace:
         """Solve until residuals by products of float64 are below a tolerance.
 
         ``drop`` is the reduction of a residual up to which products in this precision are
-        accurate. The number returned is the bound of the first float64 residual, after the
-        first solve with products in this precision.
+        accurate. The number returned is the bound of the first float64 residual.
         """
         end, bounds, fails = self.passes + most, list[float](), 0
         u, history = np.zeros_like(systems.right), list[str]()
@@ -236,11 +233,10 @@ def solve_kernel_systems(
 ) -> KrylovSolution:
     """Solve for all targets at once; each product with the kernel matrix serves all of them.
 
-    ``exact(V)`` is that product, ``rough(V)`` the same in float32, if it serves. Rough products
-    are used where the residual can fall by much before their rounding matters, and while exact
-    residuals fall. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of each column; ``peak``
-    is the largest √k(x, x); ``tol`` bounds the error of predictions, in units of the spread of the
-    target; ``ordered``: whether P ⪯ G + α, so that rᵀP⁻¹r bounds the error.
+    ``exact(V)`` is that product, ``rough(V)`` the same in float32, used where the residual can fall
+    by much before its rounding matters. ``precondition(r, alphas)`` gives P⁻¹ r, of the penalty of
+    each column; ``peak`` is the largest √k(x, x); ``tol`` bounds the error of predictions, in units
+    of the spread of the target; ``ordered``: whether P ⪯ G + α, so that rᵀP⁻¹r bounds the error.
     """
     n, t = systems.right.shape
     drop = float(np.finfo(np.float32).eps * peak**2 * np.sqrt(n) / systems.alphas.min())

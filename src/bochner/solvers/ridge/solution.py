@@ -88,8 +88,7 @@ def best_of(values: Float[Array, " p"], criterion: str, share: float = SAME) -> 
     """Return the index of the best of a criterion, in rising order of alpha.
 
     Of errors within this share of the least, or 1e-10 of the largest, the largest alpha is taken:
-    the differences mean nothing, and on a plateau they are rounding. Within the standard error of
-    the difference, larger penalties are better on some tables and worse on others.
+    the differences mean nothing, and on a plateau they are rounding.
     """
     if criterion == "evidence":
         return int(np.argmax(values))
@@ -261,8 +260,7 @@ def solve_ridge(
 
     The moments are centred at ``means``, which are zero without an intercept. ``rows`` are centred
     rows (Z, y, w) for the leave-one-out errors: all, or a random sample; without rows "loo" is
-    "gcv". The outcome is FLOAT32_LIMITED if float32 moments do not resolve the penalty: form them
-    in float64 and call again.
+    "gcv". If the outcome is FLOAT32_LIMITED, form the moments in float64 and call again.
     """
     given = None if isinstance(alpha, str) else as_given(alpha, len(eigen.power))
     alphas = penalties(eigen)
@@ -403,8 +401,7 @@ def maximise_evidence(
 ) -> Evidence:
     """Return the noise and amplitude of largest marginal likelihood, for each target.
 
-    λ is sought on :func:`bochner.solvers.ridge.eigen.penalties`' path, then as the root of the
-    derivative between the neighbours of its best point. O(D) for each λ: no pass, no D³.
+    λ is the best of :func:`~.eigen.penalties`, then the root of the slope between its neighbours.
     """
     each = (eigen.target(i) for i in range(len(eigen.power)))
     numbers, outcomes = zip(*(_maximise(one, noise, amplitude) for one in each), strict=True)
