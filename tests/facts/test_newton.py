@@ -77,7 +77,7 @@ def test_a_smooth_minimum_is_that_of_a_general_method(rows, loss, intercept, cac
     w = np.random.default_rng(4).uniform(0.2, 2, len(Z))
     features = source(Z, codes, w, cached=cached)
     found = minimise(features, loss, 1 / C, targets=signs, fit_intercept=intercept, tol=1e-12)
-    assert np.any(found.history.products) != cached
+    assert (found.algorithm == "conjugate gradients") != cached
     y = signs(codes)
 
     def objective(theta, k):
@@ -102,7 +102,7 @@ def test_a_start_at_the_minimum_takes_one_step(rows, cached):
     features = source(*rows, cached=cached)
     first = minimise(features, Logistic(), 1 / C, targets=signs)
     again = minimise(features, Logistic(), 1 / C, targets=signs, start=first)
-    assert len(again.history) == 1 < len(first.history)
+    assert again.iterations == 1 < first.iterations
     assert again.objective <= first.objective * (1 + 1e-12)
 
 
@@ -112,11 +112,10 @@ def test_a_step_that_overshoots_is_cut():
     Z = rng.standard_normal((200, 3))
     y = rng.poisson(np.exp(3 + Z[:, 0])).astype(float)
     start = minimise(source(Z, y), PoissonDeviance(), 1.0)
-    low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, start.history)
+    low = Optimum(np.zeros((3, 1)), np.array([-5.0]), 1.0, 0.0, 0.0, start.outcome, 0)
     found = minimise(source(Z, y), PoissonDeviance(), 1.0, start=low, tol=1e-10)
     np.testing.assert_allclose(found.coef, start.coef, atol=1e-4)
     assert found.outcome.good
-    assert np.all(np.diff(found.history.objective) <= 1e-9 * found.objective)
     more, w = np.vstack([np.full((1, 3), 1e4), Z]), np.append(0.0, np.ones(200))
     same = minimise(source(more, np.append(1.0, y), w), PoissonDeviance(), 1.0, tol=1e-10)
     np.testing.assert_allclose(same.coef, found.coef, atol=1e-6)
@@ -174,7 +173,7 @@ def test_a_way_over_few_rows_ends_where_the_way_over_all_does(many, loss, monkey
     assert short.algorithm == long.algorithm == "cholesky updates"
     np.testing.assert_allclose(short.coef, long.coef, atol=1e-8)
     np.testing.assert_allclose(single.coef, long.coef, atol=1e-3)
-    assert len(short.history) < len(long.history)
+    assert short.iterations < long.iterations
 
 
 @pytest.mark.parametrize("power", [14, 12, 10, 8, 7, 6])

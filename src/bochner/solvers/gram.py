@@ -74,7 +74,6 @@ def unpad(large: Array, extent: tuple[int, ...]) -> Array:
 # --- Products ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class WaveGram(ABC):
     """G of Fourier modes, centred at their mean if there is an intercept."""
 
@@ -291,8 +290,13 @@ def from_real(c: Float[Array, "s D"], extent: tuple[int, ...]) -> Array:
     return half.reshape(-1, *shape)
 
 
+@dataclass(frozen=True, eq=False)
 class ToeplitzGram(WaveGram):
     """G = D T D; the variances are v, of k in rising order."""
+
+    waves: Array
+    variances: Array
+    centred: bool
 
     @property
     def extent(self) -> tuple[int, ...]:

@@ -22,6 +22,7 @@ The D = (L + 1)² real features are √a_l (√2 P_lm cos mλ, √2 P_lm sin mλ
 """
 
 import math
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -135,8 +136,13 @@ def _signs(degree: int) -> Float[Array, "m 1"]:
 # --- Products ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
 class HarmonicGram(WaveGram):
     """G of spherical harmonics; waves are of colatitude and longitude, the variances are a_l."""
+
+    waves: Array
+    variances: Array
+    centred: bool
 
     @property
     def degree(self) -> int:

@@ -445,7 +445,7 @@ def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> C
         at = decomposed(problem, 0.01 * spec.tol, spec.max_iter, spec.tol)
     rho = -float(at.intercept[0])
     shift = quantile_shift(at.fitted[:, 0], w_one, rho, nu, ROUNDING["float64"])
-    at = judged(problem, at.coef, at.intercept - shift, spec.tol, at.steps[0].products)
+    at = judged(problem, at.coef, at.intercept - shift, spec.tol)
     solution = optimum(problem, at)
     coef = weight * solution.coef[inverse] * (w / total[inverse])[:, None]
     solution = replace(solution, coef=coef, intercept=weight * size * solution.intercept)

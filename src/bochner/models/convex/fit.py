@@ -165,7 +165,7 @@ class ConvexFit(FitSummary):
     @property
     def n_iter(self) -> int:
         """Steps of the last descent."""
-        return max(1, len(self.solution.history))
+        return max(1, self.solution.iterations)
 
     @property
     def exact(self) -> bool:

@@ -41,7 +41,6 @@ from bochner.solvers.convex.problem import (
     Convergence,
     Problem,
     State,
-    Step,
     best_constant,
     least_length,
     raised_diagonal,
@@ -145,7 +144,7 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
     factors are small; with inactive rows steps are Newton's, and these rows have no coefficients.
     """
     local = problem.loss.has_inactive_rows
-    taken, least = list[Step](), np.inf
+    least = np.inf
     if at is None:  # the best constant, or zero, from where the first step is a ridge regression
         b, none = np.zeros(problem.y.shape[1]), np.zeros(problem.y.shape)
         if problem.fit_intercept and not local and not problem.loss.joint:
@@ -156,7 +155,9 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
     outcome = Convergence.MOST_STEPS
+    steps = 0
     for _ in range(max_iter):
+        steps += 1
         if since:
             curved, worth = _curved(problem, at.fitted)
             if local or since >= (worth if worth <= CHEAP else most):
@@ -175,7 +176,6 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         before, promise = (gradient, steepest, step), -steepest / 2
         there = _along(problem, at, step) if _slope_along(gradient, step) < 0 else at
         new = problem.objective(values(problem, there), there.intercept)
-        taken.append(Step(min(new, value)))
         rounding = 1e-13 * abs(value)
         if promise < min(least, TRUSTED * rounding):
             rounding *= TRUSTED  # the gradient still shows a step that rounding hides
@@ -192,7 +192,7 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         gap=np.zeros(len(at.intercept)),
         algorithm="cholesky" if local else "conjugate gradients",
         outcome=outcome,
-        steps=tuple(taken),
+        steps=steps,
     )
 
 
@@ -414,18 +414,14 @@ def _ended(
     problem: Problem, coef: Array, intercept: Array, machines: list[Any], tol: float = 1.0
 ) -> State:
     """Return the state where LIBSVM's machines ended."""
-    at = judged(problem, coef, intercept, tol, sum(int(np.max(m.n_iter_)) for m in machines))
+    at = judged(problem, coef, intercept, tol)
     ended = all(int(np.max(m.n_iter_)) < m.max_iter for m in machines)
     ended |= tol < 1.0 and bool(np.all(at.gap <= NEAR * at.value))
     return at if ended else replace(at, outcome=Convergence.MOST_STEPS)
 
 
 def judged(
-    problem: Problem,
-    coef: Float[Array, "n t"],
-    intercept: Float[Array, " t"],
-    tol: float = 1.0,
-    moves: float = 0,
+    problem: Problem, coef: Float[Array, "n t"], intercept: Float[Array, " t"], tol: float = 1.0
 ) -> State:
     """Return the point with its duality gap; converged if that is a share ``tol`` or less."""
     image, w = problem.rows.K @ coef, problem.w
@@ -436,8 +432,7 @@ def judged(
     dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
     gap = np.maximum(value + problem.drift * intercept - problem.alpha * dual, 0.0)
     outcome = Convergence.CONVERGED if np.all(gap <= tol * value) else Convergence.ROUNDED
-    steps = (Step(problem.objective(value, intercept), moves),)
-    return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=steps)
+    return replace(at, value=value, gap=gap, algorithm="libsvm", outcome=outcome, steps=1)
 
 
 def _machine(problem: Problem, w: Float[Array, " n"]) -> Any:

@@ -42,7 +42,6 @@ from bochner.solvers.convex.problem import (
     Problem,
     SolverRows,
     State,
-    Step,
     backward,
     best_constant,
     forward,
@@ -77,11 +76,10 @@ class LossAtRows(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """The gradient of each column, its Newton step, and the products with Hessians."""
+    """The gradient of each column and its Newton step."""
 
     gradient: Float[Array, "t p"]
     steps: Float[Array, "t p"]
-    products: int = 0
     hessians: Any = None  # curvatures and Hessians, if the next step may use them
 
 
@@ -136,20 +134,19 @@ def _descended(
     """Take steps until every column is done; columns of a smooth loss each by itself."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
-    steps, idle = list[Step](), 0
+    steps = idle = 0
     local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and isinstance(system, HessianProducts):
         nothing = 1e-9 * _local(problem, constant(problem, 0.0)).size
-    size = local.size.copy()
     while True:
-        if np.any(size[live] <= nothing[live]):
+        going = local.size > nothing[live]
+        if not np.all(going):
             outcome = Convergence.UNBOUNDED
-            going = size[live] > nothing[live]
             live, local = live[going], local.at(going)
         if not len(live):
             break
-        if len(steps) == max_iter:
+        if steps == max_iter:
             outcome = Convergence.MOST_STEPS
             break
         part, here = problem.at(live), at.at(live)
@@ -160,13 +157,13 @@ def _descended(
         way = State(step.steps[:, :-1].T, step.steps[:, -1], image)
         along, across = (inner(c.T, way.coef.T, joint) for c in (here.coef, way.coef))
         length = least_length(replace(part, loss=loss), fitted, way, along, across)
-        hessians = step.hessians if len(live) == len(size) else None
+        hessians = step.hessians if len(live) == len(nothing) else None
         moved = replace(here.moved(length, way), hessians=hessians)
         local = _local(part, moved)
-        at, size[live] = at.put(live, moved), local.size
+        at = at.put(live, moved)
         done = gain <= share * np.maximum(local.gap, tol)
         solved = bool(np.all(done))
-        steps.append(Step(problem.objective(size, at.intercept), step.products))
+        steps += 1
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
         if idle >= 3:  # three steps gained less than rounding hides
             outcome = Convergence.ROUNDED
@@ -179,7 +176,7 @@ def _descended(
                 local = _local(problem, at)
         else:
             live, local = live[~done], local.at(~done)
-    return valued(problem, replace(at, outcome=outcome, steps=tuple(steps)))
+    return valued(problem, replace(at, outcome=outcome, steps=steps))
 
 
 def valued(problem: Problem, at: State) -> State:
@@ -238,7 +235,7 @@ def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
     rows = FeatureBlock(taken_rows(problem.rows, taken))
     few = replace(problem, rows=rows, y=problem.y[taken], w=every * problem.w[taken])
     at = minimise(few, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
-    return replace(at, multipliers=None, steps=())
+    return replace(at, multipliers=None, steps=0)
 
 
 def constant(problem: Problem, value: float | None = None) -> State:
@@ -286,7 +283,7 @@ def systems_of_rows(
         factor = hessian_factor(H, alpha, least, problem.fit_intercept)
         steps[k] = -solved(factor, gradient[[k]])[0]
     kept = None if problem.loss.nonsmooth else (curvatures, hessians)
-    return Direction(gradient, steps, 0, kept)
+    return Direction(gradient, steps, kept)
 
 
 def sums_at(
@@ -554,4 +551,4 @@ class HessianProducts:
         if spent >= making or self._anew:
             self._preconditioners = None
             self._apart = self._anew or spent >= count * making
-        return Direction(gradient, step.solution, step.products)
+        return Direction(gradient, step.solution)

@@ -10,7 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -60,25 +60,6 @@ class Convergence(Sentence):
         return self in (Convergence.CONVERGED, Convergence.ROUNDED)
 
 
-class Step(NamedTuple):
-    """Record of a step; see :class:`NewtonHistory`."""
-
-    objective: float
-    products: float = 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class NewtonHistory:
-    """Record of each Newton step."""
-
-    # Value after the step, summed over columns; of the smoothed loss where one is smoothed.
-    objective: Float[Array, " s"]
-    products: Float[Array, " s"]  # with the Hessian, 0 where it was factored; moves of LIBSVM
-
-    def __len__(self) -> int:
-        return len(self.objective)
-
-
 @dataclass(frozen=True, eq=False)
 class Optimum:
     """Where the objective is least."""
@@ -91,7 +72,7 @@ class Optimum:
     # The minimum is at most this much lower; 0 for smooth losses
     gap: float
     outcome: Convergence  # its text is the remedy
-    history: NewtonHistory
+    iterations: int
     algorithm: Algorithm | None = None  # what found it
 
     @property
@@ -100,8 +81,8 @@ class Optimum:
 
     def __repr__(self) -> str:
         return (
-            f"Optimum(objective={self.objective:.6g}, D={len(self.coef)}, "
-            f"steps={len(self.history)}, outcome={self.outcome.name}, algorithm={self.algorithm!r})"
+            f"Optimum(objective={self.objective:.6g}, D={len(self.coef)}, iterations="
+            f"{self.iterations}, outcome={self.outcome.name}, algorithm={self.algorithm!r})"
         )
 
 
@@ -284,7 +265,7 @@ class State:
     hessians: tuple[Float[Array, "n t"], list[Array]] | None = None
     algorithm: Algorithm | None = None  # that led here
     outcome: Convergence = Convergence.MOST_STEPS
-    steps: tuple[Step, ...] = ()
+    steps: int = 0
 
     def moved(self, length: Any, step: "State") -> "State":
         """Return the point at a step length, one or (t,); its value is not yet computed."""
@@ -325,10 +306,6 @@ class State:
 
 def side_by_side(ends: Sequence[State]) -> State:
     """Return the columns that were solved one by one as one state."""
-    steps = list[Step]()
-    for i in range(max(len(end.steps) for end in ends)):
-        taken = [end.steps[min(i, len(end.steps) - 1)].objective for end in ends]
-        steps.append(Step(sum(taken), sum(e.steps[i].products for e in ends if i < len(e.steps))))
     return replace(
         ends[0],
         coef=np.hstack([end.coef for end in ends]),
@@ -337,7 +314,7 @@ def side_by_side(ends: Sequence[State]) -> State:
         value=np.concatenate([end.value for end in ends]),
         gap=np.concatenate([end.gap for end in ends]),
         outcome=Convergence.worst(end.outcome for end in ends),
-        steps=tuple(steps),
+        steps=max(end.steps for end in ends),
     )
 
 
@@ -353,7 +330,7 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
         problem.objective(at.value, at.intercept),
         float((problem.value * at.gap).sum()),
         at.outcome,
-        NewtonHistory(*np.array(at.steps, dtype=float).reshape(-1, len(Step._fields)).T),
+        at.steps,
         at.algorithm,
     )
 
