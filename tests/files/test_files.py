@@ -97,8 +97,8 @@ def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
         ("dir.csv", r"the folder '.*dir.csv' must hold files"),
         ("book.xlsx", r"must be Parquet .* or text .*; got the suffix '.xlsx'"),
         ("hive", r"folders named like columns \('y=1'\) are not read as columns"),
-        ([], "must name at least one file; got an empty list"),
-        (3, "must be a path, a glob or a list of them; got int"),
+        ([], r"must be a path, a glob or a list of some; got \[\]"),
+        (3, "must be a path, a glob or a list of some; got 3"),
     ],
 )
 def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path, name, message):

@@ -122,12 +122,11 @@ def find_files(paths: Any) -> list[Any]:
     """Return the files of a path, folder, glob, URL, or a list, sorted by name within each."""
     if isinstance(paths, _ONE):
         return _expand(paths)
-    if not isinstance(paths, Sequence) or not all(isinstance(p, _ONE) for p in paths):
+    is_list = isinstance(paths, Sequence) and all(isinstance(p, _ONE) for p in paths)
+    if not is_list or not paths:
         raise InvalidType(
-            f"{WHO}: paths must be a path, a glob or a list of them; got {type(paths).__name__}."
+            f"{WHO}: paths must be a path, a glob or a list of some; got {paths!r:.60}."
         )
-    if not paths:
-        raise InvalidInput(f"{WHO}: paths must name at least one file; got an empty list.")
     return [file for path in paths for file in _expand(path)]
 
 

@@ -123,11 +123,6 @@ def _roles(
     if columns is None and drop is None:
         _require_same_names(readers)
         _require_names(reader, roles)
-        if not known:
-            raise InvalidInput(
-                f"Blocks: {reader.label} must have at least one feature column beside target and "
-                f"weight; got none{reader.hint}."
-            )
     if columns is not None and (isinstance(columns, str) or not len(columns)):
         raise InvalidInput(
             "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
@@ -139,9 +134,10 @@ def _roles(
     dropped = set(_matching(drop or (), known, reader, " to drop"))
     kept = tuple(name for name in taken if name not in dropped)
     if not kept:
+        without = f", without {listed(dropped)} of drop" if dropped else ""
         raise InvalidInput(
-            f"Blocks: at least one feature column of {reader.label} must be left; drop takes "
-            f"{listed(dropped)}, which are all. Drop fewer."
+            f"Blocks: {reader.label} must have at least one feature column beside target and "
+            f"weight{without}; got none{reader.hint}."
         )
     return replace(roles, columns=kept)
 
