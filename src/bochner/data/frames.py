@@ -147,11 +147,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
         return column.to_numpy()
     if str(dtype) == "category":
-        codes = column.cat.codes.to_numpy()
-        texts = [str(value) for value in dtype.categories]
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, mask=codes < 0), pa.array(texts, "large_string"), ordered=dtype.ordered
-        )
+        column = column.cat.rename_categories(str)
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowException, NotImplementedError):
