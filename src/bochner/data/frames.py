@@ -65,25 +65,20 @@ def _require_names(names: list[Any], label: str) -> None:
 # --- Tables in memory -----------------------------------------------------------------------------
 
 
-def _in_memory(
-    reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
-) -> Iterator[Any]:
+def _in_memory(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
     """Yield the rows of a reader of a table in memory."""
-    return slices(reader.content, names, text, range(0, reader.n_rows or 0, rows))
+    return slices(reader.content, names, range(0, reader.n_rows or 0, rows))
 
 
-def slices(
-    columns: ColumnsByName, names: tuple[str, ...], text: frozenset[str], starts: range
-) -> Iterator[Any]:
-    """Yield an Arrow table of these columns for each start; integers of NumPy become float64."""
+def slices(columns: ColumnsByName, names: tuple[str, ...], starts: range) -> Iterator[Any]:
+    """Yield an Arrow table of these columns for each start."""
     pa = needed("pyarrow", _WHO)
     for start in starts:
         rows = slice(start, min(start + starts.step, starts.stop))
         cells = {name: columns[name][rows] for name in names}
         for name, column in cells.items():
             if isinstance(column, np.ndarray):
-                number = column.dtype.kind in "iu" and name not in text
-                cells[name] = pa.array(column.astype(np.float64) if number else column)
+                cells[name] = pa.array(column)
             elif str(column.type) == "string_view":  # which Arrow cannot take rows of
                 cells[name] = column.cast("large_string")
         yield pa.table(cells)

@@ -40,7 +40,7 @@ class Here(Partition):
 
 
 def _fetched(
-    total: int, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
+    total: int, reader: Reader, names: tuple[str, ...], _text: Any, rows: int
 ) -> Iterator[Any]:
     """Yield the rows of the reader of a partition, which is fetched now and has ``total`` rows."""
     table: Any = None if reader.partition is None else reader.partition.fetch()
@@ -53,7 +53,7 @@ def _fetched(
             f"in every pass; got {got}. Make partitions alike, or persist them first."
         )
     starts = range(reader.first, reader.first + (reader.n_rows or 0), rows)
-    yield from slices(held_in(table, names), names, text, starts)
+    yield from slices(held_in(table, names), names, starts)
 
 
 @dataclass(frozen=True, eq=False)
