@@ -264,11 +264,10 @@ def _learned(
     target = draft.target
     one = isinstance(target, str) and kinds[target].kind == "text"
     targets = ("numbers", "text") if isinstance(target, str) else ("numbers",)
-    allowed: list[tuple[str, str, tuple[str, ...]]]
-    allowed = [(f"column {name!r}", name, USABLE) for name in draft.columns]
-    allowed += [(f"target {name!r}", name, targets) for name in draft.target_names or ()]
-    allowed += [(f"weight {n!r}", n, ("numbers",)) for n in (draft.weight,) if n is not None]
-    said = [_wrong_kind(who, kinds[name], may) for who, name, may in allowed]
+    said = [_wrong_kind(f"column {n!r}", kinds[n], USABLE) for n in draft.columns]
+    said += [_wrong_kind(f"target {n!r}", kinds[n], targets) for n in draft.target_names or ()]
+    if draft.weight is not None:
+        said.append(_wrong_kind(f"weight {draft.weight!r}", kinds[draft.weight], ("numbers",)))
     if any(said):
         raise InvalidInput(f"Blocks: {' '.join(filter(None, said))}")
     classes = tuple(sorted(texts[str(target)])) if one else ()

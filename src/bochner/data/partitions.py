@@ -61,22 +61,21 @@ class Chunks(Source):
     """Arrays in partitions of rows, (X, y, w) each."""
 
     held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
-    label: str
     key: str
     n_columns: int = field(kw_only=True)
     n_rows: int = field(kw_only=True)
     first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
-        return self.label
+        return "the dask Array"
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         for partition, number, size in self.held:
             piece = Piece(*partition.fetch())
             if piece.X.shape[0] != size:
                 raise InvalidInput(
-                    f"Blocks: a chunk of {self.label} must have the same {size} rows in every "
-                    f"pass; got {piece.X.shape[0]}. Persist the array first."
+                    f"Blocks: a chunk of {self} must have the same {size} rows in every pass; got "
+                    f"{piece.X.shape[0]}. Persist the array first."
                 )
             stop = min(number + size, self.first + self.n_rows)
             for start in range(max(number, self.first), stop, rows):
@@ -221,13 +220,13 @@ class DaskPartition(Partition):
                 columns = {1: -1} if array.ndim == 2 else {}
                 parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
         tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-        label, ends = "the dask Array", np.cumsum(sizes).tolist()
+        spans = zip(tasks, np.cumsum(sizes).tolist(), sizes, strict=True)
         held = tuple(
-            (DaskPartition(task, f"chunk {i} of {label}"), end - n, n)
-            for i, (task, end, n) in enumerate(zip(tasks, ends, sizes, strict=True))
+            (DaskPartition(task, f"chunk {i} of the dask Array"), end - n, n)
+            for i, (task, end, n) in enumerate(spans)
             if n
         )
-        return Chunks(held, label, str(X.name), **size)
+        return Chunks(held, str(X.name), **size)
 
     @staticmethod
     def with_columns(table: Any, columns: dict[str, Any]) -> Any:
