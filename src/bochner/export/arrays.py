@@ -108,47 +108,42 @@ class Traced(NDArrayOperatorsMixin):
     __hash__ = object.__hash__  # which the == of the mixin removes
 
     def __getitem__(self, key: Any) -> "Traced":
+        """Return slices, single entries (which lose their axis) and new axes."""
         keys = list(key) if isinstance(key, tuple) else [key]
-        if Ellipsis in keys:
-            at = keys.index(Ellipsis)
-            rest = self.ndim - sum(k is not None for k in keys) + 1
-            keys[at : at + 1] = [slice(None)] * rest
-        keys += [slice(None)] * (self.ndim - sum(k is not None for k in keys))
-        return _indexed(self, keys)
-
-
-def _indexed(A: Traced, keys: list[Any]) -> Traced:
-    """Return slices, single entries (which lose their axis) and new axes of A."""
-    cuts: list[tuple[int, ...]] = []
-    dropped: list[int] = []
-    added: list[int] = []
-    shape: list[int] = []
-    axis = 0
-    for k in keys:
-        if k is None:
-            added.append(len(shape))
-            shape.append(1)
-            continue
-        size, whole = A.shape[axis], k == slice(None)
-        if not isinstance(k, slice | int | np.integer) or (_free([size]) and not whole):
-            raise Unwritable("to choose rows or entries by their values")
-        places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
-        if not whole:
-            stop = places.stop if places.stop >= 0 else -(2**31)
-            cuts.append((axis, places.start, stop, places.step))
-        if isinstance(k, slice):
-            shape.append(size if whole else len(places))
-        else:
-            dropped.append(axis)
-        axis += 1
-    graph, name = A.graph, A.name
-    if cuts:
-        axes, *ends = (graph.constant(np.array(part, np.int64)) for part in zip(*cuts, strict=True))
-        name = graph.node("Slice", name, *ends[:2], axes, ends[2])
-    for op, numbers in (("Squeeze", dropped), ("Unsqueeze", added)):
-        if numbers:
-            name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
-    return Traced(graph, name, tuple(shape), A.dtype)
+        at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
+        named = sum(k is not None and k is not Ellipsis for k in keys)
+        keys[at : at + 1] = [slice(None)] * (self.ndim - named)
+        cuts: list[tuple[int, ...]] = []
+        dropped: list[int] = []
+        added: list[int] = []
+        shape: list[int] = []
+        axis = 0
+        for k in keys:
+            if k is None:
+                added.append(len(shape))
+                shape.append(1)
+                continue
+            size, whole = self.shape[axis], k == slice(None)
+            if not isinstance(k, slice | int | np.integer) or (_free([size]) and not whole):
+                raise Unwritable("to choose rows or entries by their values")
+            places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
+            if not whole:
+                stop = places.stop if places.stop >= 0 else -(2**31)
+                cuts.append((axis, places.start, stop, places.step))
+            if isinstance(k, slice):
+                shape.append(size if whole else len(places))
+            else:
+                dropped.append(axis)
+            axis += 1
+        graph, name = self.graph, self.name
+        if cuts:
+            parts = zip(*cuts, strict=True)
+            axes, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
+            name = graph.node("Slice", name, *ends[:2], axes, ends[2])
+        for op, numbers in (("Squeeze", dropped), ("Unsqueeze", added)):
+            if numbers:
+                name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
+        return Traced(graph, name, tuple(shape), self.dtype)
 
 
 def _elementwise(op: str, gives: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:

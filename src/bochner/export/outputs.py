@@ -8,7 +8,6 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from bochner._core.arrays import dense, squared_norms
@@ -108,10 +107,9 @@ def to_onnx(
         check_is_fitted(model)
         inputs = model.fit_.inputs
     else:
-        kind = "estimator" if isinstance(model, BaseEstimator) else "value"
         raise InvalidType(
-            "to_onnx: model must be a fitted estimator or a feature map of bochner; got the "
-            f"{kind} {type(model).__module__}.{type(model).__qualname__}."
+            "to_onnx: model must be a fitted estimator or a feature map of bochner; got "
+            f"{type(model).__module__}.{type(model).__qualname__}."
         )
     graph, dtype, who = Graph(), np.dtype(precision), type(model).__name__
     try:

@@ -255,10 +255,9 @@ def _rival(study: Study, width: int, alpha: float) -> MethodResult:
 
 # --- Harmonics of the globe, the nearest cells, and the relief around each cell -------------------
 #
-# 2,048 features draw what is smooth. Ten thousand harmonics, which are never made, draw more in
-# less time. Relief is rougher than both, and its cells have no noise: they are kriged from the
-# nearest cells. The error of kriging is learned from the relief around each cell, because coasts,
-# trenches and ridges have structure beyond the covariance of two cells.
+# Relief is rougher than features and harmonics, and has no noise: cells are kriged from the nearest
+# cells. The error of kriging is learned from the relief around each cell, because coasts, trenches
+# and ridges have structure beyond the covariance of two cells.
 
 
 def _near(study: Study, quick: bool) -> Iterator[tuple[str, str, str, Float[Array, " t"]]]:

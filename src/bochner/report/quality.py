@@ -10,14 +10,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import metrics
 from sklearn.base import clone
-from sklearn.metrics import (
-    PredictionErrorDisplay,
-    accuracy_score,
-    confusion_matrix,
-    log_loss,
-    roc_auc_score,
-)
 from sklearn.utils import get_tags
 
 import bochner as bo
@@ -239,14 +233,15 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
     classes, out = model.classes_, examined.outputs
     labels, f = classes[y.astype(np.intp)], _by_class(out["decision"])
     shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
-    right = accuracy_score(labels, predicted, sample_weight=w)
+    right = metrics.accuracy_score(labels, predicted, sample_weight=w)
     errors = {"accuracy": float(right), "majority": max(shares)}
     if "probability" in out:
         p = out["probability"].astype(np.float64)
-        errors["log_loss"] = float(log_loss(labels, p, sample_weight=w, labels=classes))
+        errors["log_loss"] = float(metrics.log_loss(labels, p, sample_weight=w, labels=classes))
     both = [k for k, share in enumerate(shares) if 0 < share < 1]
     if both:
-        areas = [roc_auc_score(labels == classes[k], f[:, k], sample_weight=w) for k in both]
+        area = partial(metrics.roc_auc_score, sample_weight=w)
+        areas = [area(labels == classes[k], f[:, k]) for k in both]
         errors["auc"] = float(np.mean(areas))
     return {target_names(model, 1)[0]: errors}
 
@@ -280,7 +275,7 @@ class Quality:
     # that the fit kept, each predicted without itself
     errors: dict[str, dict[str, float]]
     left_out: int = 0  # rows that pictures show by leave-one-out predictions; 0: the sample
-    residuals: PredictionErrorDisplay | None = None  # of the first target
+    residuals: metrics.PredictionErrorDisplay | None = None  # of the first target
     calibration: bo.CalibrationDisplay | None = None
     # Weight of rows by true class (down) and predicted class (across)
     confusion: Float[Array, "K K"] | None = None
@@ -323,7 +318,7 @@ def quality_of(
     if kind == "classification":
         classes, w = model.classes_, examined.w
         true, predicted = classes[examined.y.astype(int)], examined.predicted
-        confusion = confusion_matrix(true, predicted, sample_weight=w, labels=classes)
+        confusion = metrics.confusion_matrix(true, predicted, sample_weight=w, labels=classes)
         if hasattr(model, "predict_proba"):
             calibration = calibrated(classes[sample.y.astype(int)])
         return Quality(errors, n_left, None, calibration, confusion)
@@ -337,7 +332,7 @@ def quality_of(
         calibration = bo.CalibrationDisplay.of_scores(model.calibration_.targets[0].scores)
     else:
         calibration = calibrated(sample.y)
-    residuals = PredictionErrorDisplay(y_true=observed, y_pred=predicted)
+    residuals = metrics.PredictionErrorDisplay(y_true=observed, y_pred=predicted)
     return Quality(errors, n_left, residuals, calibration)
 
 
