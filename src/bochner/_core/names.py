@@ -174,11 +174,9 @@ def missing(
     elsewhere: Mapping[str, Iterable[str]] | None = None,
 ) -> str:
     """Return the sentence for a name that a module does not have, but one ``elsewhere`` may."""
-    if name in OTHERS:
-        return f"module {module!r} has no {name!r}: here it is {OTHERS[name]}."
     there = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
-    if name in there:
-        return f"module {module!r} has no {name!r}: here it is {there[name]}."
+    if here := OTHERS.get(name) or there.get(name):
+        return f"module {module!r} has no {name!r}: here it is {here}."
     choices = {n.lower(): where for n, where in there.items()} | {n.lower(): n for n in known}
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
