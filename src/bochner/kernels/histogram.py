@@ -155,9 +155,9 @@ class SkewedChi2(Kernel):
         return G / (X + self.skew)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        tangent = lambda gap: -0.5 * array_namespace(gap).tanh(0.5 * gap)
+        tangent = lambda gap, _: -0.5 * array_namespace(gap).tanh(0.5 * gap)
         U, V = self.inputs(X), self.inputs(Y)
-        return self.back(X, by_columns(C * self.evaluate(X, Y), [tangent] * U.shape[1], U, V))
+        return self.back(X, by_columns(C * self.evaluate(X, Y), tangent, U, V))
 
 
 def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:

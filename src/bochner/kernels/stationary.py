@@ -6,7 +6,7 @@ Rasmussen & Williams (2006), chapter 4.
 """
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -146,7 +146,7 @@ class CoordinateWise(Compilable):
         return super().evaluate(X, Y)
 
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return by_columns(C * self.block(X, Y), [self.rate] * X.shape[1], X, Y)
+        return by_columns(C * self.block(X, Y), lambda gap, _: self.rate(gap), X, Y)
 
 
 @dataclass(frozen=True)
@@ -327,11 +327,11 @@ class Cauchy(CoordinateWise):
     compiled = "cauchy", 1.0
 
 
-def by_columns(M: Pairs, rates: Sequence[Callable[[Array], Array]], X: Array, Y: Array) -> Rows:
-    """Return Σ_j M_ij rate_k(x_ik − y_jk) of each row i and column k, with rates ∂ log k."""
-    xp = array_namespace(M)
+def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array) -> Rows:
+    """Return Σ_j M_ij rate(x_ik − y_jk, k) of each row i and column k, with rates ∂ log k."""
+    xp, d = array_namespace(M), X.shape[1]
     gap = lambda k: X[:, k][:, None] - Y[:, k][None, :]
-    return xp.stack([xp.sum(M * rate(gap(k)), axis=1) for k, rate in enumerate(rates)], axis=1)
+    return xp.stack([xp.sum(M * rate(gap(k), k), axis=1) for k in range(d)], axis=1)
 
 
 def per_column(value: Lengthscale, d: int, who: str, name: str) -> tuple[float, ...]:

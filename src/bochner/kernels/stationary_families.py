@@ -302,12 +302,10 @@ class Periodic(stationary.Stationary):
         return distances.by_blocks(block, A, B, 3, X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        xp, pairs = array_namespace(X), zip(*self.per_axis(X.shape[1]), strict=True)
-        rates = [
-            lambda gap, turn=2 * math.pi / p, l=l: -turn / l**2 * xp.sin(turn * gap)
-            for p, l in pairs
-        ]
-        return stationary.by_columns(C * self.evaluate(X, Y), rates, X, Y)
+        xp, (periods, lengths) = array_namespace(X), self.per_axis(X.shape[1])
+        turns = [2 * math.pi / p for p in periods]
+        rate = lambda gap, k: -turns[k] / lengths[k] ** 2 * xp.sin(turns[k] * gap)
+        return stationary.by_columns(C * self.evaluate(X, Y), rate, X, Y)
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         period, length = (values[j] for values in self.per_axis(d))
