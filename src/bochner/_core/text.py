@@ -72,6 +72,9 @@ class Sentence(Enum):
     def __str__(self) -> str:
         return self.value
 
+    def __reduce__(self) -> tuple[Any, ...]:  # of files of skops
+        return type(self), (self.value,)
+
     @classmethod
     def worst(cls, outcomes: Iterable[Self]) -> Self:
         """Return the outcome of several parts together; members are defined from best to worst."""
