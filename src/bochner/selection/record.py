@@ -11,14 +11,7 @@ from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
-
-
-def _words() -> Any:
-    """Return the module that writes kernels in words: loaded when a record is printed."""
-    from bochner.kernels import words  # noqa: PLC0415
-
-    return words
-
+from bochner.kernels.words import families_of, in_words, lengthscales_of, terms_of
 
 #: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
@@ -133,13 +126,11 @@ class Tuning(HtmlResult):
         taken = self.chosen
         if taken is None:
             return ""
-        terms = len(_words().terms_of(taken.kernel))
-        what = f"Sum of {terms} kernels" if terms > 1 else _words().families_of(taken.kernel)
+        terms = len(terms_of(taken.kernel))
+        what = f"Sum of {terms} kernels" if terms > 1 else families_of(taken.kernel)
         others = [c for c in self.ranked if c is not taken and c.rows == taken.rows]
         base = min(others, key=lambda c: (c.tuned > 1, c.error), default=None)
-        plain = (
-            "" if base is None else f" ({_words().families_of(base.kernel)} baseline {base.score})"
-        )
+        plain = "" if base is None else f" ({families_of(base.kernel)} baseline {base.score})"
         return f"{what}, {taken.label} {taken.score}{plain}."
 
     @property
@@ -167,16 +158,16 @@ class Tuning(HtmlResult):
 
     def lines(self) -> list[tuple[str, ...]]:
         """Return a head and the ranked candidates as lines of cells, the chosen one marked."""
-        ranked, words = self.ranked, _words()
+        ranked = self.ranked
         label = ranked[0].label
         head = ("", "rank", "kernel", "terms", "lengthscales", label, "rows", "seconds")
         cells = [
             (
                 ">" * (c is self.chosen),
                 str(i),
-                words.families_of(c.kernel),
-                str(len(words.terms_of(c.kernel))),
-                words.lengthscales_of(c.kernel, self.names or None),
+                families_of(c.kernel),
+                str(len(terms_of(c.kernel))),
+                lengthscales_of(c.kernel, self.names or None),
                 c.score,
                 f"{c.rows:,}" if c.rows else "",
                 f"{c.seconds:.2f}" if np.isfinite(c.seconds) else "",
@@ -196,7 +187,7 @@ class Tuning(HtmlResult):
         ]
 
     def __str__(self) -> str:
-        words = _words().in_words(self.kernel, self.names or None)
+        words = in_words(self.kernel, self.names or None)
         end = words if np.isnan(self.share) else f"{words}, alpha = {self.share:.2g} n"
         if not self.compared:
             return f"{words}: nothing else was tried"
@@ -204,7 +195,7 @@ class Tuning(HtmlResult):
         return "\n".join(filter(None, [self.summary, table, self._why_not_first, end]))
 
     def _html_parts(self) -> Iterator[str]:
-        yield paragraph(f"Kernel: {_words().in_words(self.kernel, self.names or None)}")
+        yield paragraph(f"Kernel: {in_words(self.kernel, self.names or None)}")
         if self.compared:
             head, *rows = (line[1:] for line in self.lines())
             marked = next((i for i, c in enumerate(self.ranked) if c is self.chosen), -1)

@@ -255,11 +255,11 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 
 
 def chosen_waves(
-    spec: GaussianProcessSpec, chosen: Chosen, sample: RowSample, blocks: Blocks, where: Executor
+    spec: GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> WaveProcess:
     """Sum up all rows as the waves that were chosen from a sample, and find the law."""
-    sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, sample, blocks, where)
-    return solved_waves(spec, sums, _penalty(chosen.search, sample))
+    sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
+    return solved_waves(spec, sums, _penalty(chosen.search, sums.sample))
 
 
 def solved_waves(

@@ -138,9 +138,9 @@ def process(  # noqa: PLR0911  a case for each representation
     if not (again and any_features):
         return FeatureProcess.fit(spec, blocks, where, precision)
     search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
-    chosen, sample = choose(replace(features, waves=True), blocks, search=search, where=where)
-    if sample is not None and isinstance(chosen.choice.method, WaveMethod):
-        return chosen_waves(spec, chosen, sample, blocks, where)
+    chosen, _ = choose(replace(features, waves=True), blocks, search=search, where=where)
+    if isinstance(chosen.choice.method, WaveMethod):
+        return chosen_waves(spec, chosen, blocks, where)
     law = chosen_features(spec, chosen, blocks, where)
     if method is not None or not where.in_order:
         return law

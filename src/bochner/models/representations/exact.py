@@ -370,7 +370,7 @@ def leaf_rows(
     start = _candidate(spec, rows)
     if (chosen := _waves(spec, rows, start)) is not None:
         asked = spec.features, spec.fit_intercept, chosen
-        return chosen_grid_sums(*asked, start[2], blocks, where).solve(spec)
+        return chosen_grid_sums(*asked, blocks, where).solve(spec)
     seed, (_, curves, sample) = spec.features.seed, start
     tuning, solution = among_near_rows(spec, rows, start)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)

@@ -254,23 +254,12 @@ class Surveyed:
         return GridSums(*given, count_rows(blocks), self.target_shape)
 
 
-def survey(
-    features: FeatureSpec, blocks: Blocks, where: Executor, sample: RowSample | None = None
-) -> Surveyed:
-    """Look at all rows once: a sample, if none is given, and the box."""
-    who, d, rows = features.who, blocks.n_columns, blocks.with_rows(BLOCK_ROWS)
-    if features.learns_metric and sample is None:
-        raise InvalidInput(
-            f'{who}: metric="learned" chooses features of many columns, {features.method} serves '
-            'few; set one of them. lengthscale="evidence" of a Gaussian process scales columns.'
-        )
-    shape = required_targets(who, blocks.target_shape)
-    if sample is None:
-        both = Together((sample_of(features.seed), SumOf(corners_of)))
-        kept, boxes = where.sum(both, rows)
-        sample = nonempty(kept)
-    else:
-        boxes = where.sum(SumOf(corners_of), rows)
+def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
+    """Look at all rows once: a sample and the box."""
+    who, shape = features.who, required_targets(features.who, blocks.target_shape)
+    both = Together((sample_of(features.seed), SumOf(corners_of)))
+    kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
+    sample = nonempty(kept)
     least, largest = np.stack(boxes, axis=1)
     lower, upper, method = least.min(axis=0), largest.max(axis=0), features.method
     if not np.isfinite([lower, upper]).all():
@@ -278,7 +267,7 @@ def survey(
             f"{who}: sample weights must have a sum above 0; got no row of positive weight."
         )
     if isinstance(method, FourierGrid) and method.box is not None:
-        lower, upper = given_box("FourierGrid", method.box, d)
+        lower, upper = given_box("FourierGrid", method.box, blocks.n_columns)
     return Surveyed(features, sample, lower, upper, shape)
 
 
@@ -311,16 +300,10 @@ def _require_penalty(spec: RidgeSpec) -> None:
 
 
 def chosen_grid_sums(
-    features: FeatureSpec,
-    centred: bool,
-    chosen: Chosen,
-    sample: RowSample,
-    blocks: Blocks,
-    where: Executor,
+    features: FeatureSpec, centred: bool, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> GridSums:
     """Sum up all rows as the waves that a sample has chosen."""
-    asked = replace(features, method=chosen.choice.method)
-    surveyed = survey(asked, blocks, where, sample)
+    surveyed = survey(replace(features, method=chosen.choice.method), blocks, where)
     chosen = chosen.with_map(surveyed.map_of(chosen.kernel))
     return surveyed.summed(chosen, centred, blocks, where)
 
@@ -337,6 +320,12 @@ def kernel_of_waves(
     ``lengthscale``: "evidence" is for named and given kernels, "auto" for names and free numbers.
     """
     asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
+    if asked.learns_metric:
+        raise InvalidInput(
+            f'{asked.who}: metric="learned" chooses features of many columns, {asked.method} '
+            'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
+            "columns."
+        )
     if isinstance(asked.method, SphericalHarmonics):
         known = named_on_sphere(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":

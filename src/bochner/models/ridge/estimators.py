@@ -145,10 +145,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         leave-one-out error; see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
         Of "auto". "low": a Gaussian kernel with one lengthscale, or one in proportion to each
-        column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024: 8000 rows
-        take half a second to a second of one core. "medium": two to three seconds of one core
-        for any n; a fit of 6000 rows takes four in all. "high": seventeen. The same seed gives
-        the same kernel.
+        column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024.
+        "medium": two to three seconds of one core for any n. "high": seventeen.
     method : Method, str or None, default None
         None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
         ``precision`` say what features are to be or ``alpha`` is 0. For more rows "local" with
@@ -171,8 +169,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         tens of passes over the rows, in O(n D) time each, and no D × D matrix.
     metric : None or "learned", default None
         "learned": columns are scaled and turned first, by the average outer product of the
-        gradients of a few fits on a sample of rows (recursive feature machines). Worth trying on
-        tables whose columns matter unequally.
+        gradients of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or one for each target, or how to choose it: by leave-one-out errors
         (exact for all rows up to 8192; beyond, of 8192 random rows, corrected by the residuals of
@@ -181,8 +178,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         most about one per cent larger. With a preconditioner it is chosen on its features. 0 is the
         solution of least norm.
     alpha_per_target : bool, default False
-        Whether each target has its own penalty; one factorisation serves
-        all. ``alpha_`` is then (t,).
+        Whether each target has its own penalty; ``alpha_`` is then (t,).
     precision : {"auto", "float32", "float64"}, default "auto"
         "auto": float32 features and products, float64 sums and solution; all in float64 where
         the fit is small, and products again in float64 where float32 would limit the answer.
@@ -221,9 +217,8 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again.
 
-        The first call draws the map, and chooses what is open from its rows; later calls add to
-        the moments. All is float64 unless ``precision="float32"``, because rows do not come again;
-        all calls together equal one ``fit`` with the same map.
+        The first call draws the map, and chooses what is open from its rows. All is float64 unless
+        ``precision="float32"``; all calls together equal one ``fit`` with the same map.
         """
         return self._add_rows(X, y, sample_weight)
 

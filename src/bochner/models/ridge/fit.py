@@ -153,10 +153,9 @@ def represent(  # noqa: PLR0911  a case for each representation
         features = replace(features, width=2 * WIDTH)
     if any_features:
         features = replace(features, waves=waves.waves)
-    chosen, sample = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
-    if features.waves and sample is not None and isinstance(chosen.choice.method, WaveMethod):
-        asked = features, spec.fit_intercept, chosen
-        return chosen_grid_sums(*asked, sample, blocks, where).solve(spec)
+    chosen, _ = choose(features, blocks, alpha=given_alpha(spec.alpha), where=where)
+    if features.waves and isinstance(chosen.choice.method, WaveMethod):
+        return chosen_grid_sums(features, spec.fit_intercept, chosen, blocks, where).solve(spec)
     return solved_features(replace(spec, features=features), chosen, blocks, where, precision)
 
 
