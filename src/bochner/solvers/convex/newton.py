@@ -70,8 +70,6 @@ class LossAtRows(NamedTuple):
 
     def at(self, columns: Array) -> "LossAtRows":
         """Return the part of these columns."""
-        if np.all(columns):
-            return self
         return LossAtRows(*(a[..., columns] for a in self))
 
 
@@ -121,7 +119,7 @@ def minimise(
     if start is None:
         start = constant(problem)
     elif not isinstance(start, State) or start.multipliers is None:
-        fitted = images(problem.rows, start.theta)
+        fitted = images(problem.rows, np.column_stack([start.coef.T, start.intercept]))
         slope = loss.slope(problem.y, fitted)
         start = State(start.coef, start.intercept, fitted, slope, width=0.1)
     end = _descended(problem, start, system, tol, share, max_iter)

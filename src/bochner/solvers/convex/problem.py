@@ -75,10 +75,6 @@ class Optimum:
     iterations: int
     algorithm: Algorithm | None = None  # what found it
 
-    @property
-    def theta(self) -> Float[Array, "t p"]:
-        return np.column_stack([self.coef.T, self.intercept])
-
     def __repr__(self) -> str:
         return (
             f"Optimum(objective={self.objective:.6g}, D={len(self.coef)}, iterations="
@@ -299,10 +295,6 @@ class State:
         intercept[columns] = part.intercept
         return replace(self, coef=coef, intercept=intercept, fitted=fitted)
 
-    @property
-    def theta(self) -> Float[Array, "t p"]:
-        return np.column_stack([self.coef.T, self.intercept])
-
 
 def side_by_side(ends: Sequence[State]) -> State:
     """Return the columns that were solved one by one as one state."""
@@ -338,10 +330,7 @@ def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) ->
 def raised_diagonal(
     factored: Callable[[float], Array], diagonal: Any, least: float, most: float
 ) -> Float[Array, "p p"]:
-    """Return the upper factor ``factored(jitter)``, of more jitter as far as rounding needs it.
-
-    Where even the most leaves no factor, the factor of the diagonal.
-    """
+    """Return ``factored(jitter)`` of the jitter that rounding needs, or that of the diagonal."""
     try:
         return raised(factored, 0.0, least, most)
     except LinAlgError:
