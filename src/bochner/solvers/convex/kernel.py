@@ -77,11 +77,7 @@ _Last = list[tuple[Array, Array, Array]]
 
 
 def minimise_on_kernel(
-    problem: Problem,
-    start: State | None = None,
-    *,
-    tol: float = 1e-4,
-    max_iter: int = 100,
+    problem: Problem, start: State | None = None, *, tol: float = 1e-4, max_iter: int = 100
 ) -> State:
     """Return the minimum: O(n² t) a step, and a³/3 a factor for a rows with curvature."""
     t, ends, last = problem.y.shape[1], list[State](), _Last()

@@ -17,14 +17,7 @@ from bochner._core.progress import progress
 from bochner._core.shapes import Array, Bool, Float, Int
 from bochner.solvers.convex.kernel import KernelMatrix
 from bochner.solvers.convex.newton import spread
-from bochner.solvers.convex.problem import (
-    TINY,
-    Convergence,
-    Problem,
-    State,
-    best_constant,
-    places,
-)
+from bochner.solvers.convex.problem import TINY, Convergence, Problem, State, best_constant, places
 
 FACTOR, TOL = 10**-0.5, 3e-3  # Factor between penalties, and tolerance of fits to compare
 

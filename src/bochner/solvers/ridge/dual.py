@@ -19,13 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from bochner._core.blas import (
-    add_gram,
-    factor,
-    mirror,
-    solve_factored,
-    symmetric_product,
-)
+from bochner._core.blas import add_gram, factor, mirror, solve_factored, symmetric_product
 from bochner._core.lapack import (
     add_both_products,
     add_square,
@@ -394,10 +388,7 @@ class KernelScore:
 
 
 def kernel_evidence(
-    rows: KernelRows,
-    alpha: float,
-    noise: float | None = None,
-    amplitude: float | None = None,
+    rows: KernelRows, alpha: float, noise: float | None = None, amplitude: float | None = None
 ) -> KernelScore:
     """Return minus the log marginal likelihood per row, summed over targets that vary: O(n³).
 
