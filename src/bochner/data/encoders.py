@@ -59,11 +59,9 @@ class Encoder(ABC):
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         """Return the columns of X without the indicator."""
 
-    def unseen(self, cells: np.ndarray) -> str:
-        """Describe missing cells, if training had no missing cell; "" if there is no such cell."""
-        if self.indicator or not np.isnan(cells).any():
-            return ""
-        return "missing values, which count as the median"
+    def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
+        """Describe cells unlike those of training, and return which cells they are."""
+        return "missing values, which count as the median", np.isnan(cells) & (not self.indicator)
 
 
 @dataclass(frozen=True)
@@ -154,16 +152,13 @@ class Levels(Encoder):
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         return self.rows.take(self.places(cells), axis=0)
 
-    def unseen(self, cells: np.ndarray) -> str:
-        if not len(cells) or cells.min() >= 0:
-            return ""
-        share = float(np.mean(cells == UNSEEN))
-        if share > self.tolerated:
+    def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
+        new = cells == UNSEEN
+        if np.count_nonzero(new) > self.tolerated * len(cells):
             mostly = "mostly " * (self.tolerated > 0)
-            return f"{mostly}categories that the fit has not seen, which count as unknown"
-        if self.tolerated or self.indicator or not np.isnan(cells).any():
-            return ""
-        return "missing values, which count as unknown"
+            return f"{mostly}categories that the fit has not seen, which count as unknown", new
+        gone = np.isnan(cells) & (not (self.tolerated or self.indicator))
+        return "missing values, which count as unknown", gone
 
 
 def ordered(

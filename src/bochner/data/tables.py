@@ -8,7 +8,6 @@ import numpy as np
 
 from bochner._core.checks import warn_user
 from bochner.data.encoders import (
-    UNSEEN,
     Encoder,
     Levels,
     Numbers,
@@ -169,10 +168,8 @@ class Tables(Source):
 
     def read_as(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight through a schema with encoders."""
-        former = self.schema
-        schema = replace(schema, target=former.target, weight=former.weight, classes=former.classes)
-        tables = replace(self, schema=schema)
-        return tables.learned(schema.encoders, schema.dropped, {})
+        roles = replace(self.schema, columns=schema.columns, categories=())
+        return replace(self, schema=roles).learned(schema.encoders, schema.dropped, {})
 
     def _frames(self, rows: int) -> Iterator[tuple[Any, Where, int]]:
         """Yield frames, the function that names places of their rows, and their first row."""
@@ -251,13 +248,10 @@ class Tables(Source):
             rows = fold * table.shape[1] + encoder.places(cells)
             return table.reshape(-1, table.shape[2]).take(rows, axis=0)
         columns = encoder.encode(cells)
-        if encoder.name not in unseen and (words := encoder.unseen(cells)):
-            new, such = cells == UNSEEN, ""
-            if isinstance(encoder, Levels) and new.any():
-                words_here = {*texts_in(column)}
-                such = listed(sorted(words_here.difference(encoder.levels, encoder.declared)), 3)
-            row = int(np.argmax(new if such else np.isnan(cells)))
-            unseen[encoder.name] = words, such, where, row
+        words, which = encoder.unseen(cells)
+        if encoder.name not in unseen and len(rows := np.flatnonzero(which)):
+            texts = texts_in(column.take(rows)) if isinstance(encoder, Levels) else ()
+            unseen[encoder.name] = words, listed(sorted(texts), 3), where, int(rows[0])
         return columns
 
     def _targets(self, frame: Any, where: Where) -> np.ndarray | None:
