@@ -224,13 +224,11 @@ class RecordedPasses:
         number, self._number = self._number, self._number + 1
         name, began = RECORDS.replace("*", f"{number:05}"), time.monotonic()
         digest = digest_of((summand, blocks.block_rows))
-        record = self._read(name, number, digest)
-        record = record or {"digest": digest, "rows": 0, "weighty": False}
+        record = self._read(name, number, digest) or {"digest": digest, "rows": 0, "weighty": False}
         if "total" not in record:
             LOG.info("%r: pass %d from row %d on", self, number + 1, record["rows"])
             blocks.passed(record["rows"])
-            with _held_back() as came:
-                record = self._made(name, record, summand, blocks, came)
+            record = self._made(name, record, summand, blocks)
             self._unwritten[name] = deepcopy(record)  # its owner may change the sum
             if time.monotonic() >= self._next:
                 self._write()
@@ -253,33 +251,27 @@ class RecordedPasses:
             raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
         return record
 
-    def _made(
-        self,
-        name: str,
-        record: dict[str, Any],
-        summand: Summand[Any],
-        blocks: Blocks,
-        came: list[Callable[[], None]],
-    ) -> dict[str, Any]:
+    def _made(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
         """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
         rows, weighty, rest = record["rows"], record["weighty"], None
         if rows:
             running.restore(record["state"])
             rest = None if n is None else blocks.part(rows, n)
-        for block in (rest or blocks).walk():
-            if block.start < rows:
-                continue
-            running.add(block)
-            rows += block.X.shape[0]
-            weighty = weighty or has_weight(block.w)
-            blocks.passed(block.X.shape[0])
-            if time.monotonic() >= self._next or came:
-                state = {"rows": rows, "weighty": weighty, "state": running.state()}
-                self._unwritten[name] = {"digest": record["digest"], **state}
-                self._write()
-            if came:
-                came[0]()
+        with _held_back() as came:
+            for block in (rest or blocks).walk():
+                if block.start < rows:
+                    continue
+                running.add(block)
+                rows += block.X.shape[0]
+                weighty = weighty or has_weight(block.w)
+                blocks.passed(block.X.shape[0])
+                if time.monotonic() >= self._next or came:
+                    state = {"rows": rows, "weighty": weighty, "state": running.state()}
+                    self._unwritten[name] = {"digest": record["digest"], **state}
+                    self._write()
+                if came:
+                    came[0]()
         total = running.total()
         return {"digest": record["digest"], "rows": rows, "weighty": weighty, "total": total}
 
