@@ -13,6 +13,7 @@ from bochner.data.encoders import (
     Numbers,
     Times,
     Where,
+    as_texts,
     column_of,
     folds,
     is_missing,
@@ -250,7 +251,7 @@ class Tables(Source):
         columns = encoder.encode(cells)
         words, which = encoder.unseen(cells)
         if encoder.name not in unseen and len(rows := np.flatnonzero(which)):
-            texts = texts_in(column.take(rows)) if isinstance(encoder, Levels) else ()
+            texts = texts_in(as_texts(column).take(rows)) if isinstance(encoder, Levels) else ()
             unseen[encoder.name] = words, listed(sorted(texts), 3), where, int(rows[0])
         return columns
 
