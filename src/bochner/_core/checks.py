@@ -4,7 +4,6 @@
 """
 
 import math
-import operator
 import os
 import sys
 import warnings
@@ -107,9 +106,7 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
             raise InvalidInput(
                 f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
             )
-        result = tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
-        kept = isinstance(items, tuple) and all(map(operator.is_, items, result))
-        return items if kept else result
+        return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
 
     return checked
 
