@@ -312,26 +312,20 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
             mean = law.mean(Z)
             variance = law.combined(law.leverage(Z), e, k)
         case ExactProcess() as law:
-            mean, variance = _by_kernel(law, X)
+            k = law.chosen.kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
+            prior, parts = law.chosen.kernel.diagonal(X)[:, None], []
+            for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
+                inverse, one, total = factor.quadratic
+                left = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
+                if law.spec.fit_intercept:
+                    left = left + xp.square(k @ one[:, None] - 1.0) / total
+                parts.append(a2 * xp.maximum(left, 0.0))
+            mean, variance = k @ law.coef + law.intercept, xp.concat(parts, axis=1)
         case law:
             raise Unwritable(f"what a {type(law).__name__} predicts")
     pair = mean, xp.sqrt(variance)
     pair = pair if fit.target_shape else tuple(each[:, 0] for each in pair)
     return dict(zip(("prediction", "deviation"), pair, strict=True))
-
-
-def _by_kernel(law: ExactProcess, X: Traced) -> tuple[Traced, Traced]:
-    """Return the posterior mean and variance of f at X, by the exact kernel."""
-    xp, kernel = X.graph, law.chosen.kernel
-    k = kernel.evaluate(X, xp.asarray(dense(law.representation.X)))
-    prior, parts = kernel.diagonal(X)[:, None], []
-    for factor, a2 in zip(law.factors, law.evidence.amplitude, strict=True):
-        inverse, one, total = factor.quadratic
-        variance = prior - xp.sum((k @ inverse) * k, axis=1, keepdims=True)
-        if law.spec.fit_intercept:
-            variance = variance + xp.square(k @ one[:, None] - 1.0) / total
-        parts.append(a2 * xp.maximum(variance, 0.0))
-    return k @ law.coef + law.intercept, xp.concat(parts, axis=1)
 
 
 # --- Types of bochner in skops files, to be passed as ``trusted`` when loading --------------------
