@@ -80,6 +80,10 @@ def to_onnx(
         The kernel or the map is made by steps that ONNX has no nodes for.
     InvalidInput
         A column has a name that the graph uses, such as "prediction" or "label".
+    InvalidType
+        Not a learner or map of bochner.
+    MissingDependency
+        The package onnx is not installed.
 
     Notes
     -----
@@ -243,7 +247,7 @@ def _labels(model: Any, f: Traced) -> Outputs:
     labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
     columns = {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
     if hasattr(model, "predict_proba"):
-        with suppress(InvalidInput):  # a fit without rows left out
+        with suppress(InvalidInput, Unwritable):  # no rows left out, or a loss of one's own
             columns["probability"] = model._probabilities(f)
     return columns
 

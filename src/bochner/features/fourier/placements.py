@@ -21,7 +21,7 @@ from scipy.special import ndtri, roots_hermitenorm
 from bochner._core.blas import cholesky
 from bochner._core.checks import word
 from bochner._core.names import NamedArguments
-from bochner._core.native import Chains, power_of_two, turns
+from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import norms
@@ -311,8 +311,19 @@ class Transforms:
 
     @property
     def matrix(self) -> Float[Array, "d m"]:
-        """The frequencies, in radians: what the unit vectors become."""
-        return 2 * np.pi * turns(np.eye(self.shape[0]), self.chains[1])
+        """The frequencies, in radians: unit vectors times the product of each block."""
+        (d, m), p = self.shape, self.diagonals.shape[2]
+        W = np.empty((m, p))
+        for b, diagonals in enumerate(self.diagonals):
+            rows = W[b * p : (b + 1) * p]
+            rows[:] = np.eye(len(rows), p)
+            for step in reversed(range(1, len(diagonals))):
+                rows *= diagonals[step]
+                if step == 1 and len(self.orders):
+                    rows[:, self.orders[b]] = rows.copy()
+                hadamard(rows, out=rows)
+            rows *= diagonals[0]
+        return 2 * np.pi * W[:, :d].T
 
 
 class Chained(Placement):
