@@ -129,9 +129,11 @@ class KernelRows:
         if self.centred:
             shift = self.root @ u / (self.root @ p)
             u, intercept = u - p[:, None] * shift, self.mean + shift
-        rest = (freedom(self) - len(p) + self.centred) * np.log(alpha)
+        log_det = 2 * float(np.log(np.diag(pair[1]).astype(np.float64)).sum())
+        log_det += (freedom(self) - len(p) + self.centred) * np.log(alpha)
+        log_det += np.log(max(float(self.root @ p), TINY) / self.weight) if self.centred else 0.0
         return KernelFactor(
-            pair[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), rest
+            pair[1], self.root, alpha, self.centred, p, u, intercept, self.form(alpha, u), log_det
         )
 
     def form(self, alpha: float, u: Float[Array, "n t"]) -> Float[Array, " t"]:
@@ -167,8 +169,14 @@ class KernelRows:
         return None
 
     def at(self, alpha: float) -> "KernelFactor":
-        """Return the solution at one penalty by a factor of float64."""
-        return self.factored(alpha, single=False)
+        """Return the solution at one penalty with the inverse M in place of its factor: O(n³)."""
+        fit = self.factored(alpha, single=False)
+        A = fit.factor
+        invert_triangle(A)
+        outer_of_rows(A)
+        if self.centred:
+            add_square(A, fit.p[:, None], -1 / fit.total)
+        return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A))
 
 
 class SolvedRows(NamedTuple):
@@ -204,7 +212,8 @@ class KernelFactor:
     u: Float[Array, "n t"] = field(repr=False)
     intercept: Float[Array, " t"]
     quadratic_form: Float[Array, " t"]
-    rest: float  # of log |K + αI|, of the directions that A does not have
+    log_det: float  # log |K + αI| on the contrasts
+    inverse: Any = field(default=None, repr=False)  # M of all rows, in place of the factor
 
     @property
     def coef(self) -> Float[Array, "n t"]:
@@ -234,16 +243,6 @@ class KernelFactor:
         return max(more + self.alpha * float(self.diagonal.sum()), LEAST_SLACK)
 
     @cached_property
-    def inverse(self) -> Float[Array, "n n"]:
-        """M."""
-        A = np.array(self.factor, np.float64, order="F")
-        invert_triangle(A)
-        outer_of_rows(A)
-        if self.centred:
-            add_square(A, self.p[:, None], -1 / self.total)
-        return mirror(A)
-
-    @cached_property
     def diagonal(self) -> Float[Array, " n"]:
         """Of M."""
         return np.diag(self.inverse).copy()
@@ -270,13 +269,6 @@ class KernelFactor:
     @cached_property
     def total(self) -> float:
         return max(float(self.root @ self.p), TINY)
-
-    @property
-    def log_det(self) -> float:
-        """Log |K + αI| on the contrasts."""
-        value = 2 * float(np.log(np.diag(self.factor).astype(np.float64)).sum()) + self.rest
-        share = self.total / self.weight if self.centred else 1.0
-        return value + float(np.log(share))
 
     def coefficients(
         self, y: Float[Array, "n t"]

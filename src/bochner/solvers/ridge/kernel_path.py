@@ -62,7 +62,7 @@ class Penalties:
         if alpha not in self.tried:
             try:
                 fit = self.rows.at(alpha)
-                kept = replace(fit, factor=np.empty((0, 0)))
+                kept = replace(fit, inverse=None)
                 kept.__dict__.update(criteria=fit.criteria, diagonal=fit.diagonal)
                 self.tried[alpha] = kept
             except LinAlgError:
