@@ -345,6 +345,7 @@ CASES = [
     (lambda: SINES(box=(1.0, 2.0)), InvalidInput, r"box\[0\] must be a sequence of"),
     (lambda: SINES(box=((2.0, 1.0),)), InvalidInput, "box must have lower below upper"),
     (lambda: k.Polynomials((1.0,), 1.0, 1.0), InvalidInput, "lower must be below upper"),
+    (lambda: k.Polynomials((0.0,)), InvalidInput, "weights must not all be zero"),
     (lambda: k.GreenFunction([(1.0, 0.0)]), InvalidInput, "GreenFunction: box must have lower"),
     (lambda: drawn(Gaussian(), bo.Fourier(form="phase")).complex(X), InvalidInput, "must be pairs"),
     (lambda: drawn(STABLE, bo.Fourier(bo.QMC())), UnsupportedKernel, "Quantiles and densities"),

@@ -408,8 +408,8 @@ def features_bound(
     else:
         raise UnsupportedKernel(
             f"{who} requires Angular() with Sign(IID()), ArcCosine(order) with ReLU(order, IID()), "
-            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), Polynomial with TensorSketch(); '
-            f"got {kernel!r} with {method!r}. certify measures any map."
+            'a power series of ⟨x, y⟩ with Maclaurin("geometric"), or Polynomial with '
+            f"TensorSketch(); got {kernel!r} with {method!r}. certify measures any map."
         )
     values = values_of(kernel, rows, who)
     return _norm_tail(values, largest / float(values.sum()), 1, exact)

@@ -23,7 +23,16 @@ from bochner.kernels.dotproduct import no_negative
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import gegenbauers
 
-Weights = Annotated[tuple[float, ...], no_negative]
+
+def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
+    """Return the weights as a tuple, none below zero and not all zero."""
+    weights = no_negative(value, who, name)
+    if not any(weights):
+        raise InvalidInput(f"{who}: {name} must not all be zero; got {value!r}.")
+    return weights
+
+
+Weights = Annotated[tuple[float, ...], _weights]
 Conditions = Annotated[str, checks.word("dirichlet", "neumann", "periodic")]
 
 

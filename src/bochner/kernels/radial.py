@@ -103,14 +103,16 @@ def _log_lambda(mu: float, z: np.ndarray) -> np.ndarray:
 
 def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     """Return log(Γ(μ + 1)(2/z)^μ I_μ(z) e^{−z}) for large z, by DLMF 10.41.3 where SciPy fails."""
-    w = np.hypot(mu, z)
-    p = (mu / w) ** 2
-    u = 1.0 + (3 - 5 * p) / (24 * w) + (81 - 462 * p + 385 * p**2) / (1152 * w**2)
-    grows = mu * (mu / (w + z)) - mu * np.arcsinh(mu / z)  # w − z without its cancellation
-    debye = grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
     with np.errstate(divide="ignore"):
         logs = np.log(ive(mu, z))
-    return np.where(np.isfinite(logs), logs, debye) + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
+    fails = ~np.isfinite(logs)
+    far = z[fails]
+    w = np.hypot(mu, far)
+    p = (mu / w) ** 2
+    u = 1.0 + (3 - 5 * p) / (24 * w) + (81 - 462 * p + 385 * p**2) / (1152 * w**2)
+    grows = mu * (mu / (w + far)) - mu * np.arcsinh(mu / far)  # w − z without its cancellation
+    logs[fails] = grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
+    return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
 
 def _order(series: dotproduct.Series, d: int, l: int, z: float) -> int:

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import pairwise
+from operator import imul
 from typing import Annotated
 
 import numpy as np
@@ -491,7 +492,7 @@ class CountSketch:
     def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
         sketches = (arrays.dense(C @ U.T) for C in self._matrices)
         if len(self._matrices) > 1:
-            spectrum = math.prod(scipy.fft.rfft(sketch, axis=0) for sketch in sketches)
+            spectrum = reduce(imul, (scipy.fft.rfft(sketch, axis=0) for sketch in sketches))
             sketch = scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True)
         else:
             sketch = next(sketches)
