@@ -61,7 +61,9 @@ def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialK
         z = r[:, None] * s[None, :]
         if not isinstance(series, dotproduct.ExponentialSeries):
             order = _order(series, d, l, float(z.max(initial=0.0)))
-            left, right = (_monomials(series, d, l, order, decay, t) for t in (r, s))
+            # Without an envelope only r·s matters: powers of radii of one size do not overflow.
+            c = 1.0 if decay or not z.any() else math.sqrt(s.max() / r.max())
+            left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
             return left.T @ right
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
         square = 0.5 * decay * (r[:, None] - s[None, :]) ** 2
