@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
 from typing import Any
 
@@ -142,7 +142,10 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
         return column.to_numpy()
     if str(dtype) == "category":
-        column = column.cat.rename_categories(str)
+        codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=codes < 0), pa.array(texts, "large_string"), ordered=dtype.ordered
+        )
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowException, NotImplementedError):
@@ -211,7 +214,12 @@ def _open_stream(table: Any, label: str) -> Reader:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return Reader(label, columns, lambda _, names, *_how: iter(_stream(table, names)))
+    return Reader(label, columns, partial(_streamed, table))
+
+
+def _streamed(table: Any, _reader: Reader, names: tuple[str, ...], *_how: Any) -> Iterator[Any]:
+    """Yield the rows of a stream, which is started now."""
+    return iter(_stream(table, names))
 
 
 def lazy_library(table: Any) -> str:
