@@ -436,7 +436,7 @@ BAD = {
     "columns": ("x",),
     "effort": ("much",),
     "epsilon": ("best", -1.0),
-    "eta0": (0.0,),
+    "eta0": (0.0, None),
     "inverse_kernel": (3,),
     "kernel": ("nothing", 3),
     "kernel_y": (3,),

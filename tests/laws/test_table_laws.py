@@ -163,9 +163,9 @@ def test_what_training_did_not_see_is_told_once_a_call_for_all_columns(table):
         with warnings.catch_warnings(record=True, action="always") as caught:
             call(odd)
         (text,) = (str(w.message) for w in caught)
-        assert re.search(r"columns 'c0', 'c1', .* \(40 in all\) have categories that the fit", text)
+        assert re.search(r"^Columns 'c0', 'c1', .* \(40 in all\) have categories that", text)
         assert "such as 'mauve'; first in row 0 of" in text
-        assert "column 'a' has missing values, which count as the median; first in row 0" in text
+        assert "Column 'a' has missing values, which count as the median; first in row 0" in text
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pa.Table.from_pandas])

@@ -373,7 +373,10 @@ def digest_of(pieces: Iterable[Piece]) -> str:
     """Return a digest of rows in pieces."""
     import joblib  # noqa: PLC0415  few need it
 
-    plain = lambda array: array if array is None or is_sparse(array) else to_numpy(array)
+    def plain(array: Any) -> Any:
+        in_memory = array is not None and not is_sparse(array)
+        return np.ascontiguousarray(to_numpy(array)) if in_memory else array
+
     return str(joblib.hash([joblib.hash([*map(plain, piece)]) for piece in pieces]))
 
 

@@ -292,8 +292,8 @@ def _warn_unseen(unseen: dict[str, Unseen]) -> None:
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""
         said.append(f"{columns} {words}{such}; first in {where(row)}")
-    told = ". ".join(said)
-    warn_user(f"Blocks: {told}. Fit again with such rows if there are many.", DataWarning)
+    told = ". ".join(each[0].upper() + each[1:] for each in said)
+    warn_user(f"{told}. Fit again with such rows if there are many.", DataWarning)
 
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:

@@ -247,7 +247,8 @@ def _labels(model: Any, f: Traced) -> Outputs:
     labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
     columns = {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
     if hasattr(model, "predict_proba"):
-        with suppress(InvalidInput, Unwritable):  # no rows left out, or a loss of one's own
+        # A fit without rows left out has no calibration; a loss of one's own may use NumPy
+        with suppress(AttributeError, InvalidInput, Unwritable):
             columns["probability"] = model._probabilities(f)
     return columns
 

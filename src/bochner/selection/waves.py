@@ -147,7 +147,8 @@ def lengthscales_on_waves(
     box = LinearConstraint(unit, -reach[free], reach[free])
     options = {"ftol": ENOUGH, "maxiter": 25}
     zero = np.zeros(len(unit))
-    end = place(minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options).x)
+    found = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
+    end = place(found.x if found.fun < first[0] else zero)
     best = scaled(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
     inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * reach, ~free)))

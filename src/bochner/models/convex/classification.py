@@ -83,11 +83,12 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSamp
     if count_rows(blocks) > 4096:
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
-        rare = np.flatnonzero(many < most)
+        rare, many = np.flatnonzero(many < most), np.maximum(many, 1)
         sizes = SumOf(partial(weights_of_classes, n_classes=n_classes))
         rare_rows = SumOf(partial(_rare_rows, seed=seed, many=many, most=most))
         weights, more = where.sum(Together((sizes, rare_rows)), blocks)
         rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
+        more = replace(more, priority=more.priority / many[more.y[:, 0].astype(np.int64)])
         for k in rare:
             rows += more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most)
     return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, spec, weights)
@@ -119,7 +120,7 @@ def _rare_rows(block: Block, seed: int, many: Int[Array, " K"], most: int) -> Ro
     """Return the sample of the rows of rare classes, about as many of each."""
     codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
     rows = np.flatnonzero((many[codes] < most) & (w > 0))
-    priority = row_priorities(seed, block.start, len(w)) * np.maximum(many[codes], 1)
+    priority = row_priorities(seed, block.start, len(w)) * many[codes]
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
     piece = part(Piece(X, codes[:, None].astype(np.float64), w), rows)
     return RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))

@@ -231,11 +231,7 @@ def _by_folds(
 
     ``squares`` are k(x, x); the walk starts at the penalty of ridge regression.
     """
-    marks, w, curvature = (
-        row_marks(X, chosen.seed),
-        problem.w[:, 0],
-        curvature_of(problem.loss, rows),
-    )
+    marks, w = row_marks(X, chosen.seed), problem.w[:, 0]
     different, numbers = len(np.unique(marks)), folds_of(marks, w)
     if different < 2:
         return None, None

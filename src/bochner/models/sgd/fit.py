@@ -92,7 +92,8 @@ class SgdSpec:
         one_of(asked["loss"], who, "loss", losses)
         width = integer(asked["n_features"], who, "n_features", 1)
         given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
-        rate = None if str(asked["eta0"]) == "auto" else asked["eta0"]
+        eta = asked["eta0"]
+        rate = None if isinstance(eta, str) and eta == "auto" else positive(eta, who, "eta0")
         asked = asked | {"average": int(asked["average"]), "eta0": rate}
         spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
