@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bochner import certificates as certificates
 from bochner import engines as engines
 from bochner import errors as errors
 from bochner import export as export

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.stats import poisson
 
 import bochner as bo
 from bochner import certificates, compare_bounds
-from bochner.certificates.bounds import Cut, Cuts, direction_leverage
+from bochner.certificates.bounds import Bound, Cut, direction_leverage, of_cuts
 from bochner.features.map import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import Angular, ArcCosine, DotExponential, Gaussian, Monomials, Polynomial
@@ -89,13 +90,11 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
     assert chance(e, width, form) <= 0.05 < chance(e, width - step, form)
 
 
-SOME_CUTS = Cuts(
-    "spectral distance",
-    (
-        Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
-        Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
-    ),
+TWO_CUTS = (
+    Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
+    Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
 )
+SOME_CUTS = Bound("spectral distance", partial(of_cuts, TWO_CUTS))
 
 
 @pytest.mark.parametrize(

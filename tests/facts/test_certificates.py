@@ -229,14 +229,14 @@ def test_the_interval_of_a_sample_is_put_together_as_the_notes_say(n, alpha):
         Seen(phi, kept), points(m), kernel=phi.kernel, alpha=alpha, n_rows=n, random_state=0
     )
     X, penalty = kept[0], alpha * m / n
-    found = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
+    matched, _, _ = match(np.linalg.eigvalsh(phi.kernel(X)), n, alpha)
     assert c.resolved
-    assert found.penalty < penalty
+    assert matched < penalty
     whole, h = scores(phi, X, penalty), 1e-4
     groups = np.array([scores(phi, part, penalty / 8) for part in np.split(X, 8)])
     slope = -(scores(phi, X, penalty * np.exp(h)) - scores(phi, X, penalty * np.exp(-h))) / (2 * h)
     gain, reach = whole - groups.mean(axis=0), np.log(n / m) / np.log(8)
-    shift = slope * min(np.log(penalty / found.penalty), np.log(10))
+    shift = slope * min(np.log(penalty / matched), np.log(10))
     spread = student.ppf(0.975, 7) * groups.std(axis=0, ddof=1) / 8**0.5
     low = whole + np.minimum(gain * reach, 0) - shift - spread * np.sqrt(1 - m / n)
     high = whole + np.maximum(gain * reach, shift) + spread

@@ -1,17 +1,14 @@
 """A-priori bounds: the number of features for an error, and the error at a number of features.
 
-With D features the probability of an error above ε is at most
-
-    C ε^(−p) exp(−m ε²/(2(v + bε))),   m = (D − exact features)/(features of one random draw),
-
-and one ``Tail`` holds these numbers. All bounds are of independent draws, ``Fourier(IID())``: other
-placements have smaller errors, and these theorems do not cover them.
+All are of independent draws, ``Fourier(IID())``: other placements have smaller errors, and these
+theorems do not cover them.
 """
 
-import abc
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +36,21 @@ from bochner.kernels.zonal import alpha as harmonics
 LARGEST = 1e15  # Widths above it are refused
 CUTS = 400  # Total degrees of a cut series that are tried
 
+#: From ``error`` ε and ``chance`` δ, by keyword, to the number of features.
+Rule = Callable[..., int]
 
-class Bound(abc.ABC):
+
+class Cut(NamedTuple):
+    """A kernel cut at degree N, as ``Gegenbauer("monomial", order, degree)`` has it."""
+
+    degree: int  # q = N
+    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
+    rest: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
+    directions: "Bound"  # Bound of the spectral distance of K_N
+
+
+@dataclass(frozen=True)
+class Bound:
     """An upper bound of an error for a number of features, of :func:`fourier_bound` and others.
 
     ``width(error, confidence)`` and ``error(n_features, confidence)`` are inverse functions. The
@@ -52,17 +62,19 @@ class Bound(abc.ABC):
 
     Notes
     -----
-    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
-    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have
+    ``quantity`` names the error. The bounds of :func:`zonal_bound` and :func:`ball_bound` also have
     ``cut_for(n_features, confidence)``, the degree and order of the features.
     """
 
     #: Name of the error that is bounded.
     quantity: str
+    rule: Rule
+    #: Of a series that is cut: each degree that the rule chooses from.
+    cuts: tuple[Cut, ...] = ()
 
-    @abc.abstractmethod
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the number of features that keeps the error below ``error``, above zero."""
+        return self.rule(error=positive(error, "width", "error"), chance=chance_of(confidence))
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the error that ``n_features`` features do not exceed."""
@@ -77,84 +89,55 @@ class Bound(abc.ABC):
             low, high = (low, middle) if fits else (middle, high)
         return math.exp(high)
 
-
-@dataclass(frozen=True)
-class Tail(Bound):
-    """P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws."""
-
-    quantity: str
-    log_constant: float  # log C
-    variance: float  # v
-    scale: float  # b
-    power: float = 0.0  # p
-    per_draw: int = 2  # features of one draw: 2 for pairs, 1 for phases
-    exact: int = 0  # exact features, which are not random
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        error, chance = positive(error, "width", "error"), chance_of(confidence)
-        logs = self.log_constant - self.power * math.log(error) - math.log(chance)
-        draws = logs * 2 * (self.variance + self.scale * error) / error**2
-        return self.exact + self.per_draw * _counted(draws, error)
-
-
-@dataclass(frozen=True)
-class Chebyshev(Bound):
-    """P(error > ε) ≤ C/(D ε²), for D features that depend on one another."""
-
-    quantity: str
-    constant: float  # C
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        error = positive(error, "width", "error")
-        return _counted(self.constant / chance_of(confidence) / error**2, error)
-
-
-@dataclass(frozen=True)
-class Worst(Bound):
-    """A multiple of the largest of several errors, each with an equal part of the chance."""
-
-    quantity: str
-    bounds: tuple[Bound, ...]
-    factor: float
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        part = positive(error, "width", "error") / self.factor
-        each = 1 - chance_of(confidence) / len(self.bounds)
-        return max(bound.width(part, each) for bound in self.bounds)
-
-
-class Cut(NamedTuple):
-    """A kernel cut at degree N, as ``Gegenbauer("monomial", order, degree)`` has it."""
-
-    degree: int  # q = N
-    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
-    rest: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
-    directions: Bound  # Bound of the spectral distance of K_N
-
-
-@dataclass(frozen=True)
-class Cuts(Bound):
-    """Smallest ε ≤ ε_s + ε_t, of directions and truncation, over degrees of a cut series."""
-
-    quantity: str
-    cuts: tuple[Cut, ...]
-
-    def width(self, error: float, confidence: float = 0.95) -> int:
-        return self._least(positive(error, "width", "error"), confidence)[0]
-
     def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
         """Return the cut with the least error at this width."""
-        return self._least(self.error(n_features, confidence), confidence)[1]
+        error = self.error(n_features, confidence)
+        return _least(self.cuts, error, chance_of(confidence))[1]
 
-    def _least(self, error: float, confidence: float) -> tuple[int, Cut]:
-        within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
-        if not within:
-            raise InvalidInput(
-                f"width: error must be above {self.cuts[-1].rest:.3g}, which the last cut leaves "
-                f"out; got {error!r}. Ask for a larger error or penalty."
-            )
-        widths = [cut.directions.width(error - cut.rest, confidence) for cut in within]
-        return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
+
+def tail(
+    log_constant: float,
+    variance: float,
+    scale: float,
+    power: float = 0.0,
+    per_draw: int = 2,
+    exact: int = 0,
+    *,
+    error: float,
+    chance: float,
+) -> int:
+    """Return the D of P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws."""
+    # m = (D − exact)/per_draw: 2 features of one draw for pairs, 1 for phases
+    logs = log_constant - power * math.log(error) - math.log(chance)
+    draws = logs * 2 * (variance + scale * error) / error**2
+    return exact + per_draw * _counted(draws, error)
+
+
+def _chebyshev(constant: float, *, error: float, chance: float) -> int:
+    """Return the D of P(error > ε) ≤ C/(D ε²), for features that depend on one another."""
+    return _counted(constant / chance / error**2, error)
+
+
+def _worst(rules: tuple[Rule, ...], factor: float, *, error: float, chance: float) -> int:
+    """Return the D of a multiple of the largest of errors, each with an equal part of δ."""
+    return max(rule(error=error / factor, chance=chance / len(rules)) for rule in rules)
+
+
+def of_cuts(cuts: tuple[Cut, ...], *, error: float, chance: float) -> int:
+    """Return the least width over the cuts of a series."""
+    return _least(cuts, error, chance)[0]
+
+
+def _least(cuts: tuple[Cut, ...], error: float, chance: float) -> tuple[int, Cut]:
+    """Return the least width, and its cut: the smallest ε ≤ ε_s + ε_t, of directions and rest."""
+    within = [cut for cut in cuts if error - cut.rest > 1e-3 * error]
+    if not within:
+        raise InvalidInput(
+            f"width: error must be above {cuts[-1].rest:.3g}, which the last cut leaves "
+            f"out; got {error!r}. Ask for a larger error or penalty."
+        )
+    widths = [cut.directions.width(error - cut.rest, 1 - chance) for cut in within]
+    return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
 
 
 def _counted(draws: float, error: float) -> int:
@@ -264,7 +247,8 @@ def fourier_bound(
             v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
             variance = max(float(v.max()), 1e-300) * size**2
             scale = (4 - per_draw) * size / 3
-        return Tail("largest entry", math.log(2 * pairs), variance, scale, per_draw=per_draw)
+        rule = partial(tail, math.log(2 * pairs), variance, scale, per_draw=per_draw)
+        return Bound("largest entry", rule)
     values, twice = values_of(kernel, rows, who), 3.0 - per_draw
     if theorem == "operator_norm":
         return _norm_tail(values, twice, per_draw)
@@ -281,14 +265,14 @@ def fourier_bound(
         )
     d, ratio = effective(who, values, beyond / rank), trace / beyond
     distance = leverage_bound(trace * rank / beyond, d, per_draw)
-    rest = Tail("trace beyond the rank, relative", math.log(2), ratio, ratio / 3, per_draw=per_draw)
-    # costs err by 11 times the spectral or the trace error
-    return Worst("cost of projections, relative", (distance, rest), 11)
+    rest = partial(tail, math.log(2), ratio, ratio / 3, per_draw=per_draw)
+    # costs err by 11 times the spectral distance or the relative error of the trace beyond the rank
+    return Bound("cost of projections, relative", partial(_worst, (distance.rule, rest), 11))
 
 
 def _rahimi_recht(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float, per_draw: int
-) -> Tail:
+) -> Bound:
     d = rows.shape[1]
     sigma = _second_moment(kernel, d) ** 0.5
     if sigma == math.inf:
@@ -309,7 +293,8 @@ def _rahimi_recht(
         constant, variance = sides * 2**power * 3 ** (d / (d + 1)), 16 * (d + 1)
     power = 2 * d / (d + per_draw)
     logs = math.log(constant) + power * math.log(2 * sigma * diameter * size)
-    return Tail("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
+    rule = partial(tail, logs, variance * size**2, 0.0, power, per_draw)
+    return Bound("largest entry, anywhere", rule)
 
 
 def _second_moment(kernel: Kernel, d: int) -> float:
@@ -347,11 +332,14 @@ def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
 # (operator norm), its ridge leverage τ = Tr (K + λI)^(-½) R (K + λI)^(-½) (spectral distance).
 
 
-def _norm_tail(values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0) -> Tail:
+def _norm_tail(
+    values: Float[np.ndarray, " n"], size: float, per_draw: int, exact: int = 0
+) -> Bound:
     """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
-    v, quantity = intrinsic * size, "operator norm, relative"
-    return Tail(quantity, math.log(8 * intrinsic), v, 2 * v / 3, per_draw=per_draw, exact=exact)
+    v, log_constant = intrinsic * size, math.log(8 * intrinsic)
+    rule = partial(tail, log_constant, v, 2 * v / 3, per_draw=per_draw, exact=exact)
+    return Bound("operator norm, relative", rule)
 
 
 def features_bound(
@@ -393,7 +381,7 @@ def features_bound(
         quantity = "Frobenius norm, of the operator norm of K"
         values = values_of(kernel, rows, who)
         intrinsic = max(1.0, float(values.sum() / values[-1]))
-        return Chebyshev(quantity, (2 + 3.0**kernel.degree) * intrinsic**2)
+        return Bound(quantity, partial(_chebyshev, (2 + 3.0**kernel.degree) * intrinsic**2))
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
         largest = float(len(rows))
@@ -439,7 +427,7 @@ def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
 # --- The spectral distance -----------------------------------------------------------------------
 
 
-def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Tail:
+def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 2) -> Bound:
     """Return the bound of the (ε, λ)-spectral distance, for draws whose leverage is bounded.
 
     Parameters
@@ -472,7 +460,8 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
             "leverage_bound: leverage must be no less than effective_dimension, which is its mean; "
             f"got {leverage!r} and {effective_dimension!r}."
         )
-    return Tail("spectral distance", math.log(16 * d), tau, 2 * tau / 3, per_draw=per_draw)
+    rule = partial(tail, math.log(16 * d), tau, 2 * tau / 3, per_draw=per_draw)
+    return Bound("spectral distance", rule)
 
 
 def effective(
@@ -495,7 +484,7 @@ def effective(
 # no direction has a large leverage.
 
 
-def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
+def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     """Return the bound of the spectral distance of random Gegenbauer features; O(n³).
 
     Parameters
@@ -537,10 +526,10 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
         cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))
-    return Cuts("spectral distance", tuple(cuts))
+    return Bound("spectral distance", partial(of_cuts, tuple(cuts)), tuple(cuts))
 
 
-def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
+def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     """Return the bound of the spectral distance for any n rows of the ball of these rows; O(n³).
 
     Parameters
@@ -593,7 +582,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Cuts:
             f"{who}: degree {least} in {d} columns has more than {LARGEST:.0e} functions, which a "
             f"ball of radius {square**0.5:.3g} requires. Rescale X, or measure with certify."
         )
-    return Cuts("spectral distance", tuple(cuts))
+    return Bound("spectral distance", partial(of_cuts, tuple(cuts)), tuple(cuts))
 
 
 def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | None]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bochner._core.arrays import in_float64
 from bochner._core.checks import integer, positive, require_room, share
-from bochner._core.shapes import Array, Float, Rows
+from bochner._core.shapes import Rows
 from bochner._core.text import HtmlResult, html_table, paragraph
 from bochner._core.threads import one_thread
 from bochner.certificates import pencil
-from bochner.certificates.pencil import MeasuredRows, frobenius, rows_of, sample
+from bochner.certificates.pencil import frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
 
@@ -258,43 +258,37 @@ def certify(
             f"certify: X must have at least {_LEAST} rows to represent n_rows={n}; got "
             f"{rows.shape[0]}. Pass a larger sample, or leave n_rows out to judge these rows only."
         )
-    s = sample(phi, rows, kernel)
+    K, E, D = sample(phi, rows, kernel)
+    m = len(K)
     below = bool(getattr(phi, "below_kernel", False))
     # k(x, x) − E|φ(x)|² of rows, or None. A user's map is unbiased unless it says it is below.
-    rest = np.maximum(-np.diagonal(s.E), 0.0) if below else np.zeros(len(s.K))
+    rest = np.maximum(-np.diagonal(E), 0.0) if below else np.zeros(m)
     if not below and isinstance(phi, FeatureMap):
         rest = phi.left_out(in_float64(rows))
-    measured = pencil.distance(s.K, s.E, n, alpha, confidence)
-    ratio, ratio_interval = frobenius(s, n, confidence)
+    measured = pencil.distance(K, E, n, alpha, confidence)
+    ratio, ratio_interval = frobenius(K, E, n, confidence)
+    e, penalty = measured.epsilon, measured.alpha_measured * m / n
+    more = None
+    if e > 0 and below:
+        left = int(np.sum(pencil.whitened_values(K, E, penalty) < -e / 2))
+        more = D + max(1, left)
+    elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
+        more = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
     return Certificate(
         **measured._asdict(),
-        confidence=1.0 if len(s.K) == n else confidence,
+        confidence=1.0 if m == n else confidence,
         frobenius=ratio,
         frobenius_interval=ratio_interval,
-        entrywise=float(np.abs(s.E).max()),
+        entrywise=float(np.abs(E).max()),
         alpha=alpha,
         n_rows=n,
-        n_sample=len(s.K),
-        n_features=s.n_features,
+        n_sample=m,
+        n_features=D,
         below_kernel=below,
-        features_to_halve=_to_halve(s, rest, measured, n, below),
-        operator_norm=pencil.operator_ratio(s.K, s.E),
-        left_out=None if rest is None else float(rest.sum() / max(np.trace(s.K), 1e-300)),
+        features_to_halve=more,
+        operator_norm=pencil.operator_ratio(K, E),
+        left_out=None if rest is None else float(rest.sum() / max(np.trace(K), 1e-300)),
     )
-
-
-def _to_halve(
-    s: MeasuredRows, rest: Float[Array, " m"] | None, measured: pencil.Distance, n: int, below: bool
-) -> int | None:
-    """Return the number of features that would roughly halve ε, or None: see `Certificate`."""
-    if measured.epsilon == 0:
-        return None
-    if not below:  # the bias is at most Σ rest/alpha on the rows measured
-        alpha = measured.alpha_measured * len(s.K) / n
-        noise = rest is not None and float(rest.sum()) <= SMALL_BIAS * measured.epsilon * alpha
-        return 4 * s.n_features if noise else None
-    pair = pencil.Pencil(s.K, s.E, measured.alpha_measured * len(s.K) / n, 0.0)
-    return s.n_features + max(1, pencil.excess_count(pair, measured.epsilon / 2))
 
 
 def _sentences(c: Any) -> Iterator[str]:

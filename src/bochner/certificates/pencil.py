@@ -61,9 +61,11 @@ def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
     return np.where(heard, [logit(below), np.log(above)], silent), np.where(heard, slopes, 0.0)
 
 
-def excess_count(pencil: Pencil, level: float) -> int:
-    """Return how many eigenvalues of the whitened −E exceed ``level``."""
-    return int(np.sum(eigenvalues(_whitened(_factor(pencil), pencil.E)) < -level))
+def whitened_values(
+    K: Float[Array, "m m"], E: Float[Array, "m m"], penalty: float
+) -> Float[Array, " m"]:
+    """Return the eigenvalues of the whitened E."""
+    return eigenvalues(_whitened(_factor(Pencil(K, E, penalty, 0.0)), E))
 
 
 def _factor(pencil: Pencil) -> Float[Array, "m m"]:
@@ -125,16 +127,11 @@ def operator_ratio(K: Float[Array, "m m"], E: Float[Array, "m m"]) -> float:
 GROUPS = 8
 
 
-class Match(NamedTuple):
-    """The penalty on a sample that acts as λ does on all rows."""
+def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, float, bool]:
+    """Return the penalty t on m rows that acts as λ on all n rows, d_λ, and whether t is resolved.
 
-    penalty: float
-    effective_dimension: float
-    resolved: bool
-
-
-def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
-    """Return the penalty t on m rows, whose eigenvalues are given, that acts as λ on all n rows."""
+    ``values`` are the eigenvalues of the m rows.
+    """
     # Rows regularise one another: m rows at penalty t act on the population as a penalty
     # κ = 1/tr(K_S + tI)⁻¹ per row, and κ(n − d) = λ must hold for n rows, where d = m − t/κ is the
     # effective dimension of both (deterministic equivalents; Jacot et al. 2020). Without a solution
@@ -150,7 +147,7 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> Match:
         resolved = excess(least) <= 0
         share = float(brentq(excess, least, 1.0, xtol=1e-9)) if resolved else least
     t = share * scaled
-    return Match(t, float(np.sum(values / (values + t))), resolved)
+    return t, float(np.sum(values / (values + t))), resolved
 
 
 class Distance(NamedTuple):
@@ -175,9 +172,9 @@ def distance(
     measured = alpha if penalty == asked else penalty * n / m
     # Rounding in E is 16 eps ‖K‖: sides below that are zero as far as float64 knows.
     noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
-    matching = match(values, n, penalty * n / m)
-    low, mid, high = _interval(Pencil(K, E, penalty, noise), n, matching, confidence)
-    return Distance(mid, (low, high), matching.effective_dimension, measured, matching.resolved)
+    t, d, resolved = match(values, n, penalty * n / m)
+    low, mid, high = _interval(Pencil(K, E, penalty, noise), n, t, resolved, confidence)
+    return Distance(mid, (low, high), d, measured, resolved)
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
@@ -185,7 +182,9 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
     return nonnegative(eigenvalues(K), "certify")
 
 
-def _interval(pencil: Pencil, n: int, matching: Match, confidence: float) -> list[float]:
+def _interval(
+    pencil: Pencil, n: int, matched: float, resolved: bool, confidence: float
+) -> list[float]:
     """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows: see certify."""
     scores, slopes = sides(pencil)
     ends, m = [scores] * 3, len(pencil.K)
@@ -195,10 +194,10 @@ def _interval(pencil: Pencil, n: int, matching: Match, confidence: float) -> lis
         groups = np.array([sides(part)[0] for part in parts])
         gain, reach = scores - groups.mean(axis=0), np.log(n / m) / np.log(GROUPS)
         # ε is not followed further than a factor of ten towards the matched penalty.
-        shift = slopes * min(np.log(pencil.penalty / matching.penalty), np.log(10))
+        shift = slopes * min(np.log(pencil.penalty / matched), np.log(10))
         trend = gain * reach
         rises, least = shift, np.full(2, -np.inf)
-        if not matching.resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
+        if not resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
             values = eigenvalues(pencil.E) / pencil.penalty
             least = np.log(np.maximum([-values[0], values[-1]], pencil.noise))
             rises = np.maximum(trend, shift)
@@ -222,14 +221,6 @@ def _interval(pencil: Pencil, n: int, matching: Match, confidence: float) -> lis
 # --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----
 
 
-class MeasuredRows(NamedTuple):
-    """K and E (m, m) of the sampled rows, in random order, and the number of features D."""
-
-    K: Float[Array, "m m"]
-    E: Float[Array, "m m"]
-    n_features: int
-
-
 def some_rows(who: str, X: Any, least: int = 2) -> Rows:
     """Return X, checked, or refuse fewer rows."""
     X = as_matrix(X, who)
@@ -246,8 +237,10 @@ def rows_of(X: Any, n_sample: int, random_state: Seed) -> Others:
     return taken(X, chosen, axis=0)
 
 
-def sample(phi: Any, X: Others, kernel: Any) -> MeasuredRows:
-    """Return K and E of the rows X."""
+def sample(
+    phi: Any, X: Others, kernel: Any
+) -> tuple[Float[Array, "m m"], Float[Array, "m m"], int]:
+    """Return K and E of the rows X, and the number of features."""
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
     if kernel is None:
         raise InvalidInput(
@@ -259,7 +252,7 @@ def sample(phi: Any, X: Others, kernel: Any) -> MeasuredRows:
     K = symmetric(finite_matrix(to_numpy(kernel(in_float64(X))), m, "kernel(X)"))
     E = Z @ Z.T
     E -= K
-    return MeasuredRows(K, E, Z.shape[1])
+    return K, E, Z.shape[1]
 
 
 def nonnegative(values: Float[Array, " m"], who: str) -> Float[Array, " m"]:
@@ -285,14 +278,16 @@ def finite_matrix(A: Array, m: int, name: str, who: str = "certify") -> Float[Ar
     return A
 
 
-def frobenius(s: MeasuredRows, n: int, confidence: float) -> tuple[float, tuple[float, float]]:
+def frobenius(
+    K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, confidence: float
+) -> tuple[float, tuple[float, float]]:
     """Return ‖E‖_F/‖K‖_F of n rows, a ratio of U-statistics, and its interval."""
-    errors, sizes = row_sums(s.E, n), row_sums(s.K, n)
+    errors, sizes = row_sums(E, n), row_sums(K, n)
     total, size = errors.sum(), sizes.sum()
     if total == 0 or size == 0:
         value = 0.0 if total == 0 else float("inf")
         return value, (value, value)
-    m = len(s.K)
+    m = len(K)
     spread = np.std(errors / errors.mean() - sizes / sizes.mean(), ddof=1) / np.sqrt(m)
     spread *= norm.ppf((1 + confidence) / 2) * np.sqrt(1 - m / n)
     value = float(np.sqrt(total / size))

@@ -146,10 +146,10 @@ def risk(
     alpha = positive(alpha, "risk", "alpha")
     n_sample = integer(n_sample, "risk", "n_sample", least=8)
     rows, y, n = _rows(X, y, n_sample, random_state)
-    s, m = sample(phi, rows, kernel), len(y)
+    (K, E, D), m = sample(phi, rows, kernel), len(y)
     penalty = alpha * m / n
-    measured = distance(s.K, s.E, m, penalty, 0.95)
-    values, energy = _energies(s.K, y)
+    measured = distance(K, E, m, penalty, 0.95)
+    values, energy = _energies(K, y)
     if noise is None:
         variance = noise_variance(values, energy, penalty)
     else:
@@ -161,8 +161,8 @@ def risk(
     regularisation, followed = signal(left**2, energy), spread(left)
     # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
     guarantee = signal(left, energy) + variance * float(np.mean(1 - left))
-    rank_noise = min(s.n_features, m) / m * variance
-    values, energy = _energies(s.K + s.E, y)
+    rank_noise = min(D, m) / m * variance
+    values, energy = _energies(K + E, y)
     left = penalty / (values + penalty)
     return Risk(
         approximation=signal(left**2, energy) + spread(left) - regularisation - followed,
@@ -174,7 +174,7 @@ def risk(
         bound=None if e >= 1 else guarantee / (1 - e) + e / (1 + e) * rank_noise,
         alpha=penalty,
         n_rows=m,
-        n_features=s.n_features,
+        n_features=D,
     )
 
 
@@ -333,15 +333,15 @@ def certify_costs(
             f"certify_costs: rank must be below the {m} rows measured; got {rank}. Ask for a lower "
             "rank, or measure more rows."
         )
-    s = sample(phi, rows, kernel)
-    least, most = cost_ends(s.E, rank)
+    K, E, D = sample(phi, rows, kernel)
+    least, most = cost_ends(E, rank)
     return CostCertificate(
         rank=rank,
         least=least,
         most=most,
-        best_cost=float(spectrum(s.K)[: m - rank].sum()),
+        best_cost=float(spectrum(K)[: m - rank].sum()),
         n_rows=m,
-        n_features=s.n_features,
+        n_features=D,
     )
 
 

@@ -168,9 +168,7 @@ class ModulatedMap(FeatureMap):
     inner: FeatureMap
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        if not isinstance(self.kernel, algebra.Normalised):
-            return self.kernel.factor(X)[:, None] * self.inner.features(X)
-        U = self.kernel.rows(X)
+        U = self.kernel.rows(X) if isinstance(self.kernel, algebra.Normalised) else X
         Z = self.kernel.factor(U)[:, None] * self.inner.features(U)
         return in_precision(Z, arrays.precision(X))
 

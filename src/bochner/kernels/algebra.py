@@ -48,9 +48,11 @@ def require_function(value: Any, who: str, name: str) -> Any:
     return value
 
 
-def name_of(function: Callable[..., Any] | None) -> str:
-    """Return the code of a function: its name where it has one."""
-    return getattr(function, "__qualname__", None) or repr(function)
+def _code(kernel: Kernel) -> str:
+    """Return a kernel as code, with the names of functions that have one."""
+    given = {k: v for k, v in kernel.get_params(deep=False).items() if v is not None}
+    words = (f"{k}={getattr(v, '__qualname__', None) or repr(v)}" for k, v in given.items())
+    return f"{type(kernel).__name__}({', '.join(words)})"
 
 
 def answer(
@@ -109,9 +111,7 @@ class Custom(Kernel):
     function: Annotated[Callable[[Array, Array], Array], require_function]
     diagonal_of: Annotated[Callable[[Array], Array] | None, optional(require_function)] = None
 
-    def __repr__(self) -> str:
-        diagonal = "" if self.diagonal_of is None else f", diagonal_of={name_of(self.diagonal_of)}"
-        return f"Custom(function={name_of(self.function)}{diagonal})"
+    __repr__ = _code
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return answer(self.function(X, Y), (X.shape[0], Y.shape[0]), X, "Custom")
@@ -292,9 +292,7 @@ class Warped(Transformed):
 
     function: Annotated[Callable[[Array], Array], require_function]
     kernel: Part
-
-    def __repr__(self) -> str:
-        return f"Warped(function={name_of(self.function)}, kernel={self.kernel!r})"
+    __repr__ = _code
 
     def inputs(self, X: Rows) -> Float[Array, "n e"]:
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
@@ -443,9 +441,7 @@ class Modulated(Kernel):
 
     function: Annotated[Callable[[Array], Array], require_function]
     kernel: Part
-
-    def __repr__(self) -> str:
-        return f"Modulated(function={name_of(self.function)}, kernel={self.kernel!r})"
+    __repr__ = _code
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return f(x) of each row, the factor of the features of ``kernel``."""

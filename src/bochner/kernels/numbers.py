@@ -31,7 +31,7 @@ from bochner.kernels.kernel import (
     parts_of,
     rebuilt,
 )
-from bochner.kernels.stationary import CoordinateWise, Radial, RationalQuadratic
+from bochner.kernels.stationary import CoordinateWise, Radial
 from bochner.kernels.stationary_families import Periodic
 
 
@@ -147,8 +147,8 @@ def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
 def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[Values, Back]:
     """Return the function that gives K, and the one from ∂E/∂K to gradients."""
     # Gradients are in the rows X if wanted is None, else for Y = X in the logs of wanted numbers:
-    # exact for lengthscales, periods, weights and the shape of RationalQuadratic, by central
-    # differences of one part of the kernel for all others.
+    # exact for lengthscales, periods and weights, by central differences of one part of the kernel
+    # for all others.
 
     def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Values, Back]:
         """Return the same of a part of the kernel."""
@@ -197,7 +197,8 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
     def through(C: Array) -> dict[Place, float]:
         R = C * slope
         shapes = [at for at in places_of(kernel) if at.name != "lengthscale" and wanted(at)]
-        slopes = {at: float(np.vdot(C, _in_shape(kernel, at, s))) for at in shapes}
+        slope_in = lambda at: _difference(kernel, at, lambda moved: moved.profile(s))
+        slopes = {at: float(np.vdot(C, slope_in(at))) for at in shapes}
         if not isinstance(kernel.lengthscale, tuple):
             return slopes | {Place("lengthscale"): -2 * float(np.vdot(R, s))}
         turned = R @ U
@@ -205,14 +206,6 @@ def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Bac
         return slopes | {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
 
     return K, through
-
-
-def _in_shape(kernel: Radial, at: Place, s: Array) -> Array:
-    """Return the derivative of a profile in the log of its shape."""
-    if isinstance(kernel, RationalQuadratic):
-        a, part = kernel.shape, s / (2 * kernel.shape)
-        return a * (part / (1 + part) - np.log1p(part)) * kernel.profile(s)
-    return _difference(kernel, at, lambda moved: moved.profile(s))
 
 
 def _traced_columns(kernel: CoordinateWise | Periodic, X: Array) -> tuple[Array, Back]:

@@ -32,20 +32,20 @@ def unknown(*_: Any) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixing:
-    """Law of the factor s² ≥ 0 that scales a whole Gaussian vector; all powers below are of s²."""
+class Law:
+    """Law of a number c, symmetric about zero, or of the factor s² of a Gaussian vector."""
 
-    mean: float  # E s², possibly infinite
-    sample: Sample  # (rng, m): m independent values of s²
-    quantile: Callable[[Numbers], Numbers] = unknown  # s² with P(factor ≤ s²) = u, for u in (0, 1)
-    #: (q, d): log density of s·z in R^d where |s·z|² = q, z ~ N(0, I)
-    log_density: Callable[[Numbers, int], Numbers] = unknown
+    second_moment: float | Numbers  # E c², E s², possibly infinite; an array where columns differ
+    sample: Sample  # (rng, size): independent values of c or s²
+    quantile: Callable[[Numbers], Numbers] = unknown  # c or s² with P(value ≤ it) = u, u in (0, 1)
+    #: Log density at c; or, from (q, d), of s·z in R^d where |s·z|² = q, z ~ N(0, I).
+    log_density: Callable[..., Numbers] = unknown
     fixed: bool = False  # whether s² is the same for every vector
 
 
-def fixed(value: float = 1.0) -> Mixing:
+def fixed(value: float = 1.0) -> Law:
     """s² = v > 0 for every vector: a Gaussian of variance v."""
-    return Mixing(
+    return Law(
         value,
         lambda _, m: np.full(m, value),
         lambda u: np.full_like(u, value),
@@ -54,14 +54,14 @@ def fixed(value: float = 1.0) -> Mixing:
     )
 
 
-def inverse_chi2(dof: float) -> Mixing:
+def inverse_chi2(dof: float) -> Law:
     """s² = f / χ²_f: the multivariate Student t; f = 2ν for the Matérn kernel of smoothness ν."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
         constant = gammaln((dof + d) / 2) - gammaln(dof / 2) - 0.5 * d * math.log(dof * math.pi)
         return constant - 0.5 * (dof + d) * np.log1p(q / dof)
 
-    return Mixing(
+    return Law(
         dof / (dof - 2) if dof > 2 else math.inf,
         lambda rng, m: dof / rng.chisquare(dof, m),
         lambda u: 0.5 * dof / gammainccinv(0.5 * dof, u),
@@ -69,7 +69,7 @@ def inverse_chi2(dof: float) -> Mixing:
     )
 
 
-def gamma_mixing(a: float) -> Mixing:
+def gamma_mixing(a: float) -> Law:
     """s² ~ Gamma(shape a, rate a), of mean 1: a is the shape of the rational quadratic kernel."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
@@ -77,7 +77,7 @@ def gamma_mixing(a: float) -> Mixing:
         constant = a * math.log(a) - gammaln(a) - 0.5 * d * math.log(2 * math.pi) + math.log(2)
         return constant + 0.5 * order * np.log(q / (2 * a)) + np.log(kve(order, u)) - u
 
-    return Mixing(
+    return Law(
         1.0,
         lambda rng, m: rng.standard_gamma(a, m) / a,
         lambda u: gammaincinv(a, u) / a,
@@ -85,29 +85,19 @@ def gamma_mixing(a: float) -> Mixing:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Law:
-    """Distribution of one real number, symmetric about zero."""
-
-    quantile: Callable[[Numbers], Numbers]  # c such that P(number ≤ c) = u, for u in (0, 1)
-    sample: Sample  # (rng, size): independent numbers in an array of this size
-    second_moment: float | Numbers  # E c², possibly infinite; an array where columns differ
-    log_density: Callable[[Numbers], Numbers]
-
-
 #: Density 1 / (π (1 + c²)), characteristic function exp(−|t|).
 CAUCHY = Law(
-    lambda u: np.tan(np.pi * (u - 0.5)),
-    lambda rng, size: rng.standard_cauchy(size),
     math.inf,
+    lambda rng, size: rng.standard_cauchy(size),
+    lambda u: np.tan(np.pi * (u - 0.5)),
     lambda c: -np.log1p(c * c) - math.log(math.pi),
 )
 
 #: Density ½ exp(−|c|), characteristic function 1 / (1 + t²).
 LAPLACE = Law(
-    lambda u: np.sign(u - 0.5) * -np.log1p(-np.abs(2 * u - 1)),
-    lambda rng, size: rng.laplace(size=size),
     2.0,
+    lambda rng, size: rng.laplace(size=size),
+    lambda u: np.sign(u - 0.5) * -np.log1p(-np.abs(2 * u - 1)),
     lambda c: -np.abs(c) - math.log(2),
 )
 
@@ -118,9 +108,9 @@ def _sech_quantile(u: Numbers) -> Numbers:
 
 #: Density sech(πc), characteristic function sech(t/2).
 SECH = Law(
-    _sech_quantile,
-    lambda rng, size: _sech_quantile(rng.uniform(size=size)),
     0.25,
+    lambda rng, size: _sech_quantile(rng.uniform(size=size)),
+    _sech_quantile,
     lambda c: math.log(2) - np.pi * np.abs(c) - np.log1p(np.exp(-2 * np.pi * np.abs(c))),
 )
 
@@ -133,12 +123,12 @@ SECH = Law(
 class GaussianMixture:
     """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector."""
 
-    mixing: Mixing  # law of s²
+    mixing: Law  # law of s²
     scales: np.ndarray
 
     @property
     def second_moment(self) -> float:
-        return self.mixing.mean * math.fsum(self.scales**2)
+        return float(self.mixing.second_moment * math.fsum(self.scales**2))
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         Z = rng.standard_normal((m, len(self.scales)))

@@ -107,7 +107,7 @@ class Radial(Compilable):
 
     @property
     @abc.abstractmethod
-    def mixing(self) -> spectral.Mixing:
+    def mixing(self) -> spectral.Law:
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
     def spectral_measure(self, d: int) -> spectral.Measure:
@@ -256,7 +256,7 @@ class RationalQuadratic(Radial):
     smooth = True
 
     @property
-    def mixing(self) -> spectral.Mixing:
+    def mixing(self) -> spectral.Law:
         return spectral.gamma_mixing(self.shape)
 
     @property

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.polynomial import Polynomial
+from scipy.linalg import eigh_tridiagonal
 from scipy.special import gammaln, ive, kve
 
 from bochner._core.arrays import array_namespace, device, in_float64, moved, to_numpy
@@ -50,8 +50,9 @@ class Matern(stationary.Radial):
     def profile(self, s: Array) -> Array:
         if self.smoothness in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5):
             return _half_integer(self.smoothness, s)
-        if self.smoothness > 30:  # there the error of the expansion is below 1e-13
-            return _debye(self.smoothness, s)
+        if self.smoothness > 30:
+            exp = array_namespace(s).exp
+            return sum(w * exp(-0.5 * rate * s) for w, rate in _gaussians(self.smoothness))
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
@@ -80,7 +81,7 @@ class Matern(stationary.Radial):
         return self.smoothness > 1
 
     @property
-    def mixing(self) -> spectral.Mixing:
+    def mixing(self) -> spectral.Law:
         return spectral.inverse_chi2(2.0 * self.smoothness)
 
     @property
@@ -111,27 +112,13 @@ def _bessel(smoothness: float, s: np.ndarray) -> np.ndarray:
     return np.minimum(k, 1.0)
 
 
-def _debye(smoothness: float, s: Array) -> Array:
-    """Debye's expansion of K_ν(νz) [DLMF 10.41.4], z² = 2s/ν, its large terms cancelled by hand."""
-    # log k = ν(log1p(e/2) − e) − ½ log w + log(Σ_j (−1)^j U_j(1/w)/ν^j / Σ_j (−1)^j U_j(1)/ν^j),
-    # w = √(1 + z²), e = w − 1 = z²/(1 + w). The Gaussian would err by 7e-3 at ν = 30.
-    xp = array_namespace(s)
-    z2 = xp.clip(s, max=1e15) * (2.0 / smoothness)
-    w = xp.sqrt(1.0 + z2)
-    e = z2 / (1.0 + w)
-    series = horner(_debye_series(smoothness), 1.0 / w)
-    return xp.exp(smoothness * (xp.log1p(0.5 * e) - e) - 0.5 * xp.log(w)) * series
-
-
 @cache
-def _debye_series(smoothness: float) -> tuple[float, ...]:
-    """Coefficients in t of Σ_{j<8} (−1)^j U_j(t)/ν^j [DLMF 10.41.9], over its value at t = 1."""
-    A, B = Polynomial([0, 0, 0.5, 0, -0.5]), Polynomial([0.125, 0, -0.625])
-    U, total = Polynomial([1.0]), Polynomial([1.0])
-    for j in range(1, 8):
-        U = A * U.deriv() + (B * U).integ()
-        total = total + U * (-1.0 / smoothness) ** j
-    return tuple((total / total(1.0)).coef.tolist())
+def _gaussians(smoothness: float) -> list[tuple[float, float]]:
+    """Return weights and rates of k = E exp(−f s/2), f = ν/γ, γ ~ Gamma(ν), by Gauss quadrature."""
+    i = np.arange(16)  # errors are below 1e-13 from ν = 30 on
+    roots = np.sqrt(i[1:] * (i[1:] + smoothness - 1))
+    gamma, vectors = eigh_tridiagonal(2 * i + smoothness, roots)
+    return list(zip((vectors[0] ** 2).tolist(), (smoothness / gamma).tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -177,7 +164,7 @@ class ExponentialPower(stationary.Radial):
     has_density = smooth
 
     @property
-    def mixing(self) -> spectral.Mixing:
+    def mixing(self) -> spectral.Law:
         return stable(self.power) if self.power < 2 else spectral.fixed(2.0)
 
     @property
@@ -185,7 +172,7 @@ class ExponentialPower(stationary.Radial):
         return ("exponential", 1.0) if self.power == 1 else None
 
 
-def stable(power: float) -> spectral.Mixing:
+def stable(power: float) -> spectral.Law:
     """s² = 2A, A positive b-stable, b = γ/2 in (0, 1): k = E exp(−s² r²/2) = exp(−r^γ)."""
     # A has the law of (a(U)/E)^((1−b)/b), U uniform on (0, π), E standard exponential, with
     # a(θ) = sin(bθ)^(b/(1−b)) sin((1−b)θ)/sin(θ)^(1/(1−b)) [Kanter (1975)].
@@ -199,7 +186,7 @@ def stable(power: float) -> spectral.Mixing:
         with np.errstate(over="ignore"):
             return 2.0 * np.exp((log_a - np.log(rng.standard_exponential(m))) * (1 - b) / b)
 
-    return spectral.Mixing(math.inf, sample)
+    return spectral.Law(math.inf, sample)
 
 
 def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
@@ -223,7 +210,7 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
             values = np.log(ive(np.abs(degrees), kappa))
         return np.where(np.abs(c - degrees) < 1e-9, values, -np.inf)
 
-    return spectral.Law(quantile, sample, kappa, log_density)
+    return spectral.Law(kappa, sample, quantile, log_density)
 
 
 def harmonics(concentration: float) -> Float[np.ndarray, " c"]:

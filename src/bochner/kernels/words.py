@@ -119,10 +119,11 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
-    text = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:SHOWN])
-    rest, others = "", scales[first[SHOWN:]]
+    shown = SHOWN + (len(scales) == SHOWN + 1)  # one more takes no more words than "1 other"
+    text = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:shown])
+    rest, others = "", scales[first[shown:]]
     if n := len(others):
-        rest = f"; {n} other{'s' * (n > 1)} from {others[0]:.3g} to {others[-1]:.3g}"
+        rest = f"; {n} others from {others[0]:.3g} to {others[-1]:.3g}"
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 

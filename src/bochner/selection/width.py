@@ -230,8 +230,8 @@ class _Search:
         return epsilon <= 0.85 * self.tolerance
 
     def _epsilon(self, phi: FeatureMap) -> float:
-        measured = sample(phi, self._rows, lambda _: self._K)
-        return distance(measured.K, measured.E, self.n, self.alpha, 0.95).epsilon
+        K, E, _ = sample(phi, self._rows, lambda _: self._K)
+        return distance(K, E, self.n, self.alpha, 0.95).epsilon
 
     @cached_property
     def _rows(self) -> Array:

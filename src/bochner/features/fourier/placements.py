@@ -268,7 +268,7 @@ class Grid(Placement):
         weights = 2 * weights[:half]
         if q % 2:
             weights[-1] /= 2
-        return mixing.mean**0.5 * measure.scales[:, None] * W[:, :half], weights
+        return mixing.second_moment**0.5 * measure.scales[:, None] * W[:, :half], weights
 
 
 # --- Frequencies that are never formed: products of Hadamard matrices and random diagonals -------

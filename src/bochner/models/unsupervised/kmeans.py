@@ -132,7 +132,7 @@ class Clustering(FitSummary):
         else:
             rows = self.sample.lowest(2048)  # whose kernel matrix is compared with Z Zᵀ
             roots = np.sqrt(rows.w)
-            E = sample(chosen.rounded, rows.X, chosen.kernel).E * roots[:, None] * roots
+            E = sample(chosen.rounded, rows.X, chosen.kernel)[1] * roots[:, None] * roots
             m, squares = len(E), row_sums(E, n)
             mean = float(squares.mean())
             error = float(np.sqrt(n * mean))  # ‖E‖_F, certain of all rows
