@@ -51,11 +51,11 @@ from bochner.features import SphericalHarmonics as SphericalHarmonics
 from bochner.features import Structured as Structured
 from bochner.features import TensorSketch as TensorSketch
 from bochner.features import draw as draw
-from bochner.models.convex.classifiers import SVC as SVC
-from bochner.models.convex.classifiers import LogisticRegression as LogisticRegression
-from bochner.models.convex.classifiers import OneClassSVM as OneClassSVM
-from bochner.models.convex.regressors import SVR as SVR
-from bochner.models.convex.regressors import KernelRegressor as KernelRegressor
+from bochner.models.convex.classification import SVC as SVC
+from bochner.models.convex.classification import LogisticRegression as LogisticRegression
+from bochner.models.convex.classification import OneClassSVM as OneClassSVM
+from bochner.models.convex.regression import SVR as SVR
+from bochner.models.convex.regression import KernelRegressor as KernelRegressor
 from bochner.models.displays import CalibrationDisplay as CalibrationDisplay
 from bochner.models.displays import MapDisplay as MapDisplay
 from bochner.models.displays import PathDisplay as PathDisplay

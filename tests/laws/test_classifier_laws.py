@@ -241,7 +241,6 @@ def test_probabilities_of_a_machine_are_calibrated_by_rows_left_out():
 def few_rows(monkeypatch):
     """Let 300 rows be many."""
     monkeypatch.setattr("bochner.models.convex.classification.EXACT_ROWS", 200)
-    monkeypatch.setattr("bochner.models.convex.classifiers.EXACT_ROWS", 200)
     monkeypatch.setattr("bochner.models.convex.classification.SUPPORT_SAMPLES", (60, 120))
 
 

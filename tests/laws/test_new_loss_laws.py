@@ -9,7 +9,7 @@ import bochner as bo
 from bochner.engines import Local
 from bochner.kernels import Gaussian, Kernel
 from bochner.models._parameters import estimator
-from bochner.models.convex.classifiers import ConvexClassifier
+from bochner.models.convex.classification import ConvexClassifier
 from bochner.solvers.convex.losses import Loss
 
 FEATURES = {"kernel": Gaussian(1.0), "random_state": 0}

@@ -14,7 +14,7 @@ from bochner import Blocks, KernelSGDClassifier, KernelSGDRegressor
 from bochner.engines import Local
 from bochner.errors import SolutionWarning
 from bochner.kernels import Gaussian, Linear, Polynomial
-from bochner.models.sgd.strategies import DUAL, EXACT, STRATEGIES, StrategyCost, StrategyPlan
+from bochner.models.sgd.fit import DUAL, EXACT, STRATEGIES, StrategyCost, StrategyPlan
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 
 STREAM = Local(memory=0)

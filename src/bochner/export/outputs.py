@@ -25,7 +25,7 @@ from bochner.features.mercer.products import Halves
 from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
-from bochner.models.convex.classifiers import OneClassSVM
+from bochner.models.convex.classification import OneClassSVM
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import ExactProcess

@@ -21,8 +21,15 @@ from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import ProbableLabels
 from bochner.models._parameters import by_jobs, estimator, shared
-from bochner.models.sgd.fit import SgdFit, SgdSpec, fit_sgd, fit_stream, plan_sgd, with_rows_of
-from bochner.models.sgd.strategies import StrategyPlan
+from bochner.models.sgd.fit import (
+    SgdFit,
+    SgdSpec,
+    StrategyPlan,
+    fit_sgd,
+    fit_stream,
+    plan_sgd,
+    with_rows_of,
+)
 from bochner.solvers.sgd import CLASS_LOSSES, NUMBER_LOSSES
 from bochner.sums.passes import LOCAL, Executor
 
