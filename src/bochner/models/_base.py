@@ -14,9 +14,10 @@ from operator import attrgetter
 from typing import Any, Literal, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import (
     _check_sample_weight,
     _get_feature_names,
@@ -50,8 +51,8 @@ from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
 from bochner.kernels.windows import as_rows
-from bochner.models._html import HtmlEstimator
-from bochner.models._parameters import SharedParameters, by_jobs
+from bochner.models._html import FitSummary
+from bochner.models._parameters import by_jobs
 from bochner.models._tables import (
     encoded,
     given_rows,
@@ -87,9 +88,11 @@ def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -
     return property(value, doc=doc)
 
 
-class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstimator):
+class KernelEstimator(NamedArguments, BaseEstimator):
     """An estimator of this package: parameters, and one fitted value."""
 
+    __shared__ = ("verbose",)  # A parameter of every estimator
+    verbose: bool = False
     kernel: Any
     fit_: Any
     _path: Any = None  # The penalties that were compared
@@ -452,6 +455,28 @@ class KernelEstimator(SharedParameters, NamedArguments, HtmlEstimator, BaseEstim
         tags.input_tags.sparse = accepts_sparse(self.kernel)
         tags.input_tags.allow_nan = True
         return tags
+
+    # In notebooks: scikit-learn's diagram, with what the fit has found.
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> FitSummary:
+        return self.fit_
+
+    def _html_repr(self) -> str:
+        """Return the diagram; below it the fit, where scikit-learn leaves no place for it."""
+        diagram = estimator_html_repr(self)
+        if "fit_" not in self.__dict__:
+            return diagram
+        page = self.fit_._repr_html_()
+        return diagram if page in diagram else diagram + page
+
+    def _repr_html_inner(self) -> str:
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""
+        bundle = {"text/plain": repr(self)}
+        html = get_config()["display"] == "diagram"
+        return bundle | ({"text/html": self._html_repr()} if html else {})
 
 
 class Differentiable(KernelEstimator):

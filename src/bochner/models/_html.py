@@ -1,11 +1,9 @@
-"""Notebook displays of fits and estimators."""
+"""Notebook displays of fits."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn import get_config
-from sklearn.utils import estimator_html_repr
 
 from bochner._core.arrays import is_sparse
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
@@ -91,29 +89,3 @@ class FitSummary(HtmlResult):
 
     def _repr_html_inner(self) -> str:
         return self._repr_html_()
-
-
-class HtmlEstimator:
-    """An estimator in notebooks: scikit-learn's diagram, with what the fit has found."""
-
-    fit_: Any
-
-    def _get_fitted_attr_html(self, doc_link: str = "") -> FitSummary:
-        return self.fit_
-
-    def _html_repr(self) -> str:
-        """Return the diagram; below it the fit, where scikit-learn leaves no place for it."""
-        diagram = estimator_html_repr(self)
-        if "fit_" not in self.__dict__:
-            return diagram
-        page = self.fit_._repr_html_()
-        return diagram if page in diagram else diagram + page
-
-    def _repr_html_inner(self) -> str:
-        return self._html_repr()
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""
-        bundle = {"text/plain": repr(self)}
-        html = get_config()["display"] == "diagram"
-        return bundle | ({"text/html": self._html_repr()} if html else {})

@@ -167,7 +167,7 @@ def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
 
 
 class LabelEstimator(ClassifierMixin, KernelEstimator):
-    """A classifier: its fit sees codes of classes."""
+    """A classifier: its fit sees codes of classes, and probabilities never contradict decisions."""
 
     classes_ = learned("inputs.classes", "Labels, sorted, (K,).")
 
@@ -193,9 +193,23 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             {"probability": self._probabilities(f)} if hasattr(self, "predict_proba") else {}
         )
 
+    @by_partition
+    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return probabilities of the classes; the largest is of the class predicted."""
+        return self._probabilities(to_numpy(self._decisions(X)))
+
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return the probabilities of the classes from decision values."""
-        raise NotImplementedError
+        return agreeing(np.exp(self._log_probabilities(f)), f)
+
+    @by_partition
+    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
+        """Return the logarithms of the class probabilities, accurate also for tiny ones."""
+        f = to_numpy(self._decisions(X))
+        return agreeing(self._log_probabilities(f), f)
+
+    @abstractmethod
+    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
+        """Return log probabilities from decision values."""
 
     def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
         """Return decision values, a single column for two classes."""
@@ -294,28 +308,6 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
                 f"{given!r}."
             )
         return blocks.reweighted(lambda y: factors[to_numpy(y).astype(np.int64)])
-
-
-class ProbableLabels(LabelEstimator):
-    """A classifier with probabilities, which never contradict its decisions."""
-
-    @by_partition
-    def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return probabilities of the classes; the largest is of the class predicted."""
-        return self._probabilities(to_numpy(self._decisions(X)))
-
-    def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        return agreeing(np.exp(self._log_probabilities(f)), f)
-
-    @by_partition
-    def predict_log_proba(self, X: Tabular) -> Float[Array, "n K"]:
-        """Return the logarithms of the class probabilities, accurate also for tiny ones."""
-        f = to_numpy(self._decisions(X))
-        return agreeing(self._log_probabilities(f), f)
-
-    @abstractmethod
-    def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-        """Return log probabilities from decision values."""
 
 
 # --- Probabilities from decision values, which never disagree with the decision -------------------

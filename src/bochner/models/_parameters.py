@@ -111,13 +111,6 @@ def shared(cls: type[Made]) -> type[Made]:
 
 
 @shared
-class SharedParameters:
-    """Parameters of every estimator, keyword only."""
-
-    verbose: bool = False
-
-
-@shared
 class KernelParameters:
     """Parameters of estimators that choose kernel and features, keyword only."""
 

@@ -100,6 +100,9 @@ RENAMED: dict[str, str] = {
     "UserFunctions": "IndexedFunctions",
 }
 
+#: Fits that had the checked parameters of their estimator as ``spec`` in older files.
+WITHOUT_SPEC = ("Clustering", "Correlations", "FeaturesFit")
+
 
 def is_estimator(cls: type) -> bool:
     """Return whether the class is an estimator, stored as parameters and fitted state."""
@@ -256,6 +259,8 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return cls[content[1]]
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
+            if cls.__name__ in WITHOUT_SPEC:
+                fields = {name: part for name, part in fields.items() if name != "spec"}
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
             return value

@@ -44,7 +44,7 @@ from bochner.kernels.stationary import Gaussian
 from bochner.models._base import Differentiable, WithoutTarget, learned
 from bochner.models._labels import (
     Calibration,
-    ProbableLabels,
+    LabelEstimator,
     calibrate,
     log_probabilities,
     weights_of_classes,
@@ -507,7 +507,7 @@ def quantile_shift(
 
 
 @shared
-class ConvexClassifier(KernelParameters, Differentiable, ProbableLabels, ConvexEstimator):
+class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexEstimator):
     """A classifier by a convex loss."""
 
     C: float | str = "auto"
@@ -658,8 +658,8 @@ class SVC(ConvexClassifier):
         pairs = n_classes > 2 and (auto or self.multi_class == "ovo")
         return ClassPairs(n_classes) if pairs else None
 
-    predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
-    predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
+    predict_proba = available_if(_has_probabilities)(LabelEstimator.predict_proba)
+    predict_log_proba = available_if(_has_probabilities)(LabelEstimator.predict_log_proba)
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return self.calibration_.log_probabilities(f)

@@ -19,7 +19,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import AddsRows, Differentiable, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._labels import Calibration, ProbableLabels, decided
+from bochner.models._labels import Calibration, LabelEstimator, decided
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
@@ -240,7 +240,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
 
 @estimator
-class KernelRidgeClassifier(ProbableLabels, RidgeEstimator):
+class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by

@@ -19,7 +19,7 @@ from bochner.features.map import FeatureMap, Method
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
-from bochner.models._labels import ProbableLabels
+from bochner.models._labels import LabelEstimator
 from bochner.models._parameters import by_jobs, estimator, shared
 from bochner.models.sgd.fit import (
     SgdFit,
@@ -176,7 +176,7 @@ def _has_probabilities(model: "KernelSGDClassifier") -> bool:
 
 
 @estimator
-class KernelSGDClassifier(ProbableLabels, SgdEstimator):
+class KernelSGDClassifier(LabelEstimator, SgdEstimator):
     """Linear classification on a kernel's features by stochastic gradient descent.
 
     Minimises (1/W) Σ wᵢ ℓ(yᵢ, f(xᵢ)) + (alpha/2) ‖f‖² over f = φ(x)·β + b, y = ±1, for each class
@@ -283,13 +283,13 @@ class KernelSGDClassifier(ProbableLabels, SgdEstimator):
             )
         return self._add_rows(X, y, sample_weight, classes=classes)
 
-    predict_proba = available_if(_has_probabilities)(ProbableLabels.predict_proba)
-    predict_log_proba = available_if(_has_probabilities)(ProbableLabels.predict_log_proba)
+    predict_proba = available_if(_has_probabilities)(LabelEstimator.predict_proba)
+    predict_log_proba = available_if(_has_probabilities)(LabelEstimator.predict_log_proba)
 
     def _probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         xp = array_namespace(f)
         if self.loss == "log_loss":
-            p = 1.0 / (1.0 + xp.exp(xp.minimum(-f, 700.0)))
+            p = xp.exp(xp.minimum(f, 0.0)) / (1.0 + xp.exp(-xp.abs(f)))  # with no overflow
         else:
             p = (xp.clip(f, -1.0, 1.0) + 1.0) / 2.0
         if p.shape[1] == 1:

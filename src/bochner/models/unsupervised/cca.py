@@ -27,7 +27,7 @@ from bochner.models.unsupervised.transformers import (
     KernelTransformer,
     choose_quickly,
 )
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen
 from bochner.selection.spec import as_kernel
 from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf
@@ -37,22 +37,11 @@ from bochner.sums.passes import LOCAL, Executor, sampled
 Halves = tuple[Moments | None, Moments | None]
 
 
-@dataclass(frozen=True)
-class CcaSpec:
-    """Checked parameters of a correlation analysis."""
-
-    features: FeatureSpec  # of X
-    kernel_y: Kernel | str
-    n_components: int
-    alpha: float | None  # None: chosen by rows left out
-
-
 @dataclass(frozen=True, eq=False)
 class Correlations(FitSummary):
     """Directions in two feature spaces, and the sums that they were found from."""
 
     inputs: Inputs
-    spec: CcaSpec
     chosen: Chosen
     chosen_y: Chosen
     halves: Halves
@@ -119,34 +108,39 @@ class CorrelationsOf:
 
 
 def solved(
-    spec: CcaSpec, inputs: Inputs, sides: tuple[Chosen, Chosen], halves: Halves, rows: int
+    count: int,
+    alpha: float | None,
+    inputs: Inputs,
+    sides: tuple[Chosen, Chosen],
+    halves: Halves,
+    rows: int,
 ) -> Correlations:
-    """Return the fit that sums lead to."""
+    """Return the fit that sums lead to; without ``alpha`` one is chosen by rows left out."""
     moments, width = _added(*halves), sides[0].n_features
     if moments is None:
         raise InvalidInput(
             "KernelCCA: at least one row with a positive weight is required; got none."
         )
     both = Sides.of(moments, width)
-    alpha, path = _penalty(spec, both, halves, width)
-    directions = both.directions(spec.n_components, alpha)
-    if len(directions.values) < spec.n_components:
+    path: tuple[tuple[float, float], ...] = ()
+    if alpha is None:
+        alpha, path = _penalty(count, both, halves, width)
+    directions = both.directions(count, alpha)
+    if len(directions.values) < count:
         warn_user(
-            f"KernelCCA: n_components={spec.n_components}, but {moments.rows} rows have "
+            f"KernelCCA: n_components={count}, but {moments.rows} rows have "
             f"{len(directions.values)} pairs of directions above rounding; these are kept. Ask for "
             "fewer, or raise n_features."
         )
     each = correlations(moments, directions)
     means = np.split(moments.feature_mean, [width])
-    return Correlations(inputs, spec, *sides, halves, rows, alpha, path, directions, each, *means)
+    return Correlations(inputs, *sides, halves, rows, alpha, path, directions, each, *means)
 
 
 def _penalty(
-    spec: CcaSpec, sides: Sides, halves: Halves, width: int
+    count: int, sides: Sides, halves: Halves, width: int
 ) -> tuple[float, tuple[tuple[float, float], ...]]:
     """Return the penalty, and what it was compared with."""
-    if spec.alpha is not None:
-        return spec.alpha, ()
     alphas, (a, b) = sides.penalties(), halves
     if a is None or b is None:
         return float(alphas[len(alphas) // 2]), ()
@@ -154,7 +148,7 @@ def _penalty(
     for fit, test in ((a, b), (b, a)):
         half, share = Sides.of(fit, width), fit.weight / sides.weight
         for i, alpha in enumerate(alphas):
-            pairs = half.directions(spec.n_components, share * alpha)
+            pairs = half.directions(count, share * alpha)
             values = correlations(test, pairs)
             scores[i] += values.sum() / (2 * max(1, len(values)))
     best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest that is as good
@@ -231,17 +225,16 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     _: KW_ONLY
     alpha: float | str = "cv"
 
-    def _spec(self) -> CcaSpec:
+    def _asked(self) -> tuple[int, float | None]:
+        """Check the number of components and the penalty; None where it is chosen."""
         count = integer(self.n_components, "KernelCCA", "n_components", 1)
-        alpha = None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
-        features = self._width_spec()
-        kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
-        return CcaSpec(features, kernel_y, count, alpha)
+        return count, None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Correlations:
         # Each map is drawn from the rows of its side alone.
-        spec, partners = self._spec(), _partners(blocks)
-        features, features_y = spec.features, replace(spec.features, kernel=spec.kernel_y)
+        asked, features, partners = self._asked(), self._width_spec(), _partners(blocks)
+        kernel_y = features.kernel if self.kernel_y is None else as_kernel(self.kernel_y)
+        features_y = replace(features, kernel=kernel_y)
         rows = x = y = None
         if features.needs_rows or features_y.needs_rows:
             rows = sampled(blocks, features.seed, where=where)
@@ -251,9 +244,8 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         chosen = chosen.in_precision(features.precision, blocks.n_rows)
         chosen_y = choose_quickly(features_y, partners, y)
         sides = chosen, replace(chosen_y, precision=chosen.precision)
-        return solved(
-            spec, inputs, sides, CorrelationsOf(*sides).over(blocks, where), count_rows(blocks)
-        )
+        halves = CorrelationsOf(*sides).over(blocks, where)
+        return solved(*asked, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
         """Add rows to those seen so far, and solve again; the first call draws the maps."""
@@ -264,13 +256,13 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
         first, second = map(_added, fit.halves, CorrelationsOf(*sides).over(blocks))
-        return solved(self._spec(), fit.inputs, sides, (first, second), rows)
+        return solved(*self._asked(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:
         """Solve again from the stored moments."""
         fit = self._fitted
         sides = fit.chosen, fit.chosen_y
-        self.fit_ = solved(self._spec(), fit.inputs, sides, fit.halves, fit.rows)
+        self.fit_ = solved(*self._asked(), fit.inputs, sides, fit.halves, fit.rows)
         return self
 
     @by_partition

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import norm
@@ -12,7 +12,7 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from bochner._core.arrays import from_numpy, joined, squared_norms, to_numpy
-from bochner._core.checks import Counted, nonnegative, warn_user
+from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.text import HtmlResult
@@ -24,7 +24,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import WithoutTarget, learned
 from bochner.models._html import FitSummary
-from bochner.models._parameters import estimator, spec_of
+from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import (
@@ -33,7 +33,7 @@ from bochner.models.unsupervised.transformers import (
     choose_alone,
     diagonal_of,
 )
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped
 from bochner.sums.passes import LOCAL, Executor, Together, nonempty, sample_of, sampled
@@ -78,23 +78,11 @@ class KernelCost(HtmlResult):
         )
 
 
-@dataclass(frozen=True)
-class KMeansSpec:
-    """Checked parameters of :class:`KernelKMeans`."""
-
-    features: FeatureSpec
-    n_clusters: Counted
-    n_init: Counted
-    max_iter: Counted
-    tol: Annotated[float, nonnegative]
-
-
 @dataclass(frozen=True, eq=False)
 class Clustering(FitSummary):
     """Clusters of features: centres, and the rows assigned to them."""
 
     inputs: Inputs
-    spec: KMeansSpec
     chosen: Chosen
     seen: Float[Array, " k"]  # Σ w of the rows that led to the centres
     clusters: Clusters  # centres, and the rows of the last fit or call
@@ -149,7 +137,7 @@ class Clustering(FitSummary):
 
 
 def followed(
-    spec: KMeansSpec, inputs: Inputs, chosen: Chosen, centres: Array, seen: Array, blocks: Blocks
+    inputs: Inputs, chosen: Chosen, centres: Array, seen: Array, blocks: Blocks
 ) -> Clustering:
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision)
@@ -159,44 +147,7 @@ def followed(
         centres, seen = stepped(centres, seen, block)
         total = sums.add(total, block)
     (diagonal, kept), clusters = total, assign(features, centres)
-    return Clustering(inputs, spec, chosen, seen, clusters, diagonal, nonempty(kept))
-
-
-def begun(
-    spec: KMeansSpec, blocks: Blocks, where: Executor = LOCAL
-) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
-    """Choose what is open, and find centres by k-means++ and Lloyd's algorithm on a sample."""
-    from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
-
-    chosen, rows = choose_alone(spec.features, blocks, where)
-    rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
-    k = spec.n_clusters
-    if len(rows) < k:
-        raise InvalidInput(
-            f"KernelKMeans: n_clusters={k} must be at most the number of rows to start from; got "
-            f"n_samples={len(rows)} of positive weight. Ask for fewer clusters."
-        )
-    # Distinct rows in a fixed order, with the summed weights of their copies; k rows at least
-    few = rows.lowest(max(2048, 20 * k))
-    marks = row_marks(few.X, chosen.seed)
-    _, first, which = np.unique(marks, return_index=True, return_inverse=True)
-    few = replace(few.take(first), w=np.bincount(which, few.w))
-    few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
-    seed = int(stream(chosen.seed, "clusters").integers(2**31))
-    means = KMeans(k, n_init=spec.n_init, max_iter=spec.max_iter, random_state=seed)
-    Z = to_numpy(chosen.features(few.X))
-    with warnings.catch_warnings():  # of fewer different rows than clusters
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        means.fit(Z, sample_weight=few.w)
-    centres = means.cluster_centers_.astype(np.float64)
-    if len(empty := np.setdiff1d(np.arange(k), means.labels_)):
-        warn_user(
-            f"KernelKMeans: n_clusters={k}, but the rows to start from have only {k - len(empty)} "
-            "different features; the other clusters stay empty. Ask for fewer."
-        )
-        centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
-    points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
-    return chosen, rows, run_lloyd(points, assign(points, centres), spec.max_iter, spec.tol).means
+    return Clustering(inputs, chosen, seen, clusters, diagonal, nonempty(kept))
 
 
 @estimator
@@ -253,23 +204,63 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     max_iter: int = 300
     tol: float = 1e-5
 
-    def _spec(self) -> KMeansSpec:
-        return spec_of(KMeansSpec, "KernelKMeans", vars(self) | {"features": self._width_spec()})
+    def _begun(
+        self, blocks: Blocks, where: Executor = LOCAL
+    ) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
+        """Choose what is open, and find centres by k-means++ and Lloyd's algorithm on a sample."""
+        from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
+
+        k, spec = self.n_clusters, self._width_spec()
+        for name in ("n_clusters", "n_init", "max_iter"):
+            integer(vars(self)[name], "KernelKMeans", name, 1)
+        nonnegative(self.tol, "KernelKMeans", "tol")
+        chosen, rows = choose_alone(spec, blocks, where)
+        rows = sampled(blocks, chosen.seed, where=where) if rows is None else rows
+        if len(rows) < k:
+            raise InvalidInput(
+                f"KernelKMeans: n_clusters={k} must be at most the number of rows to start from; "
+                f"got n_samples={len(rows)} of positive weight. Ask for fewer clusters."
+            )
+        # Distinct rows in a fixed order, with the summed weights of their copies; k rows at least
+        few = rows.lowest(max(2048, 20 * k))
+        marks = row_marks(few.X, chosen.seed)
+        _, first, which = np.unique(marks, return_index=True, return_inverse=True)
+        few = replace(few.take(first), w=np.bincount(which, few.w))
+        few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
+        seed = int(stream(chosen.seed, "clusters").integers(2**31))
+        means = KMeans(k, n_init=self.n_init, max_iter=self.max_iter, random_state=seed)
+        Z = to_numpy(chosen.features(few.X))
+        with warnings.catch_warnings():  # of fewer different rows than clusters
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            means.fit(Z, sample_weight=few.w)
+        centres = means.cluster_centers_.astype(np.float64)
+        if len(empty := np.setdiff1d(np.arange(k), means.labels_)):
+            warn_user(
+                f"KernelKMeans: n_clusters={k}, but the rows to start from have only "
+                f"{k - len(empty)} different features; the other clusters stay empty. Ask for "
+                "fewer."
+            )
+            centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
+        points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
+        return (
+            chosen,
+            rows,
+            run_lloyd(points, assign(points, centres), self.max_iter, self.tol).means,
+        )
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         # Start on a sample of rows, and continue on all
-        spec = self._spec()
-        chosen, rows, centres = begun(spec, blocks, where)
+        chosen, rows, centres = self._begun(blocks, where)
         features = Features(chosen.map, blocks, chosen.precision, where=where)
         summand = CentroidsOf(centres)
         total, diagonal = features.sum(Together((summand, diagonal_of(chosen.kernel))))
-        lloyd = run_lloyd(features, summand.clusters(total), spec.max_iter, spec.tol)
+        lloyd = run_lloyd(features, summand.clusters(total), self.max_iter, self.tol)
         if not lloyd.converged:
             warn_user(
-                f"KernelKMeans: the centres still move after max_iter={spec.max_iter} passes; "
+                f"KernelKMeans: the centres still move after max_iter={self.max_iter} passes; "
                 "raise max_iter, or tol if this is near enough."
             )
-        return Clustering(inputs, spec, chosen, lloyd.sizes, lloyd, diagonal, rows)
+        return Clustering(inputs, chosen, lloyd.sizes, lloyd, diagonal, rows)
 
     def partial_fit(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> Self:
         """Move the centres towards the means of these rows, for streams.
@@ -280,14 +271,12 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         return self._add_rows(X, None, sample_weight)
 
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        spec = self._spec()
-        chosen, _, centres = begun(spec, blocks)
-        return followed(spec, inputs, chosen, centres, np.zeros(len(centres)), blocks)
+        chosen, _, centres = self._begun(blocks)
+        return followed(inputs, chosen, centres, np.zeros(len(centres)), blocks)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Clustering:
-        fit, spec = self.fit_, self._spec()
-        at = fit.clusters.centres, fit.seen
-        return followed(spec, fit.inputs, fit.chosen, *at, blocks)
+        fit = self.fit_
+        return followed(fit.inputs, fit.chosen, fit.clusters.centres, fit.seen, blocks)
 
     def fit_predict(self, X: Tabular, y: object = None, **fit_params: Any) -> Array:
         """Fit, and return the clusters of the rows, (n,) int32."""

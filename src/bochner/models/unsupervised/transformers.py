@@ -129,7 +129,6 @@ class FeaturesFit(FitSummary):
     """A map that was drawn for rows."""
 
     inputs: Inputs
-    spec: FeatureSpec
     chosen: Chosen
 
     def scores(self, X: Array) -> Array:
@@ -189,7 +188,7 @@ class KernelFeatures(KernelTransformer):
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> FeaturesFit:
         spec = self._feature_spec(self.method)
-        return FeaturesFit(inputs, spec, choose(spec, blocks, where=where)[0])
+        return FeaturesFit(inputs, choose(spec, blocks, where=where)[0])
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the features of rows."""

@@ -40,7 +40,7 @@ from bochner.solvers.convex.problem import (
     Optimum,
     OverRows,
     Problem,
-    SolverRows,
+    Rows,
     State,
     backward,
     best_constant,
@@ -363,7 +363,7 @@ class KeptHessians:
 
 
 def _changed(
-    rows: SolverRows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
+    rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
     """Return the sum with factors c, none negative: the old one changed, or a new one.
 

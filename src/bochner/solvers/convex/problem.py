@@ -10,7 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -83,21 +83,12 @@ class Optimum:
 
 
 # --- rows, and sums over them --------------------------------------------------------------------
+#
+# Rows of a problem are a FeatureBlock, features that are read again and again, or a kernel matrix.
+# Iteration gives blocks with Z (b, D), y, w (b,) or None, and the number of the first row,
+# ``start``; ``sum`` makes one pass, here or elsewhere; ``cached``: features are computed once.
 
-
-class SolverRows(Protocol):
-    """Features that can be read again and again; ``cached``: without being computed again.
-
-    Iteration gives blocks with Z (b, D), y, w (b,) or None, and the number of the first row,
-    ``start``; ``sum`` makes one pass, here or elsewhere.
-    """
-
-    @property
-    def cached(self) -> bool: ...
-    @property
-    def n_features(self) -> int: ...
-    def __iter__(self) -> Iterator[Any]: ...
-    def sum(self, summand: Any) -> Any: ...
+Rows = Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,12 +175,12 @@ class OverRows:
         return replace(self, numbers=tuple(a[rows] for a in self.numbers), first=rows.start)
 
 
-def gradients(rows: SolverRows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
+def gradients(rows: Rows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
     """Return Σ sᵢ [zᵢ 1] for each column of the slopes s, by one pass."""
     return np.asarray(rows.sum(OverRows(backward, (slopes,))))
 
 
-def images(rows: SolverRows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
+def images(rows: Rows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
     """Return Z β + b at all rows, by one pass."""
     return np.concatenate(rows.sum(OverRows(partial(_image, theta=theta))))
 
@@ -198,7 +189,7 @@ def _image(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> list[Array]:
     return [forward(Z, theta)]
 
 
-def taken_rows(rows: SolverRows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
+def taken_rows(rows: Rows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
     """Return the features of the rows taken, by one pass."""
     return np.concatenate(rows.sum(OverRows(_taken, (taken,))))
 
@@ -214,7 +205,7 @@ def _taken(Z: Float[Array, "b D"], taken: Bool[Array, " b"]) -> list[Array]:
 class Problem:
     """The objective."""
 
-    rows: Any  # SolverRows, or the kernel matrix of the rows
+    rows: Rows
     y: Array  # (n, t) targets of the loss; of small integers for classes, to save memory
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
