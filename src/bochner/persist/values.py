@@ -259,7 +259,7 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return cls[content[1]]
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
-            if cls.__name__ in WITHOUT_SPEC:
+            if name.rpartition(":")[2] in WITHOUT_SPEC:
                 fields = {name: part for name, part in fields.items() if name != "spec"}
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
