@@ -418,7 +418,7 @@ def test_what_has_features(kernel, X, n):
 
 
 def test_without_finufft_there_are_features(monkeypatch):
-    monkeypatch.setattr("bochner.selection.waves.is_installed", lambda: False)
+    monkeypatch.setattr("bochner.selection.waves.find_spec", lambda _: None)
     assert waves_for(KERNEL_GRIDDED, table(300)[0], 10**5) is None
     monkeypatch.setitem(sys.modules, "finufft", None)
     with pytest.raises(MissingDependency, match=r"needs the package finufft.*bochner\[grid\]"):

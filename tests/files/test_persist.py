@@ -333,7 +333,7 @@ def test_a_file_without_a_field_that_has_a_default_loads(field, path):
         {"class": ["os.system", {"command": "true"}]},
         {"class": ["subprocess:Popen", {"args": ["true"]}]},
         {"class": ["models.._native:Any", {}]},
-        {"class": ["cli.show:Terminal", {"as_json": True, "quiet": True}]},
+        {"class": ["cli.commands:Terminal", {"as_json": True, "quiet": True}]},
         {"class": ["kernels.stationary:np", {}]},
         {"class": [RIDGE, {}]},
         {"class": [GAUSSIAN, {"length": 2.0}]},

@@ -142,7 +142,7 @@ def test_tables_show_the_numbers_of_the_report():
     cells = page.cells
     found = report.quality.errors["target"]
     assert ["target", *(number(v) for v in found.values())] in cells
-    worst = report.seen.worst.rows[0]
+    worst = report.seen.worst[0]
     assert [str(worst.number), number(worst.value, 3)] in [row[:2] for row in cells]
     assert any(row[0] == "ε, spectral" for row in cells)
     assert report.certificate_words in "".join(page.text)
@@ -240,14 +240,14 @@ def test_rows_of_the_fit_are_known_from_others():
 
 
 def test_rows_to_look_at_are_the_worst_of_all():
-    rows = reported("ridge").seen.worst.rows
+    rows = reported("ridge").seen.worst
     missed = np.argsort(-np.abs(Y - fitted("ridge").predict(X)))[:8].tolist()
     assert [row.number for row in rows] == missed
     assert np.array_equal([row.x for row in rows], X[missed])
     model, y = fitted("svc"), TARGETS["labels"]
     f, own = model.decision_function(X), y[:, None] == model.classes_
     excess = np.where(own, -np.inf, f).max(axis=1) - f[own]
-    worst = reported("svc").seen.worst.rows
+    worst = reported("svc").seen.worst
     assert [row.number for row in worst] == np.argsort(-excess)[:8].tolist()
 
 
@@ -277,7 +277,7 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
     }[form]
     report = brief(model, *given)
     assert report.seen.columns == ("size", "colour", "day")
-    rows = report.seen.worst.rows
+    rows = report.seen.worst
     for row in rows:
         size, colour, day = table.iloc[row.number, :3]
         assert row.x[0] is None if np.isnan(size) else row.x[0] == pytest.approx(size)
@@ -299,7 +299,7 @@ def test_block_size_changes_nothing_and_sparse_rows_are_dense_ones():
         rmse = one.quality.errors["target"]["rmse"]
         assert other.quality.errors["target"]["rmse"] == pytest.approx(rmse)
         assert other.rows_of_fit == one.rows_of_fit
-        lists = ([r.number for r in report.seen.worst.rows] for report in (one, other))
+        lists = ([r.number for r in report.seen.worst] for report in (one, other))
         assert next(lists) == next(lists)
     read(both[1].to_html())
 
@@ -313,7 +313,7 @@ def test_of_many_rows_some_at_random_are_examined(monkeypatch):
     assert (report.seen.n_rows, report.seen.n_examined) == (N, 40)
     squares = (Y[some] - model.predict(X[some])) ** 2
     assert report.quality.errors["target"]["rmse"] == pytest.approx(np.sqrt(squares.mean()))
-    assert {row.number for row in report.seen.worst.rows} <= set(some.tolist())
+    assert {row.number for row in report.seen.worst} <= set(some.tolist())
     assert "On 40 random rows" in report.to_html()
 
 
@@ -322,7 +322,7 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
     assert report.quality.errors == {}
     assert "nothing is said of errors" in report.to_html()
     report = brief(fitted("ridge"), X[:20])
-    assert report.seen.worst is None
+    assert not report.seen.worst
     read(report.to_html())
     report = report_model(fitted("ridge"), X[:1], Y[:1])
     assert report.certificate is None

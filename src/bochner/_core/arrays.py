@@ -219,9 +219,11 @@ def numpy_rows(X: Any) -> Any:
     return rows.astype(np.float64, copy=False)
 
 
-def squared_norms(A: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """Return Σ_j A_ij² of each row."""
-    return np.einsum("ij,ij->i", A, A) if is_numpy(A) else array_namespace(A).sum(A * A, axis=1)
+def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Return Σ_j X_ij² of each row, dense or sparse."""
+    if is_sparse(X):
+        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
+    return np.einsum("ij,ij->i", X, X) if is_numpy(X) else array_namespace(X).sum(X * X, axis=1)
 
 
 def unit_of(largest: float) -> float:

@@ -92,18 +92,14 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
     D = len(A)
     count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
     ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]
-    tasks = [partial(_add_to_columns, G, A, factor, part) for part in _between(ends)]
-    side_by_side(tasks, most=len(tasks))
 
+    def add_to(part: slice) -> None:
+        if part.start:
+            above = slice(part.start)
+            lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
+        lapack.add_square(G[part, part], A[part], factor)
 
-def _add_to_columns(
-    G: Float[Array, "D D"], A: Float[Array, "D n"], factor: float, part: slice
-) -> None:
-    """Add factor · A Aᵀ to some columns of the upper triangle of G."""
-    if part.start:
-        above = slice(part.start)
-        lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
-    lapack.add_square(G[part, part], A[part], factor)
+    side_by_side([partial(add_to, part) for part in _between(ends)], most=count)
 
 
 def factor(A: Float[Array, "n n"]) -> None:
@@ -115,24 +111,21 @@ def factor(A: Float[Array, "n n"]) -> None:
         with one_thread():
             lapack.factor(A)
         return
+
+    def update(pivot: slice, part: slice) -> None:  # from the pivot down to the diagonal
+        between = slice(pivot.stop, part.start)
+        above = A[pivot, between], A[pivot, part]
+        lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
+        lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
+
     parts = _between([*range(0, len(A), PART), len(A)])
-    for number, part_number in enumerate(parts):
+    for number, pivot in enumerate(parts):
         with one_thread():
-            lapack.factor(A[part_number, part_number])
+            lapack.factor(A[pivot, pivot])
         right = parts[:number:-1]
-        U = A[part_number]
-        solve = partial(lapack.solve_rows_by_triangle, U[:, part_number])
-        side_by_side([partial(solve, U[:, part]) for part in right], most=len(right))
-        update = partial(_update_part, A, part_number)
-        side_by_side([partial(update, part) for part in right], most=len(right))
-
-
-def _update_part(A: Float[Array, "n n"], pivot: slice, part: slice) -> None:
-    """Subtract U₁ᵀ U₁₂ from the columns of a part, down to the diagonal."""
-    between = slice(pivot.stop, part.start)
-    above = A[pivot, between], A[pivot, part]
-    lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
-    lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
+        solve = partial(lapack.solve_rows_by_triangle, A[pivot, pivot])
+        side_by_side([partial(solve, A[pivot, part]) for part in right], most=len(right))
+        side_by_side([partial(update, pivot, part) for part in right], most=len(right))
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:

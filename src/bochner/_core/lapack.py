@@ -146,20 +146,17 @@ def _integer(n: int) -> Any:
     return ctypes.byref(_Whole(n))
 
 
-def _matrix(A: Array) -> tuple[Any, Any]:
-    """Return the pointer and the leading dimension of a matrix."""
+def _array(A: Array) -> tuple[Any, Any]:
+    """Return the pointer, and the leading dimension of a matrix or the stride of a vector."""
+    if A.ndim == 1:
+        if A.size and not A.flags.c_contiguous:
+            raise ValueError("vectors for BLAS must be contiguous")
+        return A.__array_interface__["data"][0], _integer(1)
     (n, m), size = A.shape, A.itemsize
     rows, lead = A.strides[0] // size, A.strides[1] // size
     if A.size and ((n > 1 and rows != 1) or (m > 1 and lead < n)):
         raise ValueError("the columns of a matrix for BLAS must be contiguous")
     return A.__array_interface__["data"][0], _integer(lead if A.size and m > 1 else max(n, 1))
-
-
-def _vector(x: Array) -> tuple[Any, Any]:
-    """Return the pointer and the stride of a vector."""
-    if x.size and not x.flags.c_contiguous:
-        raise ValueError("vectors for BLAS must be contiguous")
-    return x.__array_interface__["data"][0], _integer(1)
 
 
 def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
@@ -176,7 +173,7 @@ def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
     by_address: list[Any] = []
     for each in arguments:
         if isinstance(each, np.ndarray):
-            by_address += _matrix(each) if each.ndim == 2 else _vector(each)
+            by_address += _array(each)
         elif isinstance(each, int):
             by_address.append(_integer(each))
         else:

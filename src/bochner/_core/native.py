@@ -11,13 +11,12 @@ the call, nor on the number of threads.
 
 import os
 import warnings
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, slices, taken
+from bochner._core.arrays import array_namespace, device, from_numpy, is_numpy, taken
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import get_num_threads
 from bochner.errors import InvalidInput, PurePythonWarning
@@ -61,20 +60,6 @@ def loops() -> ModuleType | None:
     return _compiled
 
 
-def _by_rows(
-    twin: Callable[..., Array], columns: int, X: Array, *others: Array, out: Any = None
-) -> Array:
-    """Return a twin's result for all rows; of NumPy, temporaries of ``columns`` take 16 MB."""
-    step = (16 << 20) // max(1, columns * X.itemsize) if is_numpy(X) else X.shape[0]
-    if out is None and X.shape[0] <= step:
-        return twin(X, *others)
-    for rows in slices(X.shape[0], max(1, step)):
-        part = twin(X[rows], *(each[rows] for each in others))
-        out = np.empty((X.shape[0], part.shape[1]), part.dtype) if out is None else out
-        out[rows] = part
-    return out
-
-
 # ---- cosines and sines
 
 
@@ -97,15 +82,13 @@ def waves(
 
     With phases ``b``, in turns, ``scale cos(2 pi (T + b))`` alone.
     """
-    chains = frequencies if isinstance(frequencies, Chains) else None
-    m = frequencies.shape[1] if chains is None else chains.m  # type: ignore[union-attr]
     if not is_numpy(X) or (compiled := loops()) is None:
-        of_rows = lambda rows: waves_twin(rows, frequencies, scale, b)
-        return _by_rows(of_rows, 3 * m if chains is None else 4 * chains.diagonals[:, 0].size, X)
+        return waves_twin(X, frequencies, scale, b)
+    m = frequencies.m if isinstance(frequencies, Chains) else frequencies.shape[1]
     out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
     bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
-    if chains is not None:
-        compiled.chains(X, chains.diagonals, chains.orders, bias, m, scale, out, threads)
+    if isinstance(frequencies, Chains):
+        compiled.chains(X, *frequencies[:2], bias, m, scale, out, threads)
     else:
         compiled.waves(X, frequencies, bias, scale, out, threads)
     return out
@@ -191,8 +174,7 @@ def polynomials(
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
     """
     if not is_numpy(X) or (compiled := loops()) is None:
-        of_rows = lambda rows, radial: polynomials_twin(rows, W, radial, up, down)
-        return _by_rows(of_rows, 4 * W.shape[1], X, radial)
+        return polynomials_twin(X, W, radial, up, down)
     out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
     given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
     compiled.polynomials(X, *given, out, get_num_threads())
@@ -221,12 +203,11 @@ def harmonics(
 ) -> Float[Array, "n D"]:
     """Return blocks of the programme's values, side by side, each scaled by a factor of the row.
 
-    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1.
+    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1; ``out`` is filled
+    by compiled loops alone.
     """
     if not is_numpy(U) or (compiled := loops()) is None:
-        of_rows = lambda rows, radial: harmonics_twin(rows, programme, radial, first, count)
-        columns = 4 * len(programme.factors) + int(count.sum())
-        return _by_rows(of_rows, columns, U, radial, out=out)
+        return harmonics_twin(U, programme, radial, first, count)
     out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
     factors = programme.factors.astype(U.dtype, copy=False)
     plan = (programme.parents, programme.inputs, factors)

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import cache
 from numbers import Integral
-from threading import Lock, local
-from typing import Any, TypeVar
+from threading import Lock
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -23,14 +23,9 @@ Made = TypeVar("Made")
 _chosen_threads: list[int] = []
 
 
-class _Here(local):
-    """State of one Python thread."""
-
-    limited = False  # whether it has asked for one thread of BLAS
-    most: int | None = None  # threads that it may use
-
-
-_here = _Here()
+#: Of one Python thread: the threads that it may use, and whether it has limited BLAS to one.
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+_limited: ContextVar[bool] = ContextVar("limited", default=False)
 
 
 # ---- how many
@@ -51,8 +46,8 @@ def get_num_threads() -> int:
     The first of: 1 in a task beside others, `n_jobs` of the fit, `set_num_threads`, the environment
     variables ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS``, the processors of this process.
     """
-    if _here.most is not None:
-        return _here.most
+    if (most := _most.get()) is not None:
+        return most
     if _chosen_threads:
         return _chosen_threads[0]
     for name in ("BOCHNER_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -70,20 +65,21 @@ def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
     """
     from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
-    before = _here.most
-    if before is None:
+    most = _most.get()
+    if most is None:
         n_jobs = get_active_backend()[1] if n_jobs is None else n_jobs
         if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral | None) or n_jobs == 0:
             raise InvalidInput(
                 f"{who}: n_jobs must be None or an integer other than 0; got {n_jobs!r}."
             )
         if n_jobs is not None:  # −1 means all processors, −2 all but one
-            _here.most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
+            most = int(n_jobs) if n_jobs > 0 else max(1, _processors() + 1 + int(n_jobs))
+    before = _most.set(most)
     try:
         with one_thread():
             yield
     finally:
-        _here.most = before
+        _most.reset(before)
 
 
 def _processors() -> int:
@@ -95,61 +91,46 @@ def _processors() -> int:
 # ---- BLAS
 
 
-class _Limit:
-    """BLAS limited to one thread, for the whole process, while at least one context is open."""
-
-    def __init__(self) -> None:
-        self.lock, self.open, self.before = Lock(), 0, list[int]()
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self.open:
-                self.before = [library.num_threads for library in _libraries()]
-                _set([1] * len(self.before))
-            self.open += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self.lock:
-            self.open -= 1
-            if not self.open:
-                _set(self.before)
-
-
-_limit = _Limit()
+_lock = Lock()
+_before: list[list[int]] = []  # threads of each BLAS as each Python thread that limits them found
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let BLAS of this process use one thread: where several would wait for one another."""
-    if _here.limited:
+    if _limited.get():
         yield
         return
-    _here.limited = True
+    token = _limited.set(True)
+    with _lock:
+        _before.append([library.num_threads for library in _libraries()])
+        _set([1] * len(_before[0]))
     try:
-        with _limit:
-            yield
+        yield
     finally:
-        _here.limited = False
+        _limited.reset(token)
+        with _lock:
+            found = _before.pop()
+            if not _before:
+                _set(found)
 
 
 @contextmanager
 def all_threads() -> Iterator[None]:
     """Lift the limit of `one_thread` for long work, unless another Python thread also has it."""
-    with _limit.lock:
-        if alone := _here.limited and _limit.open == 1:
-            _set([min(number, get_num_threads()) for number in _limit.before])
+    with _lock:
+        if alone := _limited.get() and len(_before) == 1:
+            _set([min(number, get_num_threads()) for number in _before[0]])
     try:
         yield
     finally:
-        with _limit.lock:
+        with _lock:
             if alone:
-                _set([1] * len(_limit.before))
+                _set([1] * len(_before[0]))
 
 
-@cache
-def _libraries() -> Sequence[Any]:
-    """Return the BLAS libraries; finding them takes a millisecond."""
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+#: The BLAS libraries; finding them takes a millisecond.
+_libraries = cache(lambda: ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def _set(numbers: Sequence[int]) -> None:
@@ -172,14 +153,11 @@ def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Mad
         if workers <= 1:
             return [task() for task in tasks]
         with ThreadPoolExecutor(workers) as pool:
-            futures = [pool.submit(copy_context().run, _beside_others, task) for task in tasks]
+            context = copy_context()
+            context.run(_most.set, 1)
+            futures = [pool.submit(context.copy().run, task) for task in tasks]
             try:
                 return [future.result() for future in futures]
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-def _beside_others(task: Callable[[], Made]) -> Made:
-    _here.limited, _here.most = True, 1
-    return task()

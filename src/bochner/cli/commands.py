@@ -1,23 +1,83 @@
 """The commands, one function each. Nothing heavy is imported before a command runs."""
 
+import json
 import shlex
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from itertools import chain
 from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
+from time import perf_counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 import bochner as bo
+from bochner._core.progress import Bar, listening
+from bochner._core.text import columns, facts_in_words
 from bochner.cli import arguments as kinds
 from bochner.cli.arguments import STANDARD_OUTPUT, found_files, on_coordinates, refuse_overwriting
 
-if TYPE_CHECKING:
-    from bochner.cli.show import Terminal
-
 MOST_COLUMNS = 40  # Columns that people are shown
+LABELS = 11  # Width of the labels
+
+
+@dataclass
+class Terminal:
+    """Where a command tells what it does and what it found, and the seconds of its phases."""
+
+    as_json: bool
+    quiet: bool
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
+        """Measure what happens within; show people what is being done, or the rows being read."""
+        began, watched = perf_counter(), not self.quiet and sys.stderr.isatty()
+        if watched and blocks is not None:
+            bar = Bar(blocks)
+            with listening(bar.at):
+                yield blocks.watch(bar)
+        elif watched and doing:
+            width = get_terminal_size().columns - 1  # a longer line could not be cleared
+            line = lambda text: click.echo(f"\r{text[:width]}\033[K", nl=False, err=True)
+            line(doing)
+            try:
+                with listening(lambda step: line(f"{doing}: {step.heading}")):
+                    yield blocks
+            finally:
+                line("")
+        else:
+            yield blocks
+        self.seconds[name] = round(perf_counter() - began, 4)
+
+    def say(self, text: str, err: bool = False) -> None:
+        """Print text for people; ``err``: where results are not."""
+        if not self.as_json and not self.quiet:
+            click.echo(text, err=err)
+
+    def show(self, words: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
+        """Print the facts as JSON, or for people those in ``words``, default all, as a table."""
+        lines = facts_in_words(facts if words is None else words)
+        if self.as_json:
+            unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
+            items = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
+            text = json.dumps(facts, default=items)
+            plain = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
+            click.echo(json.dumps(plain, ensure_ascii=not unicode))
+        elif not self.quiet:
+            for label, text in lines:
+                line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
+                if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
+                    how: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
+                    width = get_terminal_size().columns
+                    line = "\n".join(fill(each, width, **how) for each in line.splitlines())
+                click.echo(line)
 
 
 def _option(name: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
@@ -65,8 +125,6 @@ def _command(work: Callable[..., None]) -> Any:
     @_option("--quiet", "Print errors and notes only.", is_flag=True)
     @wraps(work)
     def command(**options: Any) -> None:
-        from bochner.cli.show import Terminal
-
         work(Terminal(options["json"], options["quiet"]), SimpleNamespace(**options))
 
     return command
@@ -103,9 +161,8 @@ def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.B
 @_option("--out", "Where earth.html goes.", sign="FOLDER", default=".")
 @_option("--quick", "Fewer points and features: seconds, not a minute.", is_flag=True)
 @_seed
-def demo(terminal: "Terminal", given: Any) -> None:
+def demo(terminal: Terminal, given: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
-    from bochner._core.text import columns
     from bochner.report.demo import run_demo
     from bochner.report.render import number, require
 
@@ -190,7 +247,7 @@ def demo(terminal: "Terminal", given: Any) -> None:
     "Whether learners without leave-one-out errors are fitted again without some rows.",
     default=True,
 )
-def fit(terminal: "Terminal", given: Any) -> None:
+def fit(terminal: Terminal, given: Any) -> None:
     """Fit a model to the rows of FILES and write it.
 
     With --coords the model is a Gaussian process of kernel matern32, unless --model or --kernel are
@@ -209,12 +266,17 @@ def fit(terminal: "Terminal", given: Any) -> None:
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
     fitted = models.learner(model, choices, given.set)
-    where = _engine_of(given.engine, given.scheduler, given.checkpoint)
+    folder, engine = given.checkpoint, given.engine
+    address, other, use = given.scheduler, folder, "--checkpoint is of a fit in this process"
+    if engine == "local":
+        address, other, use = folder, given.scheduler, "--scheduler is of dask, ray and spark"
+    if other is not None:
+        raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
+    where = getattr(bo.engines, engine.capitalize())(address)
     paths = found_files(given.files)
     refuse_overwriting(given.out, paths)
     with terminal.phase("open"):
         blocks = _blocks(given, paths, given.target, weight=given.weight)
-    folder = given.checkpoint
     if folder is not None and (Path(folder) / FIRST).exists():
         terminal.say(f"Resuming the fit in '{folder}'; delete it to begin again.", err=True)
     try:
@@ -251,22 +313,12 @@ def fit(terminal: "Terminal", given: Any) -> None:
     )
 
 
-def _engine_of(engine: str, scheduler: str | None, checkpoint: str | None) -> Any:
-    """Return the engine of the passes; refuse options that do not go together."""
-    address, other, use = scheduler, checkpoint, "--checkpoint is of a fit in this process"
-    if engine == "local":
-        address, other, use = checkpoint, scheduler, "--scheduler is of dask, ray and spark"
-    if other is not None:
-        raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
-    return getattr(bo.engines, engine.capitalize())(address)
-
-
 @_command
 @_model
 @_option("--out", "NetCDF file to write.", kinds.destination(".nc"), "FILE", required=True)
 @_option("--places", "Places along each coordinate.", click.IntRange(2), default=200)
 @_option("--picture", "Picture to write; beside --out if not given.", kinds.picture, "FILE")
-def map_(terminal: "Terminal", given: Any) -> None:
+def map_(terminal: Terminal, given: Any) -> None:
     """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
 
     Mean and standard deviation at places over the box of the rows of the fit.
@@ -322,7 +374,7 @@ def map_(terminal: "Terminal", given: Any) -> None:
 @_option("--features", "Number D.", click.IntRange(1), default=1024)
 @_seed
 @_option("--plot", "Picture to write.", kinds.picture, "FILE")
-def compare(terminal: "Terminal", given: Any) -> None:
+def compare(terminal: Terminal, given: Any) -> None:
     """Say which features serve a kernel best on the rows of FILES.
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
@@ -384,7 +436,7 @@ def compare(terminal: "Terminal", given: Any) -> None:
 )
 @_option("--widths", "Numbers of features; 256 to 4096 if not given.", kinds.widths, "D,D,...")
 @_seed
-def plan(terminal: "Terminal", given: Any) -> None:
+def plan(terminal: Terminal, given: Any) -> None:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
     Each has the predicted error, and the predicted seconds and memory on this machine.
@@ -406,7 +458,7 @@ def plan(terminal: "Terminal", given: Any) -> None:
     terminal.show(seconds, **planned.facts() | seconds)
 
 
-def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
+def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
     """Return files, model, and for each flag the rows, with their target if it is true."""
     from bochner.cli.models import open_model
 
@@ -443,7 +495,7 @@ def _opened(terminal: "Terminal", given: Any, *truth: bool) -> tuple[Any, ...]:
     "no intervals if not given.",
 )
 @_separator
-def predict(terminal: "Terminal", given: Any) -> None:
+def predict(terminal: Terminal, given: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
     With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
@@ -474,7 +526,7 @@ def predict(terminal: "Terminal", given: Any) -> None:
 @_model
 @_files
 @_separator
-def check(terminal: "Terminal", given: Any) -> None:
+def check(terminal: Terminal, given: Any) -> None:
     """Say how far the features of MODEL are from its kernel on the rows of FILES.
 
     Where FILES have the target, also how far its predictions are from it.
@@ -509,7 +561,7 @@ def check(terminal: "Terminal", given: Any) -> None:
 @_option("--rows", "Random rows that pictures show.", click.IntRange(16), default=4096)
 @_seed
 @_separator
-def report(terminal: "Terminal", given: Any) -> None:
+def report(terminal: Terminal, given: Any) -> None:
     """Write one HTML page about MODEL on the rows of FILES.
 
     The page has errors, certificate, penalties, spectrum, calibration, rows to inspect, and how to
@@ -551,10 +603,9 @@ def report(terminal: "Terminal", given: Any) -> None:
 
 @_command
 @_model
-def show(terminal: "Terminal", given: Any) -> None:
+def show(terminal: Terminal, given: Any) -> None:
     """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.cli.models import inputs_of
-    from bochner.cli.show import LABELS
     from bochner.models._base import KernelEstimator
 
     with terminal.phase("read"):

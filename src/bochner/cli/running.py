@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import current_thread, main_thread
-from types import FrameType
 from typing import Any
 
 import click
@@ -51,10 +50,6 @@ def tell(sentence: str) -> None:
 FAILED, MISUSED, STOPPED, KILLED = 1, 2, 130, 143
 
 
-class _Killed(BaseException):
-    """SIGTERM came: unwind, so that half-written files are removed."""
-
-
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code.
 
@@ -71,10 +66,10 @@ def run(arguments: list[str]) -> int:
             else:
                 error.show()
         return MISUSED
-    except (click.Abort, KeyboardInterrupt, _Killed) as stopped:
+    except (click.Abort, KeyboardInterrupt, SystemExit) as stopped:
         cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
         tell(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
-        return KILLED if isinstance(stopped, _Killed) else STOPPED
+        return KILLED if isinstance(stopped, SystemExit) else STOPPED
     except BrokenPipeError:
         # The reader of our output is gone (as `| head`): Python must not flush to it.
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -112,12 +107,8 @@ def _sentence(error: Exception) -> str:
 @contextmanager
 def _unwinding() -> Iterator[None]:
     """Write each warning as a line without source code; SIGTERM unwinds the stack, as Ctrl-C."""
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise _Killed
-
     main = current_thread() is main_thread()  # in others the caller handles signals
-    before = signal.signal(signal.SIGTERM, stop) if main else None
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(KILLED)) if main else None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

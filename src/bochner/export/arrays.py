@@ -177,11 +177,6 @@ def _reduction(op: str) -> Callable[..., Any]:
     return function
 
 
-def _place(op: str) -> Callable[["Graph", Traced], Traced]:
-    """Return the function that finds such a number in each row, the first of equal ones."""
-    return lambda self, a: self._of(op, [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
-
-
 class Graph:
     """Nodes in the order in which they are computed, and the constants that they read.
 
@@ -330,7 +325,8 @@ class Graph:
     negative, sign, round, floor = map(_elementwise, ("Neg", "Sign", "Round", "Floor"))
     add, subtract, multiply, divide = map(_elementwise, ("Add", "Sub", "Mul", "Div"))
     maximum, minimum, power = map(_elementwise, ("Max", "Min", "Pow"))
-    greater, equal, isnan = (_elementwise(op, BOOL) for op in ("Greater", "Equal", "IsNaN"))
+    less, greater, equal = (_elementwise(op, BOOL) for op in ("Less", "Greater", "Equal"))
+    isnan = _elementwise("IsNaN", BOOL)
     less_equal, greater_equal = (_elementwise(f"{op}OrEqual", BOOL) for op in ("Less", "Greater"))
     bitwise_or, bitwise_and = map(_elementwise, ("Or", "And"))
     remainder = _elementwise("Mod", fmod=1)  # exact, of a ≥ 0 and b > 0
@@ -340,10 +336,6 @@ class Graph:
     cos = lambda self, a: self.sin(self.add(a, math.pi / 2))
     asin = lambda self, a: self.atan2(a, self.sqrt(1.0 - a * a))
     isfinite = lambda *_: True  # as rows of finite numbers are
-
-    def less(self, a: Any, b: Any) -> Any:
-        """Return where a < b: everywhere if b is infinite."""
-        return True if b is math.inf or b is np.inf else _elementwise("Less", BOOL)(self, a, b)
 
     def log1p(self, a: Traced) -> Traced:
         """Return log(1 + a) without the rounding of 1 + a: Kahan's."""
@@ -369,10 +361,7 @@ class Graph:
         parts = [condition, *self._alike(a, b)]
         return self._of("Where", parts, _broadcast(*(x.shape for x in parts)), parts[1].dtype)
 
-    def all(self, condition: Any) -> Any:
-        return _unknown() if isinstance(condition, Traced) else condition
-
-    any = all
+    all = any = lambda _, condition: _unknown() if isinstance(condition, Traced) else condition
 
     # --- products and sums -----------------------------------------------------------------------
 
@@ -396,7 +385,9 @@ class Graph:
         parts = ((*[slice(None)] * axis, i) for i in range(a.shape[axis]))
         return reduce(self.multiply, (a[part] for part in parts))
 
-    argmax, argmin = map(_place, ("ArgMax", "ArgMin"))
+    # In each row, the first of equal ones
+    argmax = lambda self, a: self._of("ArgMax", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
+    argmin = lambda self, a: self._of("ArgMin", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
 
     def sort(self, a: Traced, axis: int = -1) -> Traced:
         """Return each row in rising order."""

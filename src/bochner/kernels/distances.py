@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, device, is_sparse
-from bochner._core.shapes import Array, Float, Others, Pairs, Rows
+from bochner._core.arrays import array_namespace, dense, device, is_sparse, squared_norms
+from bochner._core.shapes import Array, Others, Pairs, Rows
 
 BLOCK_BYTES = 8 * 2**20
 """Bytes of one block of the kernel matrix; a handful of temporaries have this size."""
@@ -72,7 +72,7 @@ def squared(X: Rows, Y: Others) -> Pairs:
     # Whether the library can list the places where a condition holds is an option of the standard.
     if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)
-    size = square_norms(X)[:, None] + square_norms(Y)[None, :]
+    size = squared_norms(X)[:, None] + squared_norms(Y)[None, :]
     distances = size - 2.0 * inner(X, Y)
     # Written so that NaN, from infinity less infinity, counts as near.
     rows, columns = xp.nonzero(~(distances > NEAR * size))
@@ -82,7 +82,7 @@ def squared(X: Rows, Y: Others) -> Pairs:
     for start in range(0, rows.shape[0], step):
         i, j = rows[start : start + step], columns[start : start + step]
         U, V = X[i, :], Y[j, :]
-        distances[i, j] = square_norms(dense(U) - dense(V) if mixed else U - V)
+        distances[i, j] = squared_norms(dense(U) - dense(V) if mixed else U - V)
     return distances
 
 
@@ -96,10 +96,3 @@ def over_columns(
 ) -> Pairs:
     """Return ``term(x_j, y_j)`` of all pairs of rows, joined over the columns j, one at a time."""
     return reduce(join, (term(X[:, j][:, None], Y[:, j][None, :]) for j in range(X.shape[1])))
-
-
-def square_norms(X: Rows) -> Float[Array, " n"]:
-    """Return |x|² of each row, dense or sparse."""
-    if is_sparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    return array_namespace(X).sum(X * X, axis=1)

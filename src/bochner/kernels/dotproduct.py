@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import array_namespace
+from bochner._core.arrays import array_namespace, squared_norms
 from bochner._core.checks import Counted, each, finite, integer, optional
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
@@ -196,7 +196,7 @@ class DotProductKernel(Kernel):
         return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return _in_range(self, distances.square_norms(X))
+        return _in_range(self, squared_norms(X))
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return (C * self.slope(distances.inner(X, Y))) @ Y

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, is_sparse, moved, to_numpy
+from bochner._core.arrays import array_namespace, is_sparse, moved, squared_norms, to_numpy
 from bochner._core.checks import Counted, bounded, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
@@ -167,7 +167,7 @@ class Homogeneous(Kernel):
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         U, r = directions(X)
-        squares = distances.square_norms(U)
+        squares = squared_norms(U)
         values = self.profile(Angle.of_chords(0.0 * squares, squares))
         return lengthened(self, values, r, r)
 
@@ -308,7 +308,7 @@ def directions(X: Rows) -> tuple[Rows, Float[Array, " n"]]:
     else:
         largest = xp.max(xp.abs(X), axis=1) if X.shape[0] else X[:, 0]
     scaled = over(X, largest)  # so that squares neither vanish nor overflow
-    norms = xp.sqrt(distances.square_norms(scaled))
+    norms = xp.sqrt(squared_norms(scaled))
     return over(scaled, norms), norms * largest
 
 

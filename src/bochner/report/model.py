@@ -179,7 +179,7 @@ class ModelReport:
             "importance": _arrays(self.importance),
             "dependence": [_arrays(display) for display in self.dependence],
             "calibration": _arrays(self.quality.calibration),
-            "worst_rows": [row.number for row in self.seen.worst.rows] if self.seen.worst else [],
+            "worst_rows": [row.number for row in self.seen.worst],
             "without": self.without,
         }
 

@@ -1,8 +1,8 @@
 """The page of a report of a model: one HTML file that fetches nothing and runs nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.metrics import PredictionErrorDisplay
@@ -18,17 +18,6 @@ from bochner.report.render import number, page, picture, require
 SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
 COLUMNS = 6  # Columns of a row that are shown
-
-
-class Section(NamedTuple):
-    """A picture and the table of its numbers."""
-
-    title: str
-    picture: Any
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str
-    marked: int = -1
 
 
 def model_page(r: Any) -> str:
@@ -52,16 +41,16 @@ def model_page(r: Any) -> str:
         path=None if r.path is None else _path(r.path),
         taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
-        errors={
-            "head": ["target", *(MEASURES[key] for key in known)],
-            "rows": [[name, *(number(v[key], 4) for key in known)] for name, v in q.errors.items()],
-        },
+        errors=(
+            ["target", *(MEASURES[key] for key in known)],
+            [[name, *(number(v[key], 4) for key in known)] for name, v in q.errors.items()],
+        ),
         residuals=None if q.residuals is None else _residuals(q.residuals, next(iter(q.errors))),
         confusion=None if q.confusion is None else _confusion(q.confusion, labels, q.left_out),
         calibration=None if q.calibration is None else _calibration(q.calibration),
         importance=None if r.importance is None else _importance(r.importance),
         dependence=[_dependence(display) for display in r.dependence],
-        worst=None if r.seen.worst is None else _list(r, r.seen.worst),
+        worst=_list(r) if r.seen.worst else None,
     )
 
 
@@ -84,7 +73,10 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _path(display: bo.PathDisplay) -> Section:
+# A picture is shown beside the table of its numbers: its head, lines, caption and bold line.
+
+
+def _path(display: bo.PathDisplay) -> dict[str, Any]:
     """Return a plot of the criteria along the path, and a table of about ten penalties."""
     near = np.abs(np.log(display.alphas) - np.log(max(display.alpha[0], 1e-300)))
     at, step = int(np.argmin(near)), max(1, len(display.alphas) // 9)
@@ -95,10 +87,11 @@ def _path(display: bo.PathDisplay) -> Section:
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
     drawing = picture(f"{display.unit} against the penalty", display.plot)
     caption = display.unit[:1].upper() + display.unit[1:]
-    return Section("Error of each penalty", drawing, [*columns], rows, caption, chosen.index(at))
+    table = [*columns], rows, caption, chosen.index(at)
+    return {"title": "Error of each penalty", "picture": drawing, "table": table}
 
 
-def _spectrum(display: bo.SpectrumDisplay) -> Section:
+def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
     """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
@@ -109,15 +102,17 @@ def _spectrum(display: bo.SpectrumDisplay) -> Section:
     ]
     head = ["number", "eigenvalue", "of the trace beyond"]
     drawing = picture("Eigenvalues of G against their number", display.plot)
-    return Section("Spectrum of the features", drawing, head, rows, f"Of {display.n_rows:,} rows")
+    table = head, rows, f"Of {display.n_rows:,} rows"
+    return {"title": "Spectrum of the features", "picture": drawing, "table": table}
 
 
-def _importance(display: bo.ImportanceDisplay) -> Section:
+def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
-    drawing = picture("Importance of columns", display.plot)
-    return Section("Importance of columns", drawing, head, rows, caption)
+    title = "Importance of columns"
+    drawing = picture(title, display.plot)
+    return {"title": title, "picture": drawing, "table": (head, rows, caption)}
 
 
 def _dependence(one: Any) -> dict[str, Any]:
@@ -152,34 +147,33 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
         ax.set(xlabel="observed − predicted", ylabel="rows")
 
     rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in SHARES]
+    caption = f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}"
     return {
         "actual": picture(
             f"Observed against predicted {name}, a dot for each row of the sample",
             lambda ax: dots.plot(ax, kind="actual_vs_predicted"),
         ),
         "against": picture(f"Residuals against predicted {name}", dots.plot),
-        "histogram": Section(
-            "Residuals",
-            picture("Histogram of the residuals", histogram),
-            ["of the rows below", f"residual, {name}"],
-            rows,
-            f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}",
-        ),
+        "histogram": {
+            "title": "Residuals",
+            "picture": picture("Histogram of the residuals", histogram),
+            "table": (["of the rows below", f"residual, {name}"], rows, caption),
+        },
     }
 
 
-def _calibration(display: bo.CalibrationDisplay) -> Section:
+def _calibration(display: bo.CalibrationDisplay) -> dict[str, Any]:
     across, up = CALIBRATIONS[display.kind]
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Off by {number(display.error, 2)} on average, row by row"
     drawing = picture(f"{up} against {across}", display.plot)
-    head = [across, up, "by chance", "rows"]
-    return Section("Calibration", drawing, head, rows, caption)
+    table = [across, up, "by chance", "rows"], rows, caption
+    return {"title": "Calibration", "picture": drawing, "table": table}
 
 
-def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> dict[str, Any]:
-    """Return rows by true and predicted label: all, or the most frequent confusions."""
+def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[Any, Any, str]:
+    """Return the table of rows by true and predicted label, or of the most frequent confusions."""
     how = f"; of {left_out:,} rows, each predicted by a fit without it" if left_out else ""
     total = matrix.sum(axis=1, keepdims=True)
     share = [
@@ -192,7 +186,7 @@ def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> dict[st
             [label, *(number(float(n), 5) for n in matrix[i]), share[i][i]]
             for i, label in enumerate(labels)
         ]
-        return {"head": ["true", *labels, "found"], "rows": rows, "caption": caption}
+        return ["true", *labels, "found"], rows, caption
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None)[:MOST_LABELS]
     rows = [
@@ -200,14 +194,13 @@ def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> dict[st
         for i, j in (np.unravel_index(o, wrong.shape) for o in order)
         if wrong[i, j] > 0
     ]
-    head = ["true", "predicted", "rows", "of that label"]
     caption = f"The most frequent confusions of {len(labels)} labels{how}"
-    return {"head": head, "rows": rows, "caption": caption}
+    return ["true", "predicted", "rows", "of that label"], rows, caption
 
 
-def _list(r: Any, one: Any) -> dict[str, Any]:
+def _list(r: Any) -> dict[str, Any]:
     """Return the rows to look at as a table, observed and predicted where they are known."""
-    first, names = one.rows[0], r.seen.columns or r.fit["names"]
+    first, names = r.seen.worst[0], r.seen.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
 
     def written(value: Any) -> str:
@@ -225,11 +218,10 @@ def _list(r: Any, one: Any) -> dict[str, Any]:
             *([written(row.predicted)] if f else []),
             *(number(v, 4) if is_number(v) else str(v) for v in row.x[:COLUMNS]),
         ]
-        for row in one.rows
+        for row in r.seen.worst
     ]
-    head = ["row", one.measure, *["observed"] * y, *["predicted"] * f]
+    head = ["row", r.seen.measure, *["observed"] * y, *["predicted"] * f]
     return {
-        "measure": one.measure,
         "head": [*head, *names[:COLUMNS]],
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,

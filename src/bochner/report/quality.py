@@ -119,21 +119,14 @@ class Row(NamedTuple):
     x: Sequence[Any]  # of a table the cells as they were given, None where they are missing
 
 
-class RowList(NamedTuple):
-    """The rows of largest value, largest first, and the name of the value."""
-
-    measure: str
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
+class Seen(NamedTuple):
     """The rows of the data, the predicted groups, and the rows to look at."""
 
     n_rows: int
     n_examined: int  # Random rows that errors, counts and the list are of
     counts: dict[str, int]  # Rows by cluster, or inside and outside
-    worst: RowList | None
+    measure: str  # What rows are ranked by, "" for nothing
+    worst: tuple[Row, ...]  # Of largest value, largest first
     columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
 
 
@@ -141,7 +134,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     kind, counts = kind_of(model), Counter[str]()
     columns: tuple[str, ...] = ()
-    worst: RowList | None = None
+    worst: tuple[Row, ...] = ()
     measure, values = _ranked(model, examined)
     if measure:
         places = np.argsort(-values, kind="stable")[:8]
@@ -152,12 +145,13 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
         y, f = ([None] * len(X) if a is None else a[places] for a in both)
         y = model.classes_[np.asarray(y, np.intp)] if kind == "classification" else y
         lines = zip(numbers, values[places].tolist(), y, f, X, strict=True)
-        worst = RowList(measure, tuple(map(Row._make, lines)))
+        worst = tuple(map(Row._make, lines))
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
         labels = np.asarray(examined.predicted).tolist()
         counts.update(names.get(label, str(label)) for label in labels)
-    return Seen(examined.n_rows, len(examined.index), dict(counts.most_common()), worst, columns)
+    n_examined, groups = len(examined.index), dict(counts.most_common())
+    return Seen(examined.n_rows, n_examined, groups, measure, worst, columns)
 
 
 def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:

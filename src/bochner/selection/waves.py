@@ -8,13 +8,13 @@ evaluation of the evidence.
 
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
 from bochner._core.arrays import is_sparse
-from bochner._core.nufft import is_installed
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -42,7 +42,7 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
     """Return the waves of a kernel for ``n_rows`` rows like X; None where features are better."""
     d, most, made = X.shape[1], most_waves(n_rows), None
-    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or not is_installed():
+    if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
     on_sphere = is_on_sphere(kernel) and not isinstance(kernel, Constant)
     with suppress(InvalidInput):
