@@ -22,7 +22,7 @@ import pytest
 from scipy.stats import norm
 
 import bochner as bo
-from bochner._core.progress import Bar, FitStep
+from bochner._core.progress import Bar
 from bochner.cli import main
 from bochner.cli.arguments import CRITERIA, KERNELS, LEARNERS, METHODS
 from bochner.cli.commands import bochner
@@ -31,7 +31,7 @@ from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.report.demo import Curve, DemoResult, MethodResult
+from bochner.report.demo import DemoResult, MethodResult
 from bochner.report.render import number
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.solution import PENALTY_CRITERIA
@@ -327,7 +327,7 @@ def test_demo_shows_what_the_report_found(monkeypatch):
         numbers = (64, 512.25, 0.95, 1.5, 500.0, 0.1, 0.25, (0.2, 0.3))
         best = MethodResult("Nyström", "Nystrom()", *numbers)
         rival = MethodResult("Rival", "f()", 64, 900.0, 0.8, 2.5, float("nan"), 0.1)
-        curves, grid = (Curve("Nyström", (64,), (512.25,)),), np.zeros((2, 2))
+        curves, grid = [{"name": "Nyström", "n_features": [64], "rmse": [512.25]}], np.zeros((2, 2))
         rest = ("Gaussian(0.1)", 0.1, "in words", 90, 10, seed, Path(out) / "earth.html")
         return DemoResult((best, rival), curves, best, grid, grid, grid > 0, *rest)
 
@@ -371,7 +371,7 @@ WRONG = [
     (2, FIT + " --features 0", "0 is not in the range x>=1"),
     (2, FIT + " --seed -1", "-1 is not in the range x>=0"),
     (2, FIT + " --kernel gausian", "'linear'; did you mean 'gaussian'?"),
-    (2, FIT + " --set aplha=1", "got 'aplha=1'; did you mean 'alpha'?"),
+    (2, FIT + " --set aplha=1", "no argument 'aplha'; did you mean 'alpha'?"),
     (2, FIT + " --out -", "'-' cannot be written: only tables go to standard output. Name a file."),
     (2, FIT + " --alpha low", "must be loo, gcv, evidence or a number"),
     (2, FIT + " --alpha -1", "or a number of 0 or above; got '-1'"),
@@ -398,8 +398,8 @@ WRONG = [
     (1, "predict in/unfitted in/one.csv --out p.csv", "it holds one that is not fitted."),
     (1, "check in/m.bochner in/missing.csv", "'b'"),
     (2, ROWS + " --model svc", "svc learns from a target. Name its column with --target."),
-    (2, ROWS + " --model svc --target label --alpha 1", "svc has no alpha."),
-    (2, ROWS + " --model svc --target label --set D=1", "a parameter of svc: C, "),
+    (2, ROWS + " --model svc --target label --alpha 1", "SVC has no argument 'alpha'"),
+    (2, ROWS + " --model svc --target label --set D=1", "SVC has no argument 'D'"),
     (1, ROWS + " --model ridge --target label", "or take a classifier"),
     (2, ROWS + " --model forest --target y", "'forest' is not one of"),
     (2, COORDS + " a,b --columns a", "--coords and --columns both name"),
@@ -496,12 +496,12 @@ def test_a_bar_shows_rows_rate_and_steps(capsys, monkeypatch):
     watched = blocks.watch(bar)
     for _ in range(2):
         list(watched)
-        bar.at(FitStep("Choosing the kernel: candidate", "one lengthscale", 3, 7))
+        bar.at("Choosing the kernel: candidate 3 of 7: one lengthscale")
     shown = capsys.readouterr().err.replace("\033[K", "").split("\r")
     assert re.match(r"pass 1: 300 rows, [\d,]+ rows/s$", shown[1])
     assert "Choosing the kernel: candidate 3 of 7: one lengthscale" in shown
     assert re.search(r"pass 2: 900 of 900 rows, [\d,]+ rows/s\n$", shown[-2])
-    bar.step, bar.began, bar.rows = None, bar.began - 10, 450
+    bar.step, bar.began, bar.rows = "", bar.began - 10, 450
     assert "pass 2: 450 of 900 rows, 4" in bar.text
     assert re.search(r"\b1\d s left", bar.text)
 

@@ -487,9 +487,9 @@ def test_numbers_are_of_held_out_cells_only(demo):
     assert best.rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
     assert best.r_squared == pytest.approx(1 - np.mean(errors**2) / truth.var(), rel=1e-6)
     assert best.loo <= min(r.loo for r in result.methods if r.name == best.name)
-    assert best.rmse in next(c for c in result.curves if c.name == best.name).rmse
+    assert best.rmse in next(c["rmse"] for c in result.curves if c["name"] == best.name)
     assert all(row.r_squared > 0.6 for row in result.methods)
-    assert all(c.rmse[-1] < c.rmse[0] for c in result.curves)
+    assert all(c["rmse"][-1] < c["rmse"][0] for c in result.curves)
     assert lines[-1] == f"Wrote {result.path}"
     shown = "\n".join(lines)
     assert all(row.name in shown and f"{row.rmse:.0f} m" in shown for row in result.methods)

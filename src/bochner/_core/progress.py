@@ -12,41 +12,29 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from html import escape
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 LOG = logging.getLogger("bochner")
 
 
-class FitStep(NamedTuple):
-    """One step of a fit."""
-
-    stage: str  # for example "Choosing the kernel with 512 rows"
-    detail: str = ""  # what this step tried or found
-    number: int = 0  # of the step in its stage, from 1; 0 if not known
-    total: int = 0  # number of steps; 0 if not known
-
-    @property
-    def heading(self) -> str:
-        """Stage and number, as "Choosing the kernel: candidate 3 of 7"."""
-        return f"{self.stage} {self.number} of {self.total}" if self.total else self.stage
-
-    def __str__(self) -> str:
-        return f"{self.heading}: {self.detail}" if self.detail else self.heading
-
-
-_listeners: ContextVar[tuple[Callable[[FitStep], None], ...]] = ContextVar("listeners", default=())
+Listener = Callable[[str], None]
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
 
 
 def progress(stage: str, detail: str = "", number: int = 0, total: int = 0) -> None:
-    """Log a step, and call the listeners of this context with it."""
-    step = FitStep(stage, detail, number, total)
+    """Log a step, and call the listeners of this context with it.
+
+    As "Choosing the kernel: candidate 3 of 7: what this step tried or found".
+    """
+    heading = f"{stage} {number} of {total}" if total else stage
+    step = f"{heading}: {detail}" if detail else heading
     LOG.info("%s", step)
     for listener in _listeners.get():
         listener(step)
 
 
 @contextmanager
-def listening(listener: Callable[[FitStep], None] | None) -> Iterator[None]:
+def listening(listener: Listener | None) -> Iterator[None]:
     """Call a listener with each step within the block; None calls nothing."""
     known = _listeners.get()
     token = _listeners.set(known if listener is None or listener in known else (*known, listener))
@@ -56,7 +44,7 @@ def listening(listener: Callable[[FitStep], None] | None) -> Iterator[None]:
         _listeners.reset(token)
 
 
-def print_step(step: FitStep) -> None:
+def print_step(step: str) -> None:
     """Print a step to standard output, as ``verbose=True`` asks."""
     sys.stdout.write(f"{step}\n")
     sys.stdout.flush()
@@ -70,7 +58,7 @@ class Bar:
     rows: int = 0  # in this pass
     number: int = 1  # of this pass
     began: float = field(default_factory=monotonic)
-    step: FitStep | None = None
+    step: str = ""
     last_time: float = 0.0
     handle: Any = None
 
@@ -78,10 +66,10 @@ class Bar:
         """Count these rows, and show them now and then."""
         if self._done:
             self.number, self.rows, self.began = self.number + 1, 0, monotonic()
-        self.rows, self.step = self.rows + rows, None
+        self.rows, self.step = self.rows + rows, ""
         self._show(self._done)
 
-    def at(self, step: FitStep) -> None:
+    def at(self, step: str) -> None:
         """Show a step of the fit, until rows are read again."""
         self.step = step
         self._show(True)
@@ -89,8 +77,8 @@ class Bar:
     @property
     def text(self) -> str:
         """The step, or rows read, rows per second and the time left."""
-        if self.step is not None:
-            return str(self.step)
+        if self.step:
+            return self.step
         n = self.blocks.n_rows
         rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
         of = "" if n is None else f" of {n:,}"

@@ -48,7 +48,7 @@ class Terminal:
             line = lambda text: click.echo(f"\r{text[:width]}\033[K", nl=False, err=True)
             line(doing)
             try:
-                with listening(lambda step: line(f"{doing}: {step.heading}")):
+                with listening(lambda step: line(f"{doing}: {step}")):
                     yield blocks
             finally:
                 line("")
@@ -180,7 +180,7 @@ def demo(terminal: Terminal, given: Any) -> None:
         "certificate_words": result.certificate,
         "methods": [*map(vars, result.methods)],
         "best": vars(best),
-        "curves": [curve._asdict() for curve in result.curves],
+        "curves": result.curves,
         "train_rows": result.n_train,
         "test_rows": result.n_test,
         "seconds": result.seconds,

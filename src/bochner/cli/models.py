@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from inspect import signature
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
@@ -15,10 +14,9 @@ from scipy.special import ndtri
 
 import bochner as bo
 from bochner._core.arrays import to_numpy
-from bochner._core.names import meant
 from bochner.cli.arguments import LEARNERS, STANDARD_OUTPUT
 from bochner.data.writers import Chunk, write_table
-from bochner.errors import ModelFileError
+from bochner.errors import InvalidType, ModelFileError
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
@@ -30,24 +28,18 @@ WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return an unfitted learner with the given options and ``--set`` pairs."""
-    kind = getattr(bo, LEARNERS[name])
-    known = set(signature(kind).parameters)
     given = {key: value for key, value in choices.items() if value is not None}
-    for option in given.keys() - known:
-        raise click.BadParameter(f"{name} has no {option}.", param_hint=f"'--{option}'")
-    others = {}
     for text in settings:
         key, equals, value = text.partition("=")
-        if not equals or key not in known:
-            raise click.BadParameter(
-                f"must be NAME=VALUE with a parameter of {name}: {', '.join(sorted(known))}; "
-                f"got {text!r}{meant(key, known) or '.'}",
-                param_hint="'--set'",
-            )
-        others[key] = value
+        if not equals:
+            raise click.BadParameter(f"must be NAME=VALUE; got {text!r}.", param_hint="'--set'")
+        given[key] = value
         with suppress(json.JSONDecodeError):
-            others[key] = json.loads(value)
-    return kind(**given, **others)
+            given[key] = json.loads(value)
+    try:
+        return getattr(bo, LEARNERS[name])(**given)
+    except InvalidType as error:  # which names the parameters that there are
+        raise click.UsageError(str(error)) from error
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:

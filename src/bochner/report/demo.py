@@ -3,12 +3,13 @@
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -21,7 +22,7 @@ from bochner._core.shapes import Array, Float
 from bochner.data.writers import atomic
 from bochner.datasets.loaders import load_earth
 from bochner.features.map import Method
-from bochner.report.render import number, page, picture, require
+from bochner.report.render import imports, number, page, picture, require
 
 Say = Callable[[str], Any]
 
@@ -68,20 +69,12 @@ class MethodResult:
     detail: str = ""  # what the model is made of
 
 
-class Curve(NamedTuple):
-    """Held-out error of one method against the number of features."""
-
-    name: str
-    n_features: tuple[int, ...]
-    rmse: tuple[float, ...]  # metres, one for each number of features
-
-
 @dataclass(frozen=True, eq=False)
 class DemoResult:
     """All numbers of the demo."""
 
     methods: tuple[MethodResult, ...]  # all at the same width
-    curves: tuple[Curve, ...]
+    curves: list[dict[str, Any]]  # of a method: its name, n_features, and rmse at each of these
     # The fit that the maps show: of the least leave-one-out error among those of the curves
     best: MethodResult
     truth: Float[Array, "rows columns"]  # metres, south first, as the prediction
@@ -188,7 +181,7 @@ def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
             best, error = min(best, fit, key=lambda each: each[1].loo), fit[1].rmse
             errors.append(error)
             say(f"  {D:6,} {'█' * max(1, round(error / 50)):40} {error:6.0f} m")
-        curves.append(Curve(name, widths, tuple(errors)))
+        curves.append({"name": name, "n_features": widths, "rmse": errors})
     model, chosen = best
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     near, began = [], time.perf_counter()
@@ -198,7 +191,7 @@ def _measured(path: Path, quick: bool, seed: int, say: Say) -> DemoResult:
         began = time.perf_counter()
     return DemoResult(
         methods=tuple(methods),
-        curves=tuple(curves),
+        curves=curves,
         best=study.certified(model, chosen, chosen.alpha),
         truth=study.y.reshape(study.shape).astype(np.float64),
         prediction=model.predict(study.X).reshape(study.shape),
@@ -335,9 +328,9 @@ def relief_around(
 
 def earth_page(result: DemoResult) -> str:
     """Return the page as text."""
-    r, ends = result, sorted(result.curves, key=lambda curve: curve.rmse[-1])
+    r, ends = result, sorted(result.curves, key=lambda curve: curve["rmse"][-1])
     alphas = [row.alpha for row in r.methods if row.epsilon is not None]
-    made = set(re.findall(r"(\w+)\(", r.best.code))
+    used = imports(f"KernelRidge({r.kernel}, {r.best.code})")
     words = load_earth().description.split("\n\n")
     rows, columns = r.truth.shape
     latitudes = -90 + (np.arange(rows) + 0.5) * 180 / rows
@@ -356,7 +349,7 @@ def earth_page(result: DemoResult) -> str:
             "error": _map("Prediction less truth, m", error, ERROR, (-1500, 1500)),
         },
         curves=picture(
-            "Test error against the number of features", lambda ax: _draw_curves(ax, r.curves)
+            "Test error against the number of features", partial(_draw_curves, curves=r.curves)
         ),
         where={
             "median": np.nanmedian(errors),
@@ -371,8 +364,7 @@ def earth_page(result: DemoResult) -> str:
         },
         alphas=f"{number(min(alphas), 1)} to {number(max(alphas), 1)}",
         ends=ends,
-        names=", ".join(sorted({*made - set(bo.landmarks.__all__), "KernelRidge"})),
-        landmarks=", ".join(sorted(made & set(bo.landmarks.__all__))),
+        imports=sorted([*used, "from bochner.datasets import load_earth"]),
         source=" ".join(" ".join(p.split()) for p in words if p.startswith(("Source", "Licence"))),
     )
     return re.sub(r"(?<=\d) (?=m\b|%)", "\u00a0", text)  # no line breaks before a unit
@@ -418,13 +410,14 @@ def _map(title: str, values: Array, sides: Any, ends: tuple[int, int]) -> Any:
     return picture(title, draw, (4.8, 3.0))
 
 
-def _draw_curves(ax: Any, curves: Sequence[Curve]) -> None:
+def _draw_curves(ax: Any, curves: list[dict[str, Any]]) -> None:
     """Draw errors against the number of features."""
     from matplotlib.ticker import MaxNLocator
 
     for curve, mark in zip(curves, "os^", strict=False):
-        ax.plot(curve.n_features, curve.rmse, mark + "-", markersize=5, label=curve.name)
-    widths = curves[0].n_features
+        how = {"markersize": 5, "label": curve["name"]}
+        ax.plot(curve["n_features"], curve["rmse"], f"{mark}-", **how)
+    widths = curves[0]["n_features"]
     ax.set(xscale="log", yscale="log", xlabel="features D", ylabel="test RMSE, m")
     ax.set_xticks(widths, [f"{D:,}" for D in widths])
     ax.minorticks_off()

@@ -1,6 +1,5 @@
 """A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
 
-import re
 from dataclasses import dataclass, fields, replace
 from html import escape
 from inspect import signature
@@ -24,7 +23,7 @@ from bochner.models.inspection import Inspected
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
 from bochner.report.quality import Examined, Quality, Seen, kind_of
-from bochner.report.render import versions
+from bochner.report.render import imports, versions
 from bochner.sums.passes import indicators
 
 
@@ -35,13 +34,6 @@ def _code(model: KernelEstimator) -> str:
     given = {k: repr(v) for k, v in asked.items() if repr(v) != repr(defaults.get(k))}
     lines = "".join(f"    {name}={text},\n" for name, text in given.items())
     learner, facts = type(model).__name__, model.fit_.facts()
-    used = set(re.findall(r"\b([A-Z]\w*)\(", " ".join(given.values())))
-    parts = {
-        "bochner": {learner} | (used & set(bo.features.__all__)),
-        "bochner.kernels": used & set(bo.kernels.__all__) - set(bo.features.__all__),
-        "bochner.landmarks": used & set(bo.landmarks.__all__),
-    }
-    imports = [f"from {name} import {', '.join(sorted(x))}" for name, x in parts.items() if x]
     made = f"model = {learner}(\n{lines})" if lines else f"model = {learner}()"
     open_ = {"kernel": "kernel_words", "method": "method", "n_features": "n_features"}
     chosen = [
@@ -49,7 +41,7 @@ def _code(model: KernelEstimator) -> str:
         for name, fact in open_.items()
         if isinstance(asked.get(name), str | None) and facts.get(fact)
     ]
-    return "\n".join([*imports, "", made, *chosen])
+    return "\n".join([*imports(made), "", made, *chosen])
 
 
 #: Columns whose importance is measured at most, and rows times columns that are predicted for it.

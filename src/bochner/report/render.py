@@ -2,6 +2,7 @@
 
 import math
 import platform
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from html import escape
@@ -10,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from bochner import __version__
+import bochner as bo
 from bochner._core.optional import needed
 from bochner._core.text import html_table
 
@@ -61,11 +62,19 @@ def number(value: Any, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
+def imports(code: str) -> list[str]:
+    """Return the lines that import what code calls of bochner."""
+    used = set(re.findall(r"\b([A-Z]\w*)\(", code))
+    homes = {"bochner": bo, "bochner.kernels": bo.kernels, "bochner.landmarks": bo.landmarks}
+    named = {home: ", ".join(sorted(used & {*module.__all__})) for home, module in homes.items()}
+    return [f"from {home} import {names}" for home, names in named.items() if names]
+
+
 def versions() -> str:
     """Return the versions of all packages that took part."""
     others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     system = f"{platform.system()} {platform.machine()}"
-    return f"bochner {__version__}, Python {platform.python_version()}, {others}; {system}."
+    return f"bochner {bo.__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
