@@ -76,12 +76,9 @@ def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[A
 def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
     """Return (UᵀU)⁻¹ @ right of an upper triangle U; a few columns one by one, in half the time."""
     solution = np.array(right, U.dtype, order="F")
-    if not 0 < solution.shape[1] <= FEW_COLUMNS:
-        lapack.solve_from_factor(U, solution)
-        return solution
-    for x in solution.T:
-        lapack.solve_by_triangle(U, x, transposed=True)
-        lapack.solve_by_triangle(U, x, transposed=False)
+    for part in solution.T if solution.shape[1] <= FEW_COLUMNS else [solution]:
+        for transposed in (True, False):
+            lapack.solve_by_triangle(U, part, transposed)
     return solution
 
 
@@ -123,7 +120,7 @@ def factor(A: Float[Array, "n n"]) -> None:
         with one_thread():
             lapack.factor(A[pivot, pivot])
         right = parts[:number:-1]
-        solve = partial(lapack.solve_rows_by_triangle, A[pivot, pivot])
+        solve = partial(lapack.solve_by_triangle, A[pivot, pivot])
         side_by_side([partial(solve, A[pivot, part]) for part in right], most=len(right))
         side_by_side([partial(update, pivot, part) for part in right], most=len(right))
 

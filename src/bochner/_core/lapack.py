@@ -54,21 +54,15 @@ def outer_of_rows(U: Float[Array, "n n"]) -> None:
     _lapack("lauum", _square(U), b"U", len(U), U)
 
 
-def solve_from_factor(U: Float[Array, "n n"], B: Float[Array, "n t"]) -> None:
-    """Overwrite B with (UᵀU)⁻¹ B; 2 n² t operations."""
-    _lapack("potrs", _square(U) and len(U) == len(B), b"U", *B.shape, U, B)
-
-
-def solve_by_triangle(U: Float[Array, "n n"], x: Float[Array, " n"], transposed: bool) -> None:
-    """Overwrite x with U⁻¹x or U⁻ᵀx; n² operations."""
-    fit = _square(U) and U.shape[:1] == x.shape
-    _blas("trsv", fit, b"U", _side(transposed), b"N", len(U), U, x)
-
-
-def solve_rows_by_triangle(U: Float[Array, "n n"], B: Float[Array, "n m"]) -> None:
-    """Overwrite B with U⁻ᵀB; n² m operations."""
-    fit = _square(U) and len(U) == len(B)
-    _blas("trsm", fit, b"L", b"U", b"T", b"N", *B.shape, 1.0, U, B)
+def solve_by_triangle(
+    U: Float[Array, "n n"], B: Float[Array, "n ..."], transposed: bool = True
+) -> None:
+    """Overwrite a vector or matrix B with U⁻ᵀB, or U⁻¹B; n² operations a column."""
+    fit, side = _square(U) and len(U) == len(B), _side(transposed)
+    if B.ndim == 1:
+        _blas("trsv", fit, b"U", side, b"N", len(U), U, B)
+    else:
+        _blas("trsm", fit, b"L", b"U", side, b"N", *B.shape, 1.0, U, B)
 
 
 def multiply_by_triangle(

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from bochner._core.arrays import slices
 from bochner._core.blas import cholesky, eigvalsh, factor
-from bochner._core.lapack import add_product, solve_rows_by_triangle
+from bochner._core.lapack import add_product, solve_by_triangle
 from bochner._core.shapes import Array, Float, Int
 
 AT_ONCE = 2048  # Up to this size eigenvalues are found in the main thread, in one to two seconds
@@ -49,7 +49,7 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
 def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
     """Return L⁻¹ B."""
     X = np.array(B, order="F")
-    interruptible(lambda: solve_rows_by_triangle(np.asfortranarray(L.T), X))
+    interruptible(lambda: solve_by_triangle(np.asfortranarray(L.T), X))
     return X
 
 

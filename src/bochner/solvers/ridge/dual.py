@@ -25,7 +25,7 @@ from bochner._core.lapack import (
     add_square,
     invert_triangle,
     outer_of_rows,
-    solve_rows_by_triangle,
+    solve_by_triangle,
 )
 from bochner._core.shapes import Array, Both, Float
 from bochner.solvers.ridge.problem import (
@@ -308,7 +308,7 @@ class KernelFactor:
 
     def _half(self, k: Float[Array, "b n"]) -> Float[Array, "n b"]:
         half = np.array((self.root * k).T, self.factor.dtype, order="F")
-        solve_rows_by_triangle(self.factor, half)
+        solve_by_triangle(self.factor, half)
         return half
 
     def _by_intercept(
