@@ -187,9 +187,7 @@ def bytes_in_words(count: float) -> str:
     """Return a number of bytes in MB, GB or TB."""
     for unit, bytes_ in (("TB", 1e12), ("GB", 1e9)):
         if count >= bytes_:
-            return (
-                f"{count / bytes_:,.3g} {unit}" if count < 1e15 else f"{count / bytes_:.1e} {unit}"
-            )
+            return f"{count / bytes_:,.3g} {unit}"
     return f"{count / 1e6:.3g} MB"
 
 

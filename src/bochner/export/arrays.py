@@ -192,6 +192,7 @@ class Graph:
     def __init__(self) -> None:
         needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
         self._onnx: Any = import_module("onnx")
+        self.element: Any = self._onnx.helper.np_dtype_to_tensor_dtype  # ONNX's number of a dtype
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         self._inputs: dict[str, Any] = {}
@@ -221,10 +222,6 @@ class Graph:
             name = f"constant_{len(self._constants)}"
             self._constants[key] = self._onnx.numpy_helper.from_array(A, name)
         return self._constants[key].name
-
-    def element(self, dtype: np.dtype) -> int:
-        """Return ONNX's number for a type of NumPy."""
-        return self._onnx.helper.np_dtype_to_tensor_dtype(dtype)
 
     def model(self, name: str, outputs: Mapping[str, "Traced"]) -> Any:
         """Return the checked model whose outputs are these values, a line for each row."""
