@@ -80,7 +80,9 @@ errors.BochnerError.__init__ = listened
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_runtest_call(item):
     """A test has the same draws in each run; errors in it say who requires what."""
-    without_lottery(item.nodeid.removesuffix("@engines"), item.config)
+    group = item.get_closest_marker("xdist_group")  # xdist appends its name
+    name = item.nodeid.removesuffix(f"@{group.args[0]}") if group else item.nodeid
+    without_lottery(name, item.config)
     said.clear()
     found = yield
     odd = [m for m in said if not SENTENCE.match(m) and not any(words in m for words in BRIEF)]
@@ -92,9 +94,28 @@ def pytest_runtest_call(item):
 ENGINES = {"dask_client", "ray_here", "spark_session"}
 
 
+def marks_of(case):
+    return getattr(case, "marks", ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc):
+    """Cases marked as slow are not made where the main tier is asked for."""
+    marks = [m for m in metafunc.definition.own_markers if m.name == "parametrize"]
+    named = not all(callable(m.kwargs.get("ids", str)) for m in marks)  # one by one
+    if named or metafunc.config.option.markexpr != "not slow":
+        return
+    for mark in marks:
+        names, given = mark.args
+        given = [*given]
+        kept = [case for case in given if not any(m.name == "slow" for m in marks_of(case))]
+        metafunc.parametrize(names, kept or given, **mark.kwargs)
+        metafunc.definition.own_markers.remove(mark)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Cases beyond those of the main tier are slow; tests of engines are one group."""
+    """Cases beyond those of the main tier are slow; what tests of a group share is made once."""
     cases = Counter()
     for item in items:
         assert " at 0x" not in item.nodeid, f"no two processes name this case alike: {item.nodeid}"
@@ -105,6 +126,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker("slow")
         if ENGINES & {*item.fixturenames} or item.path.name == "test_engines.py":
             item.add_marker(pytest.mark.xdist_group("engines"))
+        elif shared_in_file(item) and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def shared_in_file(item):
+    """Whether a test asks for a fixture that its file makes once."""
+    fixtures = getattr(item, "_fixtureinfo", None)
+    asked = fixtures.name2fixturedefs.values() if fixtures else ()
+    return any(defs[-1].scope == "module" and ".py" in defs[-1].baseid for defs in asked)
 
 
 @pytest.fixture(scope="module")

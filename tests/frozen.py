@@ -315,11 +315,11 @@ def rounded(value):
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
-def moved(path):
+def moved(path, names=".*"):
     """Return a sentence for each entry of a case that moved, is new, or is recorded only."""
     cases, records = KINDS[path](), json.loads(path.read_text(encoding="utf-8"))
     sentences = [f"{name}: no such case" for name in records.keys() - cases.keys()]
-    for name, case in cases.items():
+    for name, case in [(name, cases[name]) for name in cases if re.match(names, name)]:
         factor = FLOAT32 if re.search("leaves|harmonics", name) else 1.0
         found = differences(records.get(name, {}), quiet(case), factor)
         sentences += [f"{name}: {sentence}" for sentence in found]

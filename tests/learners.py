@@ -38,7 +38,8 @@ LAW = {"noise": 0.1, "amplitude": 2.0}
 FEW_STEPS = {"tol": None, "max_iter": 4, "alpha": 1e-3}
 CACHED = {"strategy": "approximate_cached", **FEW_STEPS, **FEATURES}
 ON_ROWS = {"strategy": "gram_cached", **FEW_STEPS, **MATRIX}
-LOG_LOSS, WAY_BACK = {"loss": "log_loss", **CACHED}, {"fit_inverse_transform": True, **FEATURES}
+LOG_LOSS = {"loss": "log_loss", **CACHED}
+WAY_BACK = {"fit_inverse_transform": True, "inverse_kernel": KERNEL, **FEATURES}
 TIGHT, TIGHT_ROWS = {"tol": 1e-11, **FEATURES}, {"tol": 1e-11, **MATRIX}
 LIBSVM = {"C": 2.0, "loss": "hinge", "tol": 1e-9, **MATRIX}
 QUANTILES = {"loss": "quantile", "alpha": 0.3, **TIGHT}
@@ -51,7 +52,8 @@ KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_
 class Case:
     """A learner, the kind of its target, the relative tolerance of its answers, and its laws.
 
-    ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none".
+    ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none". A case that names
+    laws in ``main`` is slow in all others.
     """
 
     name: str
@@ -61,7 +63,7 @@ class Case:
     can: str = ""
     but: str = ""
     made: Any = None
-    slow: bool = False
+    main: str = ""
 
     def __repr__(self):
         return self.name
@@ -174,12 +176,24 @@ CASES = [
     Case("ridge, alpha given", RIDGE(**ABOUT_ZERO), can=SUM + " scale", but="offset"),
     Case("ridge on landmarks", RIDGE(**LANDMARKS), close=1e-7, can="targets unit", but="dense"),
     Case("ridge, map chosen", RIDGE(**AUTO), close=1e-7, can="targets unit", but="gradient dense"),
-    Case("ridge, all chosen", RIDGE(**CHOSEN), but="gradient"),
-    Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="unit", but="gradient"),
-    Case("ridge, learned metric", RIDGE(metric="learned", **NAMED), can="unit", but="gradient"),
+    Case("ridge, all chosen", RIDGE(effort="low", **CHOSEN), but="gradient"),
+    Case(
+        "ridge, kernel by name",
+        RIDGE("matern32", **CHOSEN),
+        can="unit",
+        but="gradient",
+        main="blocks kept zeros sparse unit",
+    ),
+    Case(
+        "ridge, learned metric",
+        RIDGE(metric="learned", **NAMED),
+        can="unit",
+        but="gradient",
+        main="kept sparse zeros offset",
+    ),
     Case("exact ridge", RIDGE(alpha="gcv", **EXACT), can="order targets unit", but="stream"),
     Case("exact ridge, alpha given", RIDGE(alpha=0.1, **EXACT), can=FREE_SCALED, but="stream"),
-    Case("exact ridge, chosen", RIDGE(**SEED), can="order", but="stream"),
+    Case("exact ridge, chosen", RIDGE(effort="low", **SEED), can="order", but="stream"),
     Case("iterated ridge", RIDGE(**ITERATED), close=1e-5, can=FREE_SCALED, but="range intervals"),
     Case("ridge in leaves", RIDGE(**LEAVES), close=1e-6, can="targets unit", but="range"),
     Case("ridge on a grid", RIDGE(alpha=0.1, **GRID), can=WAVES, but="zeros intervals onnx"),
@@ -188,7 +202,7 @@ CASES = [
     Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE_SCALED),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
     Case("process, law given", PROCESS(**LAW, **GIVEN), can=ADDED + " targets", but="tables bytes"),
-    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN, slow=True),
+    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN, main="none"),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
     Case("exact process, law given", PROCESS(**LAW, **EXACT), can="weights order targets"),
     Case("process on a grid", PROCESS(**GRID), close=1e-7, can=WAVES, but="onnx sparse"),
@@ -198,19 +212,51 @@ CASES = [
     Case("exact svc of two", SVC(C=2.0, **MATRIX), "class of two", but="memory"),
     Case("logistic of two", LOGISTIC(C=2.0, tol=1e-9, **FEATURES), "class of two", but="memory"),
     Case("ridge classifier of two", SIGNS(alpha=0.3, **FEATURES), "class of two", can=SUM),
-    Case("svc, C chosen", SVC(**FEATURES), "class", can="order", but="memory dtype"),
-    Case("svc of pairs", SVC(C=2.0, multi_class="ovo", **TIGHT), "class", can=SCALED),
+    Case(
+        "svc, C chosen",
+        SVC(**FEATURES),
+        "class of two",
+        can="order",
+        but="memory dtype",
+        main="order zeros kept blocks sparse",
+    ),
+    Case(
+        "svc of pairs",
+        SVC(C=2.0, multi_class="ovo", **TIGHT),
+        "class",
+        can=SCALED,
+        main="labels weights kept",
+    ),
     Case("exact svc", SVC(**LIBSVM), "class", close=1e-5, can=SCALED, but="memory"),
     Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
     Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
     Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
     Case(
-        "svr, C chosen", SVR(tol=1e-9, **FEATURES), "number", 1e-6, "order unit", "dtype", slow=True
+        "svr, C chosen",
+        SVR(tol=1e-9, **FEATURES),
+        "number",
+        1e-6,
+        "order unit",
+        "dtype",
+        main="none",
     ),
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
-    Case("huber, alpha chosen", LOSS(loss="huber", **TIGHT), can="order unit", but="offset dtype"),
-    Case("quantiles", LOSS(**QUANTILES), close=1e-7, can=SCALED, but="offset"),
+    Case(
+        "huber, alpha chosen",
+        LOSS(loss="huber", **TIGHT),
+        can="order unit",
+        but="offset dtype",
+        main="order unit zeros blocks",
+    ),
+    Case(
+        "quantiles",
+        LOSS(**QUANTILES),
+        close=1e-7,
+        can=SCALED,
+        but="offset",
+        main="blocks weights kept",
+    ),
     Case("one class", ONE_CLASS(nu=0.3, **TIGHT), "none", can="weights order"),
     Case("exact one class", ONE_CLASS(nu=0.3, **MATRIX), "none", can="weights order", but="memory"),
     Case("sgd", SGD(**CACHED), can="weights targets", but="offset intervals bytes"),

@@ -1,6 +1,8 @@
 """One table of feature maps: each class with each kind of kernel once; the whole product is slow."""
 
 from functools import cache
+from itertools import product
+from math import prod
 from typing import NamedTuple
 
 import gallery
@@ -106,10 +108,24 @@ PRODUCT = [Case(name, *pair) for name, family in FAMILIES.items() for pair in fa
 PRODUCT = [case for case in PRODUCT if case not in CASES]
 
 
-def of_maps(wanted=lambda case: True):
-    """Run a test with each case that is wanted: those of the whole product are slow."""
-    slow = (pytest.param(case, marks=pytest.mark.slow) for case in PRODUCT if wanted(case))
-    return pytest.mark.parametrize("case", [*filter(wanted, CASES), *slow], ids=str)
+NAMES = [*map(str, (*CASES, *PRODUCT))]
+
+
+def of_maps(wanted=lambda case: True, **more):
+    """Run a test with each case that is wanted, and each combination of more.
+
+    Each case has one combination in the main tier, in turn; the whole product is slow.
+    """
+    params = []
+    for i, case in enumerate((*CASES, *PRODUCT)):
+        for j, values in enumerate(product(*more.values()) if wanted(case) else ()):
+            main = i < len(CASES) and j == i % prod(map(len, more.values()))
+            name = "-".join(
+                [getattr(value, "__name__", str(value)) for value in values] + NAMES[i : i + 1]
+            )
+            marks = () if main else pytest.mark.slow
+            params.append(pytest.param(case, *values, id=name, marks=marks))
+    return pytest.mark.parametrize(("case", *more), params)
 
 
 def takes_sparse_rows(case):

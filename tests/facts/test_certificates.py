@@ -176,6 +176,7 @@ def brute(phi, X, alpha):
     return 1 - values[0], values[-1] - 1, K, Z @ Z.T - K
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("alpha", [30.0, 0.3, 3e-3])
 @pytest.mark.parametrize("n", [2, 300, 700])
 @pytest.mark.parametrize("kind", ["waves", "landmarks"])

@@ -218,6 +218,7 @@ def test_an_open_method_ends_with_the_kernel_itself():
     assert np.allclose(found.map(X) @ found.map(X).T, kernel(X), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_an_open_method_is_no_wider_than_landmarks_where_few_rows_are_far_away():
     """Mercer maps have least error of the matrix here, and never reach the far rows: ε tells."""
     X = np.random.default_rng(0).standard_t(2.5, (900, 2))

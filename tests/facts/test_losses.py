@@ -187,7 +187,9 @@ def least(p, at, target=0):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("alpha", [1e-3, 0.5, 50.0])
+@pytest.mark.parametrize(
+    "alpha", [0.5, *(pytest.param(a, marks=pytest.mark.slow) for a in (1e-3, 50.0))]
+)
 @pytest.mark.parametrize("loss", NONSMOOTH[:3] + SMOOTH, ids=repr)
 def test_the_minimum_is_that_of_a_general_purpose_minimiser(loss, alpha, intercept):
     p = problem(loss, alpha, fit_intercept=intercept)
@@ -298,6 +300,7 @@ def test_the_path_takes_the_penalty_of_least_left_out_loss():
     assert str(path).splitlines()[0].split() == ["alpha", "error"]
 
 
+@pytest.mark.slow
 def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     x = np.random.default_rng(0).uniform(-1, 1, (300, 1))
     Z = np.cos(x * np.arange(1, 13) + np.arange(12))

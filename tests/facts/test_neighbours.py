@@ -203,6 +203,7 @@ def error_without(X, y, i, share):
     return y[i] - naive.kriging(K, y[near], k, 1.0)[0].item()
 
 
+@pytest.mark.main_cases(5)
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("d", "options"),
@@ -222,6 +223,7 @@ def test_what_has_features(d, options):
     assert not by_neighbours(process_rough(**options).fit(X, y))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_intervals_and_further_rows_are_served():
     X, y = rough_draws(targets=(2,))

@@ -25,6 +25,7 @@ CASES = [
 cases = pytest.mark.parametrize(("kernel", "X"), CASES, ids=[repr(kernel) for kernel, _ in CASES])
 
 
+@pytest.mark.main_cases(3)
 @cases
 def test_values_are_sums_over_pairs_of_windows(kernel, X):
     rows = kernel.rows(X)[:7]

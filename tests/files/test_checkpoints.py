@@ -79,7 +79,7 @@ LEARNERS = {
     "no penalty": (lambda: ridge(alpha=0.0), lambda m: m.coef_),
     "chosen": (lambda: ridge(kernel="gaussian"), lambda m: m.coef_),
     "pca": (lambda: bo.KernelPCA(2, **OPTIONS), lambda m: m.fit_.eigenvectors),
-    "svr": (lambda: bo.SVR(C=1.0, **OPTIONS), lambda m: m.solution_.coef),
+    "svr": (lambda: bo.SVR(C=1.0, tol=1e-3, **OPTIONS), lambda m: m.solution_.coef),
     "clusters": (lambda: bo.KernelKMeans(3, **OPTIONS), lambda m: m.fit_.clusters.centres),
 }
 SMALL = blocks()

@@ -29,17 +29,19 @@ from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
 from bochner.report.model import report_model
 from bochner.report.render import number, picture
 
+pytestmark = pytest.mark.xdist_group("report")  # fits and pages are made once
+
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 LEARNERS = {
     "ridge": (bo.KernelRidge, {}, "number"),
+    "svc": (bo.SVC, {}, "labels"),
     "fourier": (bo.KernelRidge, {"method": "fourier"}, "number"),
     "several": (bo.KernelRidge, {"alpha_per_target": True}, "numbers"),
     "exact": (bo.KernelRidge, {"method": "exact", "alpha": 0.5}, "number"),
     "ridge classifier": (bo.KernelRidgeClassifier, {}, "labels"),
     "process": (bo.GaussianProcessRegressor, {}, "number"),
-    "svc": (bo.SVC, {}, "labels"),
     "logistic": (bo.LogisticRegression, {}, "label"),
     "svr": (bo.SVR, {}, "number"),
     "quantiles": (bo.KernelRegressor, {"loss": "quantile"}, "number"),
@@ -81,6 +83,12 @@ def page_of(name):
 def brief(*given, n_sample=SHOWN):
     """Return a report of few rows."""
     return report_model(*given, n_sample=n_sample)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pages of names of pictures, for what is in words."""
+    monkeypatch.setattr("bochner.report.model_page.picture", lambda title, draw: title)
 
 
 # --- the page ------------------------------------------------------------------------------------
@@ -169,6 +177,7 @@ def test_columns_are_measured_as_by_the_functions_and_shown():
     assert len(report.to_dict()["dependence"]) == 2
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_many_columns_are_ranked_another_way_and_said_to_be():
     many = np.random.default_rng(0).normal(size=(40, 513))
     model = bo.KernelRidge(Gaussian(30.0), n_features=8, random_state=0).fit(many, many[:, 0])
@@ -251,6 +260,7 @@ def test_rows_to_look_at_are_the_worst_of_all():
     assert [row.number for row in worst] == np.argsort(-excess)[:8].tolist()
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("form", ["frame", "blocks", "file"])
 def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tmp_path):
@@ -291,6 +301,7 @@ def test_rows_to_look_at_show_the_columns_of_a_table_as_they_were_given(form, tm
     assert line[-3] == number(rows[0].x[0], 4)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_block_size_changes_nothing_and_sparse_rows_are_dense_ones():
     model, zeros = fitted("ridge"), np.where(np.abs(X) > 1, X, 0.0)
     blocks = [brief(model, Blocks.from_arrays(X, Y, block_rows=b)) for b in (90, 7)]
@@ -304,6 +315,7 @@ def test_block_size_changes_nothing_and_sparse_rows_are_dense_ones():
     read(both[1].to_html())
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_of_many_rows_some_at_random_are_examined(monkeypatch):
     monkeypatch.setattr("bochner.report.quality.MOST_ROWS", 1)
     monkeypatch.setattr("bochner.report.quality.FEWEST_ROWS", 40)
@@ -317,6 +329,7 @@ def test_of_many_rows_some_at_random_are_examined(monkeypatch):
     assert "On 40 random rows" in report.to_html()
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_without_targets_or_rows_the_page_says_what_it_lacks():
     report = brief(fitted("svc"), X[:20])
     assert report.quality.errors == {}
@@ -331,6 +344,7 @@ def test_without_targets_or_rows_the_page_says_what_it_lacks():
     read(page)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", ["ridge", "svc", "process", "clusters"])
 def test_code_on_the_page_makes_the_same_learner(name):
     code = unescape(re.search(r"<pre><code>(.*?)</code>", page_of(name), re.DOTALL)[1])
@@ -520,6 +534,7 @@ def test_text_from_outside_is_escaped_on_its_page(demo):
     assert reader.cells[1][0] == nasty.name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
 def test_the_same_seed_gives_the_same_numbers(demo, tmp_path):
     again = run_demo(tmp_path / "relief.html", quick=True, seed=3)

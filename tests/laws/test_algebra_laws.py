@@ -70,6 +70,7 @@ def bias(kernel, maps):
     return tolerance.bias(kernel(X), [phi(X) for phi in maps], 300)
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("kernel", "method", "D"),

@@ -175,6 +175,7 @@ def test_blocks_of_arrays_and_memory_maps_are_views(tmp_path):
     np.testing.assert_array_equal(np.concatenate([block.X for block in passed]), X)
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.parametrize("m", [1, 10, N - 1, N, N + 50])
 def test_sample_is_independent_of_source_and_block_size(everything, frame, m):
     X, y, w = expected(frame)

@@ -88,6 +88,7 @@ def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
     np.testing.assert_allclose(little.kernel_.lengthscale, same.kernel_.lengthscale)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
 def test_the_width_is_judged_at_the_penalty_given(cls):
     X, y = table(400)
@@ -98,6 +99,7 @@ def test_the_width_is_judged_at_the_penalty_given(cls):
     assert 2 * narrow.map_.n_features < wide.map_.n_features
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("K", [2, 3])
 def test_path_is_that_of_refits_without_each_fold(K):
     """scikit-learn's fits to the same features, each fold left out in turn.
@@ -211,6 +213,7 @@ def test_few_rows_are_fitted_with_the_kernel_itself_as_with_features_of_it(cls):
     assert model.choice_.reason.startswith("The exact kernel of 200 rows")
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("cls", [*LEARNERS, partial(bo.SVC, multi_class="ovo")])
 def test_the_penalty_is_the_best_of_rows_left_out(cls):
     """And its neighbours on the path lose more; predictions err about as the law of y makes them."""

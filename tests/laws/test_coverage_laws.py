@@ -266,6 +266,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     assert max(over, under) <= binom.isf(ALARM, count, (1 - CONFIDENCE) / 2)
 
 
+@pytest.mark.slow
 def test_intervals_are_short_enough_to_be_of_use():
     widths = [
         np.log(high / low) for case in GALLERY for _, low, high in [interval(case, 0.1 * N, 200, 0)]

@@ -126,14 +126,15 @@ def few(monkeypatch):
 def test_many_rows_are_split_into_leaves_by_default(few):
     X, y = table(400, noise=0.1)
     fit = lambda **changes: bo.KernelRidge(effort="low", random_state=0, **changes).fit(X, y)
-    assert fit().choice_.method == bo.LocalKernel(1024)
-    assert "landmarks across them" in fit().choice_.reason
+    default = fit()
+    assert default.choice_.method == bo.LocalKernel(1024)
+    assert "landmarks across them" in default.choice_.reason
     for asked in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
         assert not isinstance(fit(**asked).choice_.method, bo.LocalKernel)
     assert fit(kernel=KERNEL, method="local").choice_.method == bo.LocalKernel()
     blocks = bo.Blocks.from_arrays(X, y, block_rows=30)
     streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(blocks)
-    assert (streamed.predict(X) == fit().predict(X)).all()
+    assert (streamed.predict(X) == default.predict(X)).all()
     unknown = bo.Blocks.from_iterable(lambda: iter([(X, y)]))
     streamed = bo.KernelRidge(effort="low", random_state=0).fit_blocks(unknown)
     assert not isinstance(streamed.choice_.method, bo.LocalKernel)

@@ -24,7 +24,6 @@ every_map = of_maps()
 DTYPES = ("float32", "float64")
 
 
-@pytest.mark.main_cases(151)
 @every_map
 def test_a_map_has_the_shape_it_says(case):
     phi, X = drawn(case), rows_of(case, 7)
@@ -35,9 +34,7 @@ def test_a_map_has_the_shape_it_says(case):
         assert phi(X[:n]).shape == (n, phi.n_features)
 
 
-@pytest.mark.main_cases(74)
-@every_map
-@pytest.mark.parametrize("dtype", DTYPES)
+@of_maps(dtype=DTYPES)
 def test_precision_blocks_and_layout_do_not_matter(case, dtype):
     phi, X, factor = drawn(case), rows_of(case, 50), factor_of(case, dtype)
     Z = phi(X)
@@ -47,10 +44,7 @@ def test_precision_blocks_and_layout_do_not_matter(case, dtype):
     assert_same_in_any_layout(phi, X, Z, dtype, factor, sparse=takes_sparse_rows(case))
 
 
-@pytest.mark.main_cases(333)
-@every_map
-@pytest.mark.parametrize("xp", [torch, array_api_strict], ids=["torch", "strict"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@of_maps(xp=[torch, array_api_strict], dtype=DTYPES)
 def test_every_array_library_gives_the_features_of_numpy(case, xp, dtype):
     phi, X = drawn(case), rows_of(case, 9).astype(dtype)
     assert_close(in_library(phi, X, xp), phi(X), dtype, factor=20 * factor_of(case, dtype))
@@ -66,7 +60,6 @@ def test_a_map_drawn_from_sparse_rows_is_that_of_dense_rows(case):
     assert_close(one @ one.T, other @ other.T, factor=factor)
 
 
-@pytest.mark.main_cases(324)
 @every_map
 def test_seeds_reproduce_a_map_and_differ(case):
     X = rows_of(case, 60)
@@ -98,8 +91,7 @@ def test_a_wider_map_holds_the_features_of_the_narrow_one(case):
     assert np.abs(wide.T @ narrow).max(axis=0).min() > 1 - 1e-9
 
 
-@every_map
-@pytest.mark.parametrize("dtype", DTYPES)
+@of_maps(dtype=DTYPES)
 def test_a_map_from_a_file_has_the_same_bits(case, dtype):
     phi, X, arrays = drawn(case), rows_of(case, 30, seed=2).astype(dtype), NamedArrays()
     if any(word in repr(case.kernel) for word in ("function", "weight")):

@@ -147,6 +147,7 @@ def law_excess(runs=2000):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_pivots_have_the_enumerated_law(monkeypatch):
     """The planted fault: all that are proposed together and not yet explained are taken."""

@@ -168,6 +168,7 @@ def test_no_fit_that_errs_more_than_the_default_is_chosen(seconds):
     assert best_of(fits, Budget(1.5, 10))[0] is fits[0]
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("n", [240, 900, 2500])
 def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     """Its memory, and its error, against the fit itself; features are no better than it."""
@@ -189,6 +190,7 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     assert all(other.error > 0.9 * fit.error for other in plan.fits)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("scale", [0.05, 0.2, 0.5])
 def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
     """Short lengthscales in six columns: a fifth to a third of the error was promised."""
@@ -304,6 +306,7 @@ def extrapolated(X, y, w, alpha, n):
     return error, alpha * (ratio * free - np.trace(hat)) / left
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 3.0)])
 def test_what_is_extrapolated_is_the_least_leave_one_out_error_less_what_few_rows_cost(weights):
     rng = np.random.default_rng(0)
@@ -340,6 +343,7 @@ def test_a_quarter_of_the_rows_and_less_extrapolate_to_the_error_of_all(seed):
     assert judge(phi, X[:m], Targets(y[:m], np.ones(m), m))[0] > 1.2 * true
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(("n", "words"), [(N, "extrapolated from leave"), (600, "relative")])
 def test_learners_with_targets_and_enough_rows_are_judged_by_them(n, words):
     X, y = table(n)

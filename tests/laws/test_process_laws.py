@@ -184,6 +184,7 @@ def test_calibrated_intervals_hold_the_share_of_calibration_rows_asked_for():
     assert repr(ours.calibration_) == "ErrorLaw(99 scores, held out)"
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("t", [None, 2])
 def test_cross_validated_intervals_are_those_of_fits_without_each_fold(monkeypatch, t):
     """The slow route: refits by hand, all scores sorted; a row and its copy are in one fold."""
@@ -217,6 +218,7 @@ def covered(ours, X, y, coverage=0.9):
     return np.mean((lower <= y) & (y <= upper))
 
 
+@pytest.mark.slow
 def test_intervals_cover_noise_though_lengthscales_were_chosen_on_the_same_rows():
     """Mean of four shares of fits of 30 rows, each of the Beta law about 0.9: alarms 1e-6."""
     shares = []
@@ -269,6 +271,7 @@ def exact_process(kernel=MATERN, **options):
     return bo.GaussianProcessRegressor(kernel, random_state=0, **options)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
 def test_the_same_as_on_features_of_all_rows(centred, weights):
@@ -282,6 +285,7 @@ def test_the_same_as_on_features_of_all_rows(centred, weights):
     assert np.allclose(exact.gradient(NEW_ROWS), features.gradient(NEW_ROWS), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(("factor", "length", "share"), [(20, 2, 0.8), (20, 5, 0.8), (100, 2, 1)])
 def test_one_gross_error_of_a_real_table_costs_little(factor, length, share):
     """Of 500 strengths one is mistyped: by density alone the others err by 2 to 11 constants."""
@@ -296,6 +300,7 @@ def test_one_gross_error_of_a_real_table_costs_little(factor, length, share):
     assert np.sqrt(np.mean((found - y[500:]) ** 2)) < share * constant
 
 
+@pytest.mark.slow
 def test_many_rows_have_a_factor_of_float32_and_scores_of_rows_that_chose_nothing():
     rng = np.random.default_rng(0)
     rows = rng.uniform(-2, 2, (3300, 2))
@@ -598,7 +603,7 @@ def test_with_exact_features_they_are_those_of_scikit_learn(start):
     assert np.abs(np.log(ours.kernel_.lengthscale / theirs)).max() < 0.2
 
 
-@pytest.mark.main_cases(17)
+@pytest.mark.main_cases(7)
 @pytest.mark.parametrize("kernel", FAMILIES, ids=repr)
 @pytest.mark.parametrize("given", [{}, {"noise": 0.02}, {"amplitude": 2.0}], ids=str)
 @pytest.mark.parametrize("centred", [True, False])
@@ -614,6 +619,7 @@ def test_the_evidence_of_the_fit_is_not_less_than_that_of_the_start(kernel, give
 ROOM = {"room": dict(n_features=80), "too few": dict(method="orthogonal", n_features=24)}
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("room", ROOM)
 @pytest.mark.parametrize("name", ["gaussian", "matern32"])
 def test_by_default_a_name_means_the_lengthscales_that_are_likelier_without_each_row(name, room):
@@ -630,6 +636,7 @@ def test_by_default_a_name_means_the_lengthscales_that_are_likelier_without_each
     assert bo.GaussianProcessRegressor().lengthscale == "auto"
 
 
+@pytest.mark.main_cases(3)
 @pytest.mark.parametrize(
     "options",
     [{"kernel": kernel} for kernel in (Gaussian(0.7), Matern(1.5, (1.0, 2.0)), "linear", "auto")]
@@ -682,7 +689,7 @@ def with_a_gap(name, seed):
     return x[:, None], FUNCTIONS[name](x) + noise
 
 
-@pytest.mark.main_cases(3)
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_means_stay_within_four_deviations(learner, name):
@@ -712,6 +719,7 @@ def test_noise_in_two_columns_is_a_constant(seed):
     assert np.abs(PROCESS(random_state=0).fit(X, y).predict(2 * X) - y.mean()).max() < 0.02
 
 
+@pytest.mark.slow
 def test_bands_hold_a_sine_beyond_its_ends_and_a_trend_goes_on():
     """Of ten seeds; errors along a band hang together, so each seed counts as one number."""
     f, errors, covered = FUNCTIONS["sine"](OUTSIDE), [], []

@@ -145,7 +145,7 @@ def excess(squares, variance):
     return float((np.abs(squares.mean(axis=0) - variance) / (bar * error)).max())
 
 
-@pytest.mark.main_cases(7)
+@pytest.mark.main_cases(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("kernel", "method", "D", "X", "variance", "fault"), VARIANCES, ids=lambda v: repr(v)[:60]
@@ -159,6 +159,7 @@ def test_variances_are_the_closed_forms(kernel, method, D, X, variance, fault):
     assert fault is None or excess(squares, fault) > 1
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("method", "D", "length", "size"),
@@ -300,7 +301,7 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
     assert np.abs(directions[:, :64].T @ directions[:, 64:]).max() > 0.1
 
 
-@pytest.mark.main_cases(6)
+@pytest.mark.main_cases(2)
 @pytest.mark.statistical
 @pytest.mark.parametrize("form", ["pair", "phase"])
 @pytest.mark.parametrize("d", [3, 8])
@@ -358,6 +359,7 @@ def distance(kernel, X, method, alpha, seed):
     return np.abs(np.linalg.eigvalsh(white.T @ (Z @ Z.T - K) @ white)).max()
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize(
     ("kernel", "d"), [(Gaussian(0.1), 1), (Gaussian(0.35), 2), (Gaussian(0.8), 3), (Matern(1.5), 2)]
 )
@@ -428,6 +430,7 @@ def test_published_maclaurin_draws_degrees_geometrically():
     assert (np.abs(counts - 0.5 ** np.arange(1, 7)) < 5 * np.sqrt(0.25 / 20_000)).all()
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("pair", DEEP, ids=repr)
 def test_deep_features_converge(pair):
     """Sixteen times the width: a quarter of the error, and of the bias less."""

@@ -122,7 +122,7 @@ def test_huber_of_a_linear_kernel_is_huber_regressor(alpha):
     assert_close(fixed.predict(X), ours.predict(X), factor=1e7)
 
 
-@pytest.mark.main_cases(3)
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize(
     "features",
     [{}, {"n_features": 64}, {"n_features": 64, "method": "orthogonal", "precision": "float32"}],
@@ -241,6 +241,7 @@ def test_constant_targets_are_predicted(loss):
         assert np.abs(model.fit(ROWS, np.full(N, 7.0)).predict(NEW_ROWS) - 7).max() < 1e-6
 
 
+@pytest.mark.main_cases(1)
 @pytest.mark.parametrize("given", [{}, {"n_features": 128, "method": "orthogonal"}], ids=str)
 def test_the_kernel_is_chosen_among_candidates(given):
     """Of ten columns one matters: lengthscales of its own find it, one for all does not."""

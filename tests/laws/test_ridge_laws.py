@@ -33,6 +33,7 @@ def model(kernel=KERNEL, **changes):
     return bo.KernelRidge(kernel, **options)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("seed", [0, 5, 6, "concrete"])
 def test_of_noise_leave_one_out_states_that_nothing_is_explained(seed):
     """Correlations without the row have a deviation of 0.1: an R² of 0.3 has chance 1e-6."""
@@ -88,6 +89,7 @@ def test_a_named_kernel_scales_with_the_columns():
     assert_close(a.predict(X), b.predict(X * 1000), factor=1e6)
 
 
+@pytest.mark.main_cases(4)
 @pytest.mark.parametrize("name", NAMED)
 def test_every_named_kernel_fits_and_a_lengthscale_that_was_given_stays(name):
     X, y = table(noise=0.01)
@@ -292,6 +294,7 @@ def noisy(n, seed, K):
     return X, (rng.random(n)[:, None] > p.cumsum(axis=1)).sum(axis=1), p
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("asked", [{}, {"n_features": 128}], ids=["exact", "features"])
 def test_probabilities_lose_about_what_the_law_of_the_labels_does(K, asked):
@@ -354,6 +357,7 @@ def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
     assert abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
 
 
+@pytest.mark.slow
 def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     X, _, new, _ = noisy_rows
     y, truth = (np.sin(2 * A[:, 0]) + A[:, 1] * A[:, 2] for A in (X, new))
@@ -364,6 +368,7 @@ def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     np.testing.assert_array_equal(quick.predict(new), right.predict(new))
 
 
+@pytest.mark.slow
 def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(noisy_rows, tmp_path):
     X, y, new, _ = noisy_rows
     model = fit_of_sums(noisy_rows)

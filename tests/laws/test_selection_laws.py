@@ -225,6 +225,7 @@ IN_METRIC = {
 }
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", IN_METRIC)
 def test_every_learner_finds_the_direction_that_matters(name):
     learner, y = IN_METRIC[name]
@@ -344,7 +345,7 @@ FITS = [
 ]
 
 
-@pytest.mark.main_cases(4)
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize(
     ("rows", "options"),
     [

@@ -28,7 +28,7 @@ from bochner.errors import DataWarning, InvalidInput
 from bochner.kernels import Gaussian
 
 N = 400
-FAST = {"n_features": 64, "random_state": 0}
+FAST = {"kernel": "gaussian", "n_features": 64, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_standard_input_patterns_and_dropped_columns(table, tmp_path, capsys, mo
     monkeypatch.chdir(tmp_path)
     text = table.to_csv(index=False).encode()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    command = ["fit", "-", "--target", "y", "--out", "m", "--features", "32"]
+    command = ["fit", "-", "--target", "y", "--out", "m", "--kernel", "gaussian"]
     assert run([*command, "--columns", "s*,colour,leaves", "--drop", "lea*"]) == 0
     assert bo.load("m").schema_.columns == ("size", "colour")
     table.to_csv("t.csv", index=False)
@@ -130,7 +130,7 @@ def test_texts_are_places_among_levels(kind):
 
 
 def test_more_rows_are_read_as_the_first(fitted, table, quiet):
-    half = bo.KernelRidge("gaussian", **FAST).fit(table[:200].drop(columns="y"), table["y"][:200])
+    half = bo.KernelRidge(**FAST).fit(table[:200].drop(columns="y"), table["y"][:200])
     schema = half.schema_
     half.partial_fit(table[200:].drop(columns="y"), table["y"][200:])
     assert half.schema_ == schema
@@ -157,7 +157,9 @@ def test_what_training_did_not_see_is_told_once_a_call_for_all_columns(table):
     """Text, a gap and a new category in forty columns, in many blocks, are one sentence."""
     a, colour = table["y"][:90], table["colour"][:90]
     X = pd.DataFrame({f"c{j}": np.roll(colour, j) for j in range(40)} | {"a": a})
-    model = bo.KernelRidgeClassifier(Gaussian(9.0), method="uniform", **FAST).fit(X, a > 1)
+    model = bo.KernelRidgeClassifier(**FAST | {"kernel": Gaussian(9.0), "method": "uniform"}).fit(
+        X, a > 1
+    )
     odd = X.assign(a=[np.nan, *X["a"][1:]], **{f"c{j}": "mauve" for j in range(40)})
     for call in (model.predict_proba, model.predict):
         with warnings.catch_warnings(record=True, action="always") as caught:
@@ -363,8 +365,8 @@ def test_arrays_with_gaps_fit_as_their_tables_do(learner):
     X, y = with_gaps()
     y = y > 1 if learner is bo.SVC else y
     table = pd.DataFrame(X, columns=[*"abcd"])
-    fit = learner(kernel="gaussian", **FAST).fit(X, y)
-    same = learner(kernel="gaussian", **FAST).fit(table, y)
+    fit = learner(**FAST).fit(X, y)
+    same = learner(**FAST).fit(table, y)
     np.testing.assert_array_equal(fit.predict(X[:50]), same.predict(table[:50]))
     assert fit.n_features_in_ == 4
     assert not hasattr(fit, "feature_names_in_")
@@ -375,19 +377,21 @@ def test_gaps_of_an_array_are_medians_with_an_indicator(tmp_path):
     gaps = np.isnan(X)
     filled = np.where(gaps, np.nanmedian(X, axis=0), X)
     wide = np.column_stack([c for j in range(4) for c in (filled[:, j], gaps[:, j])])
-    model = lambda: bo.KernelRidge(Gaussian(2.0), method=bo.Fourier(bo.IID()), **FAST)
+    model = lambda: bo.KernelRidge(
+        **FAST | {"kernel": Gaussian(2.0), "method": bo.Fourier(bo.IID())}
+    )
     fit = model().fit(X, y)
     np.testing.assert_array_equal(fit.predict(X), model().fit(wide, y).predict(wide))
     half = model().fit(X[:200], y[:200]).partial_fit(np.nan_to_num(X[200:]), y[200:])
     bo.save(half, tmp_path / "m.bochner")
     again = bo.load(tmp_path / "m.bochner").predict(X.tolist())
     np.testing.assert_array_equal(again, half.predict(X))
-    assert cross_val_score(bo.KernelRidge("gaussian", **FAST), X, y, cv=3).min() > 0.2
+    assert cross_val_score(bo.KernelRidge(**FAST), X, y, cv=3).min() > 0.2
 
 
 def test_gaps_that_a_fit_cannot_fill_are_refused():
     X, y = with_gaps()
-    whole = bo.KernelRidge("gaussian", **FAST).fit(np.nan_to_num(X), y)
+    whole = bo.KernelRidge(**FAST).fit(np.nan_to_num(X), y)
     row, column = np.argwhere(np.isnan(X))[0]
     place = rf"the fit had none; got NaN in row {row}, column {column} \(counted from 0\). Fill"
     with pytest.raises(InvalidInput, match=place):
@@ -395,9 +399,9 @@ def test_gaps_that_a_fit_cannot_fill_are_refused():
     with pytest.raises(InvalidInput, match=place):
         whole.partial_fit(X, y)
     with pytest.raises(InvalidInput, match="a sparse X must have no missing values; got NaN in"):
-        bo.KernelRidge("gaussian", **FAST).fit(csr_array(X), y)
+        bo.KernelRidge(**FAST).fit(csr_array(X), y)
     with pytest.raises(InvalidInput, match=r"X must hold finite numbers, .*; got infinity"):
-        bo.KernelRidge("gaussian", **FAST).fit(np.where(np.isnan(X), np.inf, X), y)
+        bo.KernelRidge(**FAST).fit(np.where(np.isnan(X), np.inf, X), y)
 
 
 @pytest.mark.parametrize(
@@ -497,7 +501,7 @@ def test_models_are_checked_on_rows_with_a_target_and_predict_all(tmp_path, caps
     frame.to_csv(tmp_path / "t.csv", index=False)
     rest.to_csv(tmp_path / "rest.csv", index=False)
     frame.assign(y="").to_csv(tmp_path / "none.csv", index=False)
-    out = ["--out", f"{tmp_path}/m.bochner", "--features", "32"]
+    out = ["--out", f"{tmp_path}/m.bochner", "--features", "32", "--kernel", "gaussian"]
     assert run(["fit", f"{tmp_path}/t.csv", "--target", "y", *out]) == 0
     told = capsys.readouterr()
     assert "Note: Blocks: 54 rows have no target 'y', of 400 rows; first in line 2 of" in told.err

@@ -153,6 +153,7 @@ def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method,
     assert np.abs(Z @ Z.T - K).max() < 1e-9 * np.abs(K).max()
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("D", [480, 2000])
 @pytest.mark.parametrize("kernel", [Gaussian(), DotExponential(0.5)], ids=repr)
 def test_the_default_order_has_the_least_bias_and_noise(kernel, D):
@@ -188,7 +189,7 @@ def bias(K, maps, X):
     return tolerance.bias(K, [phi(X) for phi in maps], COMPARISONS, factor=100)
 
 
-@pytest.mark.main_cases(13)
+@pytest.mark.main_cases(3)
 @pytest.mark.statistical
 @pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
 def test_features_are_unbiased_for_the_cut_kernel(pair):

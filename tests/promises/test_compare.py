@@ -155,6 +155,7 @@ def test_an_experiment_is_recorded_and_goes_on_where_it_ended(bench, monkeypatch
     assert "Left out: toy.npz: it is not there." in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_quick_experiments_of_the_page_hold_what_is_true(bench, pages):
     import_module("benchmarks.maps")
     rows = {row["who"]: row for row in bench.measure("proof", bench.Options(quick=True))}

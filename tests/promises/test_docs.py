@@ -198,7 +198,7 @@ def run(copy, words):
     return subprocess.run(words, cwd=copy, capture_output=True, text=True, env=env, check=False)
 
 
-@pytest.mark.main_cases(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_commands_of_the_page_pass_on_the_changed_source(copy, number):
     commands = re.findall(r"^```sh\n(.*?)\n```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -217,6 +217,7 @@ def test_the_changed_source_is_in_the_style_of_the_house(copy, words):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_the_kernel_of_the_page_is_served_like_one_of_the_library(tmp_path, monkeypatch):
     """Drawn, tuned, planned, printed, saved and loaded, from a module outside of the package."""
     code = next(text for kind, path, text in STEPS.findall(PAGE) if path == "my_kernels.py")

@@ -3,6 +3,7 @@
 import re
 import shlex
 import unicodedata
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import bochner as bo
 import bochner.kernels
 from bochner import errors, kernels
 from bochner.cli import main
+from bochner.datasets import load_concrete
 from bochner.solvers.ridge.solution import Outcome
 
 # ==== The pages keep their word: their code runs, their links lead somewhere, their lists are whole.
@@ -46,13 +48,13 @@ def folder(tmp_path, monkeypatch):
     """A folder with the tables that the pages speak of, small."""
     pa, csv, pq = (pytest.importorskip(f"pyarrow{name}") for name in ("", ".csv", ".parquet"))
     rng = np.random.default_rng(0)
-    distance, hour = rng.uniform(100, 3000, 400), rng.integers(0, 24, 400)
-    delay = 10 * np.sin(hour / 4) + distance / 200 + rng.normal(0, 2, 400)
-    airline = rng.choice(["A", "B"], 400)
+    distance, hour = rng.uniform(100, 3000, 160), rng.integers(0, 24, 160)
+    delay = 10 * np.sin(hour / 4) + distance / 200 + rng.normal(0, 2, 160)
+    airline = rng.choice(["A", "B"], 160)
     flights = pa.table({"distance": distance, "hour": hour, "airline": airline, "delay": delay})
     (tmp_path / "flights").mkdir()
     for i in range(2):
-        pq.write_table(flights[200 * i : 200 * i + 200], tmp_path / "flights" / f"{i}.parquet")
+        pq.write_table(flights[80 * i : 80 * i + 80], tmp_path / "flights" / f"{i}.parquet")
     table = flights.rename_columns(["distance", "hour", "airline", "y"])
     pq.write_table(table, tmp_path / "train.parquet")
     pq.write_table(table[:100], tmp_path / "data.parquet")
@@ -67,9 +69,16 @@ WITH_PYTHON = [p.relative_to(ROOT).as_posix() for p in PAGES if "```python" in p
 
 
 @pytest.mark.main_cases(6)
-@pytest.mark.parametrize("name", WITH_PYTHON)
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [*((name, 6) for name in WITH_PYTHON[:6]), *((name, 1) for name in WITH_PYTHON)],
+)
 @pytest.mark.usefixtures("folder")
-def test_python_blocks_of_a_page_run(name):
+def test_python_blocks_of_a_page_run(name, step, monkeypatch):
+    """The first pages also, and sooner, with every sixth row of the concrete."""
+    data = load_concrete()
+    some = replace(data, X=data.X[::step], y=data.y[::step])
+    monkeypatch.setattr("bochner.datasets.load_concrete", lambda: some)
     run_page((ROOT / name).read_text(encoding="utf-8"), name)
 
 

@@ -136,6 +136,7 @@ def test_fitting_an_array_loads_nothing_optional(fit):
     assert loaded_by(fit) == []
 
 
+@pytest.mark.slow
 def test_planted_use_of_an_optional_package_is_seen():
     with pytest.raises(AssertionError, match="pandas is hidden"):
         loaded_by("import pandas")
