@@ -26,7 +26,6 @@ enum class Op {
 #undef BOCHNER_OP
     pair,   // scale * cos(2 pi t) | scale * sin(2 pi t)
     phase,  // scale * cos(2 pi (t + phase))
-    quick,  // 2^s, for values that are summed: s minus the squares of scaled rows
 };
 
 // n rows of d numbers that lie together, and what is made of them: rows of `out`, `stride` apart.
@@ -131,13 +130,11 @@ struct Level {
     Loops<double> full;
 
     template <class T>
-    const Loops<T>& loops() const;
+    const Loops<T>& loops() const {
+        if constexpr (sizeof(T) == sizeof(float)) return single;
+        else return full;
+    }
 };
-
-template <>
-inline const Loops<float>& Level::loops<float>() const { return single; }
-template <>
-inline const Loops<double>& Level::loops<double>() const { return full; }
 
 const Level& level_baseline();
 const Level& level_avx2();

@@ -60,15 +60,6 @@ struct Squares : Kept {
     }
 };
 
-// Squares, and below zero: exponents.
-struct Exponents : Kept {
-    template <class T>
-    static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
-        const Vector<T> difference = x - y;
-        return sum - difference * difference;
-    }
-};
-
 struct Magnitudes : Kept {
     template <class T>
     static Vector<T> add(Vector<T> sum, Vector<T> x, Vector<T> y) {
@@ -117,8 +108,7 @@ inline Vector<T> capped(Vector<T> a) {
 template <Op op, class T>
 inline Vector<T> value(Vector<T> s, T p) {
     if constexpr (op == Op::phase) return cosine<T>(reduce<T>(s, p));
-    else if constexpr (op == Op::gaussian) return exp_negative<T>(s * T(-0.5));
-    else if constexpr (op == Op::quick) return power_of_two<T>(s);
+    else if constexpr (op == Op::gaussian) return power_of_two<T>(s * T(-0.72134752044448170368));
     else if constexpr (op == Op::exponential) return exp_negative<T>(-root<T>(s));
     else if constexpr (op == Op::matern32) {
         const Vector<T> a = capped<T>(root<T>(s) * T(1.7320508075688772935));
@@ -187,35 +177,39 @@ inline std::size_t rows_at_a_time(std::size_t d) {
     return tile_rows * (fit < 1 ? 1 : least(fit, 32));
 }
 
-template <Op op, class Sum, class T>
-void tile_row(const Task<T>& task, std::size_t i, std::size_t last, std::size_t f, std::size_t width) {
+// Calls finish(sums, i, f, width) with the finished sums of row i and columns f to f + width.
+template <class Sum, class T, class Kind, class Finish>
+void walk(const Kind& task, std::size_t first, std::size_t last, const Finish& finish) {
     alignas(64) T sums[tile_rows * strip];
     const T* x[tile_rows];
-    for (std::size_t r = 0; r < tile_rows; ++r) x[r] = task.X + least(i + r, last - 1) * task.d;
-    for (std::size_t k = 0; k < width; k += panel_width<T>)
-        tile<Sum, T>(x, task.columns + (f + k) * task.d, task.d, sums + k);
-    for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
-        finish<op, T>(sums + r * strip, width, task.scale, task.out + (i + r) * task.stride + f,
-                      task.m, task.phase + f);
-}
-
-template <Op op, class Sum, class T>
-void walk(const Task<T>& task, std::size_t first, std::size_t last) {
     const std::size_t columns = columns_at_a_time<T>(task.d), rows = rows_at_a_time<T>(task.d);
     for (std::size_t top = first; top < last; top += rows)
         for (std::size_t f = 0; f < task.m; f += columns)
-            for (std::size_t i = top; i < least(top + rows, last); i += tile_rows)
-                tile_row<op, Sum, T>(task, i, last, f, least(columns, task.m - f));
+            for (std::size_t i = top; i < least(top + rows, last); i += tile_rows) {
+                const std::size_t width = least(columns, task.m - f);
+                for (std::size_t r = 0; r < tile_rows; ++r)
+                    x[r] = task.X + least(i + r, last - 1) * task.d;
+                for (std::size_t k = 0; k < width; k += panel_width<T>)
+                    tile<Sum, T>(x, task.columns + (f + k) * task.d, task.d, sums + k);
+                for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
+                    finish(sums + r * strip, i + r, f, width);
+            }
+}
+
+template <Op op, class Sum, class T>
+void values(const Task<T>& task, std::size_t first, std::size_t last) {
+    walk<Sum, T>(task, first, last, [&](const T* sums, std::size_t i, std::size_t f, std::size_t width) {
+        finish<op, T>(sums, width, task.scale, task.out + i * task.stride + f, task.m, task.phase + f);
+    });
 }
 
 template <class T>
 void run(const Task<T>& task, std::size_t first, std::size_t last, T*) {
     switch (task.op) {
-        case Op::pair: return walk<Op::pair, Turns, T>(task, first, last);
-        case Op::phase: return walk<Op::phase, Turns, T>(task, first, last);
-        case Op::quick: return;  // for products alone
+        case Op::pair: return values<Op::pair, Turns, T>(task, first, last);
+        case Op::phase: return values<Op::phase, Turns, T>(task, first, last);
 #define BOCHNER_CASE(name, sum) \
-        case Op::name: return walk<Op::name, sum, T>(task, first, last);
+        case Op::name: return values<Op::name, sum, T>(task, first, last);
         BOCHNER_PROFILES(BOCHNER_CASE)
 #undef BOCHNER_CASE
     }

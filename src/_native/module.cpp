@@ -233,13 +233,6 @@ void radial_product(Matrix<T> X, const std::string& profile, double parameter, M
     const std::size_t n = X.shape(0);
     Symmetric<T> task{op, X.data(), n, X.shape(1), T(parameter), nullptr, 0,
                       (n + span - 1) / span * span};
-    std::vector<T> scaled;
-    if (op == Op::gaussian) {  // exp(-|x - y|^2 / 2) = 2^-|cx - cy|^2, c = sqrt(log2(e) / 2)
-        scaled.assign(X.data(), X.data() + X.size());
-        for (T& x : scaled) x = T(0.84932180028801904272 * double(x));
-        task.op = Op::quick;
-        task.X = scaled.data();
-    }
     for (std::size_t first = 0; first < V.shape(0); first += together) {
         task.t = std::min(together, V.shape(0) - first);
         multiply<T>(task, V.data() + first * n, threads, out.data() + first * stride_of(out),

@@ -86,7 +86,6 @@ template <class T>
 void symmetric(const Symmetric<T>& task, std::size_t s, T* room, double* out) {
     switch (task.op) {
         case Op::pair: case Op::phase: return;
-        case Op::quick: return strip_product<Op::quick, Exponents, T>(task, s, room, out);
 #define BOCHNER_CASE(name, sum) \
         case Op::name: return strip_product<Op::name, sum, T>(task, s, room, out);
         BOCHNER_PROFILES(BOCHNER_CASE)

@@ -58,21 +58,9 @@ void polynomials_of_row(const Polynomials<T>& task, const T* cosines, std::size_
 
 template <class T>
 void polynomials(const Polynomials<T>& task, std::size_t first, std::size_t last, T*) {
-    alignas(64) T sums[tile_rows * strip] = {};
-    const T* x[tile_rows];
-    const std::size_t columns = columns_at_a_time<T>(task.d);
-    for (std::size_t f = 0; f < task.m; f += columns) {
-        const std::size_t width = least(columns, task.m - f);
-        for (std::size_t i = first; i < last; i += tile_rows) {
-            for (std::size_t r = 0; r < tile_rows; ++r)
-                x[r] = task.X + least(i + r, last - 1) * task.d;
-            for (std::size_t k = 0; k < width; k += panel_width<T>)
-                tile<Plain, T>(x, task.columns + (f + k) * task.d, task.d, sums + k);
-            for (std::size_t r = 0; r < tile_rows && i + r < last; ++r)
-                polynomials_of_row(task, sums + r * strip, width, i + r,
-                                   task.out + (i + r) * task.stride + f);
-        }
-    }
+    walk<Plain, T>(task, first, last, [&](const T* sums, std::size_t i, std::size_t f, std::size_t width) {
+        polynomials_of_row(task, sums, width, i, task.out + i * task.stride + f);
+    });
 }
 
 // ---- spherical harmonics times radial factors

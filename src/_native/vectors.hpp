@@ -7,10 +7,6 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
-
 namespace {
 
 #if defined(__AVX512F__)
@@ -30,7 +26,7 @@ struct Lanes {
     using integer = std::conditional_t<single, std::uint32_t, std::uint64_t>;
     typedef T vector __attribute__((vector_size(vector_bytes)));
     typedef integer bits __attribute__((vector_size(vector_bytes)));
-    static constexpr int mantissa = single ? 23 : 52, exponent_bias = single ? 127 : 1023;
+    static constexpr int mantissa = single ? 23 : 52;
     // Adding it leaves an integer in the low bits.
     static constexpr T round = single ? T(0x1.8p23) : T(0x1.8p52);
 };
@@ -70,23 +66,6 @@ template <class T>
 inline Vector<T> magnitude(Vector<T> x) {
     constexpr auto sign = (typename Lanes<T>::integer)1 << (8 * sizeof(T) - 1);
     return (Vector<T>)((Bits<T>)x & ~sign);
-}
-
-// The larger of both, and NaN where b is.
-template <class T>
-inline Vector<T> larger(Vector<T> a, Vector<T> b) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_max_ps((__m512)a, (__m512)b);
-    else return (Vector<T>)_mm512_max_pd((__m512d)a, (__m512d)b);
-#elif defined(__AVX2__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm256_max_ps((__m256)a, (__m256)b);
-    else return (Vector<T>)_mm256_max_pd((__m256d)a, (__m256d)b);
-#elif defined(__SSE2__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm_max_ps((__m128)a, (__m128)b);
-    else return (Vector<T>)_mm_max_pd((__m128d)a, (__m128d)b);
-#else
-    return b < a ? a : b;
-#endif
 }
 
 // One instruction: compilers join the lanes.

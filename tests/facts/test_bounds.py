@@ -132,9 +132,9 @@ def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, ti
     X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
     bound = features_bound(kernel, X, method)
     values = np.linalg.eigvalsh(kernel(X))
-    size = bound.variance * values[-1] / values.sum()  # sup|z|² over Tr K
+    size = bound.rule.args[1] * values[-1] / values.sum()  # sup|z|² over Tr K
     exact = {0: 1, 1: 3, 2: 6}[method.order] if getattr(method, "split", False) else 0
-    assert bound.exact == exact
+    assert bound.rule.keywords["exact"] == exact
     phi = bo.draw(kernel, method, n_features=4000 + exact, X=X, random_state=0)
     if tight and exact == 3:
         top = np.linalg.svd(X)[2][0]
@@ -163,7 +163,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     products = bo.Maclaurin("geometric")
     bound = features_bound(kernel, X, products)
     values = np.linalg.eigvalsh(kernel(X))
-    size = bound.variance * values[-1] / values.sum()
+    size = bound.rule.args[1] * values[-1] / values.sum()
     phi = bo.draw(kernel, products, n_features=20_000, X=X, random_state=0)
     longest = np.sign(X[np.abs(X).sum(axis=1).argmax()]).astype(np.int8)[:, None]
     for signs in (phi.signs, np.broadcast_to(longest, phi.signs.shape)):
@@ -205,8 +205,8 @@ def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
     Z = phi(X)
     each = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
     tau = 2000 * each.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
-    assert tau.max() <= cut.directions.variance
-    assert tau.mean() == pytest.approx(math.exp(cut.directions.log_constant) / 16, rel=0.2)
+    assert tau.max() <= cut.directions.rule.args[1]
+    assert tau.mean() == pytest.approx(math.exp(cut.directions.rule.args[0]) / 16, rel=0.2)
 
 
 def test_lemma_7_by_hand():
@@ -238,7 +238,7 @@ def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, 
         exact = factor * 50 / 0.5 * poisson.sf(q, mean) * (1 if gaussian else math.exp(mean))
         assert exact <= rest
         harmonics = sum(2 * l + 1 for l in range(q + 1))  # in three dimensions
-        assert (order, directions.variance) == (q // 2 + 1, order * harmonics)
+        assert (order, directions.rule.args[1]) == (q // 2 + 1, order * harmonics)
     assert bound.width(0.5) > below.width(0.5)
 
 
