@@ -52,8 +52,7 @@ KINDS = [kind for name in bo.__all__ if hasattr(kind := getattr(bo, name), "fit_
 class Case:
     """A learner, the kind of its target, the relative tolerance of its answers, and its laws.
 
-    ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none". A case that names
-    laws in ``main`` is slow in all others.
+    ``kind`` is "number", "class", "class of two", "pair" (two columns) or "none".
     """
 
     name: str
@@ -63,7 +62,6 @@ class Case:
     can: str = ""
     but: str = ""
     made: Any = None
-    main: str = ""
 
     def __repr__(self):
         return self.name
@@ -177,20 +175,8 @@ CASES = [
     Case("ridge on landmarks", RIDGE(**LANDMARKS), close=1e-7, can="targets unit", but="dense"),
     Case("ridge, map chosen", RIDGE(**AUTO), close=1e-7, can="targets unit", but="gradient dense"),
     Case("ridge, all chosen", RIDGE(effort="low", **CHOSEN), but="gradient"),
-    Case(
-        "ridge, kernel by name",
-        RIDGE("matern32", **CHOSEN),
-        can="unit",
-        but="gradient",
-        main="blocks kept zeros sparse unit",
-    ),
-    Case(
-        "ridge, learned metric",
-        RIDGE(metric="learned", **NAMED),
-        can="unit",
-        but="gradient",
-        main="kept sparse zeros offset",
-    ),
+    Case("ridge, kernel by name", RIDGE("matern32", **CHOSEN), can="unit", but="gradient"),
+    Case("ridge, learned metric", RIDGE(metric="learned", **NAMED), can="unit", but="gradient"),
     Case("exact ridge", RIDGE(alpha="gcv", **EXACT), can="order targets unit", but="stream"),
     Case("exact ridge, alpha given", RIDGE(alpha=0.1, **EXACT), can=FREE_SCALED, but="stream"),
     Case("exact ridge, chosen", RIDGE(effort="low", **SEED), can="order", but="stream"),
@@ -202,7 +188,7 @@ CASES = [
     Case("exact ridge classifier", SIGNS(alpha=0.3, **EXACT), "class", can=FREE_SCALED),
     Case("process", PROCESS(**FEATURES), can="pieces targets unit"),
     Case("process, law given", PROCESS(**LAW, **GIVEN), can=ADDED + " targets", but="tables bytes"),
-    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN, main="none"),
+    Case("process, lengthscales chosen", PROCESS(**LENGTHS), can="unit", but=OPEN),
     Case("exact process", PROCESS(**EXACT), can="order targets unit"),
     Case("exact process, law given", PROCESS(**LAW, **EXACT), can="weights order targets"),
     Case("process on a grid", PROCESS(**GRID), close=1e-7, can=WAVES, but="onnx sparse"),
@@ -212,51 +198,17 @@ CASES = [
     Case("exact svc of two", SVC(C=2.0, **MATRIX), "class of two", but="memory"),
     Case("logistic of two", LOGISTIC(C=2.0, tol=1e-9, **FEATURES), "class of two", but="memory"),
     Case("ridge classifier of two", SIGNS(alpha=0.3, **FEATURES), "class of two", can=SUM),
-    Case(
-        "svc, C chosen",
-        SVC(**FEATURES),
-        "class of two",
-        can="order",
-        but="memory dtype",
-        main="order zeros kept blocks sparse",
-    ),
-    Case(
-        "svc of pairs",
-        SVC(C=2.0, multi_class="ovo", **TIGHT),
-        "class",
-        can=SCALED,
-        main="labels weights kept",
-    ),
+    Case("svc, C chosen", SVC(**FEATURES), "class of two", can="order", but="memory dtype"),
+    Case("svc of pairs", SVC(C=2.0, multi_class="ovo", **TIGHT), "class", can=SCALED),
     Case("exact svc", SVC(**LIBSVM), "class", close=1e-5, can=SCALED, but="memory"),
     Case("logistic", LOGISTIC(C=2.0, **TIGHT), "class", close=1e-6, can=SCALED),
     Case("exact logistic", LOGISTIC(C=2.0, **TIGHT_ROWS), "class", close=1e-5, can=SCALED),
     Case("svr", SVR(C=2.0, epsilon=0.1, **TIGHT), close=1e-7, can=SEVERAL, but="offset"),
-    Case(
-        "svr, C chosen",
-        SVR(tol=1e-9, **FEATURES),
-        "number",
-        1e-6,
-        "order unit",
-        "dtype",
-        main="none",
-    ),
+    Case("svr, C chosen", SVR(tol=1e-9, **FEATURES), "number", 1e-6, "order unit", "dtype"),
     Case("exact svr", SVR(C=2.0, epsilon=0.1, **TIGHT_ROWS), close=1e-3, can=SEVERAL),
     Case("absolute loss", LOSS(loss="absolute", alpha=0.3, **TIGHT), close=1e-7, can=SEVERAL),
-    Case(
-        "huber, alpha chosen",
-        LOSS(loss="huber", **TIGHT),
-        can="order unit",
-        but="offset dtype",
-        main="order unit zeros blocks",
-    ),
-    Case(
-        "quantiles",
-        LOSS(**QUANTILES),
-        close=1e-7,
-        can=SCALED,
-        but="offset",
-        main="blocks weights kept",
-    ),
+    Case("huber, alpha chosen", LOSS(loss="huber", **TIGHT), can="order unit", but="offset dtype"),
+    Case("quantiles", LOSS(**QUANTILES), close=1e-7, can=SCALED, but="offset"),
     Case("one class", ONE_CLASS(nu=0.3, **TIGHT), "none", can="weights order"),
     Case("exact one class", ONE_CLASS(nu=0.3, **MATRIX), "none", can="weights order", but="memory"),
     Case("sgd", SGD(**CACHED), can="weights targets", but="offset intervals bytes"),
@@ -268,3 +220,14 @@ CASES = [
     Case("correlations", CCA(2, alpha=0.5, **FEATURES), "pair", can="weights order pieces"),
     Case("features", bo.KernelFeatures(**LANDMARKS), "none", but="zeros"),
 ]
+#: Laws in the main tier of cases whose fits take long; all others of theirs are slow.
+MAIN = {
+    "ridge, kernel by name": "blocks kept zeros sparse unit",
+    "ridge, learned metric": "kept sparse zeros offset",
+    "process, lengthscales chosen": "",
+    "svc, C chosen": "order zeros kept blocks sparse",
+    "svc of pairs": "labels weights kept",
+    "svr, C chosen": "",
+    "huber, alpha chosen": "order unit zeros blocks",
+    "quantiles": "blocks weights kept",
+}

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse
 import torch
-from learners import ANSWERS, CASES, NEW, N, answers, off
+from learners import ANSWERS, CASES, MAIN, NEW, N, answers, off
 from sklearn.base import clone
 
 import bochner as bo
@@ -534,8 +534,8 @@ def hold(name, case, folder):
 
 
 def marks(name, case):
-    slow = case.main and name not in case.main.split()
-    return [pytest.mark.xdist_group(case.name), *[pytest.mark.slow] * bool(slow)]
+    slow = name not in MAIN.get(case.name, name).split()
+    return [pytest.mark.xdist_group(case.name), *[pytest.mark.slow] * slow]
 
 
 @pytest.mark.parametrize(
