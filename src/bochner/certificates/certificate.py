@@ -267,7 +267,7 @@ def certify(
         rest = phi.left_out(in_float64(rows))
     measured = pencil.distance(K, E, n, alpha, confidence)
     ratio, ratio_interval = frobenius(K, E, n, confidence)
-    e, penalty = measured.epsilon, measured.alpha_measured * m / n
+    e, penalty = measured["epsilon"], measured["alpha_measured"] * m / n
     more = None
     if e > 0 and below:
         left = int(np.sum(pencil.whitened_values(K, E, penalty) < -e / 2))
@@ -275,7 +275,7 @@ def certify(
     elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
         more = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
     return Certificate(
-        **measured._asdict(),
+        **measured,
         confidence=1.0 if m == n else confidence,
         frobenius=ratio,
         frobenius_interval=ratio_interval,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_solve, eigh_tridiagonal, solve_triangular
@@ -26,38 +26,28 @@ from bochner.solvers.factorisations import eigenvalues, lower_factor, solve_lowe
 EPS = float(np.finfo(np.float64).eps)
 
 
-class Pencil(NamedTuple):
-    """K and E = K̂ − K of m rows, λ, and the size below which a whitened error is rounding."""
+def sides(
+    K: Float[Array, "m m"], E: Float[Array, "m m"], penalty: float, noise: float
+) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
+    """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors.
 
-    K: Float[Array, "m m"]
-    E: Float[Array, "m m"]
-    penalty: float
-    noise: float
-
-    def part(self, start: int, stop: int) -> Self:
-        """Return the pencil of some of the rows, its penalty scaled to their number."""
-        rows = slice(start, stop)
-        scaled = self.penalty * (stop - start) / len(self.K)
-        return self._replace(K=self.K[rows, rows], E=self.E[rows, rows], penalty=scaled)
-
-
-def sides(pencil: Pencil) -> tuple[Float[Array, " 2"], Float[Array, " 2"]]:
-    """Return the scores log ε₋/(1 − ε₋) and log ε₊, and −d score/d log λ at fixed eigenvectors."""
-    L = _factor(pencil)
+    A whitened error below ``noise`` is rounding.
+    """
+    L = _factor(K, penalty)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos, O(m³/3 + 600 m²)
-        values, vectors = eigh(_whitened(L, pencil.E), check_finite=False)
+        values, vectors = eigh(_whitened(L, E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
         # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
         solve = partial(solve_triangular, L, lower=True, check_finite=False)
-        product = lambda v: solve(dsymv(1.0, pencil.E.T, solve(v, trans="T")))
+        product = lambda v: solve(dsymv(1.0, E.T, solve(v, trans="T")))
         ends, vectors = _extremes(product, len(L))
     V = solve_triangular(L, vectors, lower=True, trans="T", check_finite=False)
-    slopes = np.array([float(pencil.penalty * (v @ v)) for v in V.T])
+    slopes = np.array([float(penalty * (v @ v)) for v in V.T])
     errors = np.array([min(-ends[0], 1 - EPS), ends[1]])
     slopes[0] /= 1 - errors[0]
-    below, above = np.maximum(errors, pencil.noise)
-    heard, silent = errors > pencil.noise, np.log(pencil.noise)
+    below, above = np.maximum(errors, noise)
+    heard, silent = errors > noise, np.log(noise)
     return np.where(heard, [logit(below), np.log(above)], silent), np.where(heard, slopes, 0.0)
 
 
@@ -65,13 +55,13 @@ def whitened_values(
     K: Float[Array, "m m"], E: Float[Array, "m m"], penalty: float
 ) -> Float[Array, " m"]:
     """Return the eigenvalues of the whitened E."""
-    return eigenvalues(_whitened(_factor(Pencil(K, E, penalty, 0.0)), E))
+    return eigenvalues(_whitened(_factor(K, penalty), E))
 
 
-def _factor(pencil: Pencil) -> Float[Array, "m m"]:
+def _factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
     """L with L Lᵀ = K + λI."""
-    shifted = pencil.K.T.copy(order="F")
-    shifted.T.flat[:: len(shifted) + 1] += pencil.penalty
+    shifted = K.T.copy(order="F")
+    shifted.T.flat[:: len(shifted) + 1] += penalty
     return lower_factor(shifted)
 
 
@@ -150,20 +140,13 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
     return t, float(np.sum(values / (values + t))), resolved
 
 
-class Distance(NamedTuple):
-    """The spectral distance ε of n rows, estimated on m rows: estimate, interval and penalty."""
-
-    epsilon: float
-    epsilon_interval: tuple[float, float]
-    effective_dimension: float
-    alpha_measured: float
-    resolved: bool
-
-
 def distance(
     K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
-) -> Distance:
-    """Return the distance for n rows at penalty ``alpha``; K and E list rows in random order."""
+) -> dict[str, Any]:
+    """Return the spectral distance of n rows, estimated on m rows: the fields of a certificate.
+
+    K and E list rows in random order.
+    """
     m = len(K)
     values = spectrum(K)
     norm = max(float(values[-1]), float(np.abs(np.diagonal(E)).max()))
@@ -172,9 +155,15 @@ def distance(
     measured = alpha if penalty == asked else penalty * n / m
     # Rounding in E is 16 eps ‖K‖: sides below that are zero as far as float64 knows.
     noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
-    t, d, resolved = match(values, n, penalty * n / m)
-    low, mid, high = _interval(Pencil(K, E, penalty, noise), n, t, resolved, confidence)
-    return Distance(mid, (low, high), d, measured, resolved)
+    matched, d, resolved = match(values, n, penalty * n / m)
+    low, mid, high = _interval(K, E, penalty, noise, n, matched, resolved, confidence)
+    return {
+        "epsilon": mid,
+        "epsilon_interval": (low, high),
+        "effective_dimension": d,
+        "alpha_measured": measured,
+        "resolved": resolved,
+    }
 
 
 def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
@@ -183,23 +172,31 @@ def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
 
 
 def _interval(
-    pencil: Pencil, n: int, matched: float, resolved: bool, confidence: float
+    K: Float[Array, "m m"],
+    E: Float[Array, "m m"],
+    penalty: float,
+    noise: float,
+    n: int,
+    matched: float,
+    resolved: bool,
+    confidence: float,
 ) -> list[float]:
     """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows: see certify."""
-    scores, slopes = sides(pencil)
-    ends, m = [scores] * 3, len(pencil.K)
+    scores, slopes = sides(K, E, penalty, noise)
+    ends, m = [scores] * 3, len(K)
     if m < n:
         size = m // GROUPS
-        parts = [pencil.part(g * size, (g + 1) * size) for g in range(GROUPS)]
-        groups = np.array([sides(part)[0] for part in parts])
+        parts = [slice(g * size, (g + 1) * size) for g in range(GROUPS)]
+        of_part = lambda g: sides(K[g, g], E[g, g], penalty * size / m, noise)[0]
+        groups = np.array(list(map(of_part, parts)))
         gain, reach = scores - groups.mean(axis=0), np.log(n / m) / np.log(GROUPS)
         # ε is not followed further than a factor of ten towards the matched penalty.
-        shift = slopes * min(np.log(pencil.penalty / matched), np.log(10))
+        shift = slopes * min(np.log(penalty / matched), np.log(10))
         trend = gain * reach
         rises, least = shift, np.full(2, -np.inf)
         if not resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
-            values = eigenvalues(pencil.E) / pencil.penalty
-            least = np.log(np.maximum([-values[0], values[-1]], pencil.noise))
+            values = eigenvalues(E) / penalty
+            least = np.log(np.maximum([-values[0], values[-1]], noise))
             rises = np.maximum(trend, shift)
         spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
         spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
@@ -215,7 +212,7 @@ def _interval(
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]
     errors = [max(float(expit(below)), math.exp(min(above, 700))) for below, above in ends]
-    return [0.0 if error <= pencil.noise * (1 + 1e-6) else error for error in errors]
+    return [0.0 if error <= noise * (1 + 1e-6) else error for error in errors]
 
 
 # --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----

@@ -157,7 +157,7 @@ def risk(
     # Means over rows, sums over targets; w of the signal are squares of eigenvalues of I − S
     signal = lambda w, energy: max(float(np.mean(w * (energy - variance))), 0.0)
     spread = lambda left: variance * float(np.mean((1 - left) ** 2))
-    left, e = penalty / (values + penalty), measured.epsilon
+    left, e = penalty / (values + penalty), measured["epsilon"]
     regularisation, followed = signal(left**2, energy), spread(left)
     # G = (λ f·(K + λI)⁻¹f + σ² d_λ)/m
     guarantee = signal(left, energy) + variance * float(np.mean(1 - left))

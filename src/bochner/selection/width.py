@@ -231,7 +231,7 @@ class _Search:
 
     def _epsilon(self, phi: FeatureMap) -> float:
         K, E, _ = sample(phi, self._rows, lambda _: self._K)
-        return distance(K, E, self.n, self.alpha, 0.95).epsilon
+        return distance(K, E, self.n, self.alpha, 0.95)["epsilon"]
 
     @cached_property
     def _rows(self) -> Array:
