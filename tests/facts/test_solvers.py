@@ -65,8 +65,6 @@ def test_coefficients_are_those_of_the_normal_equations(alpha, n, D, centred):
     coef, intercept = naive.ridge(Z, y, w, alpha, centred)
     assert_close(solution.coef, coef, factor=1e4)
     assert_close(solution.intercept, intercept, factor=1e4)
-    residual = w @ (y - Z @ coef - intercept) ** 2 / w.sum()
-    assert_close(solution.residual_variance, residual, factor=1e3)
     assert solution.criterion == "given"
     assert alpha in solution.path.alphas
 

@@ -100,8 +100,9 @@ RENAMED: dict[str, str] = {
     "UserFunctions": "IndexedFunctions",
 }
 
-#: Fits that had the checked parameters of their estimator as ``spec`` in older files.
-WITHOUT_SPEC = ("Clustering", "Correlations", "FeaturesFit")
+#: Fields in older files that are gone, by class.
+REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")
+REMOVED["Solution"] = "residual_variance"
 
 
 def is_estimator(cls: type) -> bool:
@@ -259,8 +260,8 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return cls[content[1]]
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
-            if name.rpartition(":")[2] in WITHOUT_SPEC:
-                fields = {name: part for name, part in fields.items() if name != "spec"}
+            gone = REMOVED.get(name.rpartition(":")[2])
+            fields = {key: part for key, part in fields.items() if key != gone}
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
             return value

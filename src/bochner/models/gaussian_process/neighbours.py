@@ -100,103 +100,6 @@ def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
     return kernel if globe is None else of_points_beside(kernel, globe), globe
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbourhoods:
-    """Rows with targets, and a kernel: nearest rows, and the distribution of f given these rows."""
-
-    spec: GaussianProcessSpec
-    kernel: Kernel
-    rows: KeptRows
-
-    @property
-    def count(self) -> int:
-        """Neighbours of each row, m."""
-        return self.spec.features.method.neighbours  # type: ignore[attr-defined]
-
-    @cached_property
-    def _units(self) -> Any:
-        """Shortest lengthscale of the kernel along each column; 1 where it has none."""
-        d = self._own_places.shape[1]
-
-        def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
-            unit = np.full(d, np.inf)
-            if isinstance(part, Constant):
-                return unit
-            length = part.get_params(deep=False).get("lengthscale")
-            if isinstance(part, Periodic):
-                periods, lengths = part.per_axis(len(axes))
-                length = np.multiply(periods, lengths) / (2 * np.pi)
-            if length is None:
-                return None
-            unit[list(axes)] = np.asarray(length, dtype=float)
-            return unit
-
-        lengths = folded(self._steps[0], leaf, np.minimum, np.minimum, columns=(*range(d),))
-        return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
-
-    @cached_property
-    def _steps(self) -> tuple[Kernel, tuple[int, ...] | None]:
-        return of_steps(self.kernel)
-
-    def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
-        """Return rows as distances are measured between: on the globe, points of the sphere."""
-        globe = self._steps[1]
-        if globe is None:
-            return X
-        on_globe = X if is_on_sphere(self.kernel) else X[:, list(globe)]
-        require_places("NearestNeighbours", on_globe)
-        others = np.delete(X, list(globe), axis=1)
-        return np.concatenate([unit_vectors(on_globe), others], axis=1)
-
-    @cached_property
-    def _own_places(self) -> Float[Array, "n e"]:
-        return self._places(self.rows.X)
-
-    @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self._own_places / self._units)
-
-    def near(self, X: Float[Array, "b d"]) -> Array:
-        """Return the numbers of the rows nearest to each of these, (b, m)."""
-        m = min(self.count, len(self.rows))
-        return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
-
-    def near_without(self, index: Array) -> Array:
-        """Return the numbers of the rows nearest to some of the rows, themselves left out."""
-        m = min(self.count, len(self.rows) - 1)
-        nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
-        itself = nearest == index[:, None]
-        itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
-        return nearest[~itself].reshape(len(index), m)
-
-    def law(self, X: Float[Array, "b d"], near: Array, noise: float) -> tuple[Array, Array]:
-        """Return mean and variance of f by neighbours; noise as a share of the amplitude."""
-        m = near.shape[1]
-        size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
-        (i, j), at, laws = np.tril_indices(m), self._places(X), []
-        for start in range(0, len(X), size):
-            rows = near[start : start + size]
-            places = self._own_places[rows]
-            K = np.empty((len(rows), m, m))
-            K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
-            k = self._values(places - at[start : start + size, None])
-            prior = np.broadcast_to(self.total, len(rows))
-            given = self.rows.y[rows], noise / self.rows.w[rows], self.spec.fit_intercept
-            laws.append(condition(K, k, prior, *given))
-        mean, variance = (np.concatenate(values) for values in zip(*laws, strict=True))
-        return mean, variance
-
-    def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
-        """Return the kernel values at these distances."""
-        d = steps.shape[2]
-        return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
-
-    @cached_property
-    def total(self) -> float:
-        """k(x, x)."""
-        return float(self.kernel.diag(np.zeros((1, self.rows.X.shape[1])))[0])
-
-
 @dataclass(frozen=True)
 class NearestNeighbours(Method):
     """Each row is predicted from its nearest neighbours, of :class:`GaussianProcessRegressor`.
@@ -291,11 +194,6 @@ class NeighbourProcess(ProcessLaw):
         require_order(asked.who, why, where, "Leave where out, or take features.")
         return near_rows(spec, rows_of(spec, blocks))
 
-    @cached_property
-    def around(self) -> Neighbourhoods:
-        """The rows as neighbours."""
-        return Neighbourhoods(self.spec, self.chosen.kernel, self.representation)
-
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._law(X)[0]
 
@@ -305,12 +203,12 @@ class NeighbourProcess(ProcessLaw):
 
     def _law(self, X: Array) -> tuple[Array, Array]:
         rows = as_rows(X)
-        return self.around.law(rows, self.around.near(rows), float(self.evidence.alpha[0]))
+        return self.given(rows, self.near(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
         """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
-        around, rows, share = self.around, self.representation, float(self.evidence.alpha[0])
-        mean, variance = around.law(rows.X[index], around.near_without(index), share)
+        rows, alpha = self.representation, float(self.evidence.alpha[0])
+        mean, variance = self.given(rows.X[index], self.near_without(index), alpha)
         deviation = np.sqrt(variance[:, None] * self.evidence.amplitude + self.noise)
         return rows.y[index] - mean, deviation
 
@@ -333,6 +231,89 @@ class NeighbourProcess(ProcessLaw):
         before = self.representation
         require_alike(spec.features.who, blocks, before.target_shape)
         return near_rows(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+
+    @cached_property
+    def _units(self) -> Any:
+        """Shortest lengthscale of the kernel along each column; 1 where it has none."""
+        d = self._own_places.shape[1]
+
+        def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
+            unit = np.full(d, np.inf)
+            if isinstance(part, Constant):
+                return unit
+            length = part.get_params(deep=False).get("lengthscale")
+            if isinstance(part, Periodic):
+                periods, lengths = part.per_axis(len(axes))
+                length = np.multiply(periods, lengths) / (2 * np.pi)
+            if length is None:
+                return None
+            unit[list(axes)] = np.asarray(length, dtype=float)
+            return unit
+
+        lengths = folded(self._steps[0], leaf, np.minimum, np.minimum, columns=(*range(d),))
+        return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
+
+    @cached_property
+    def _steps(self) -> tuple[Kernel, tuple[int, ...] | None]:
+        return of_steps(self.chosen.kernel)
+
+    def _places(self, X: Float[Array, "b d"]) -> Float[Array, "b e"]:
+        """Return rows as distances are measured between: on the globe, points of the sphere."""
+        globe = self._steps[1]
+        if globe is None:
+            return X
+        on_globe = X if is_on_sphere(self.chosen.kernel) else X[:, list(globe)]
+        require_places("NearestNeighbours", on_globe)
+        others = np.delete(X, list(globe), axis=1)
+        return np.concatenate([unit_vectors(on_globe), others], axis=1)
+
+    @cached_property
+    def _own_places(self) -> Float[Array, "n e"]:
+        return self._places(self.representation.X)
+
+    @cached_property
+    def _tree(self) -> cKDTree:
+        return cKDTree(self._own_places / self._units)
+
+    def near(self, X: Float[Array, "b d"]) -> Array:
+        """Return the numbers of the rows nearest to each of these, (b, m)."""
+        m = min(self.spec.features.method.neighbours, len(self.representation))
+        return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
+
+    def near_without(self, index: Array) -> Array:
+        """Return the numbers of the rows nearest to some of the rows, themselves left out."""
+        m = min(self.spec.features.method.neighbours, len(self.representation) - 1)
+        nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
+        itself = nearest == index[:, None]
+        itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
+        return nearest[~itself].reshape(len(index), m)
+
+    def given(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
+        """Return mean and variance of f by neighbours, at a penalty."""
+        m = near.shape[1]
+        size = max(1, (1 << 20) // (m**2 * (X.shape[1] + 4)))
+        (i, j), at, laws = np.tril_indices(m), self._places(X), []
+        for start in range(0, len(X), size):
+            rows = near[start : start + size]
+            places = self._own_places[rows]
+            K = np.empty((len(rows), m, m))
+            K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
+            k = self._values(places - at[start : start + size, None])
+            prior = np.broadcast_to(self.total, len(rows))
+            y, w = self.representation.y[rows], self.representation.w[rows]
+            laws.append(condition(K, k, prior, y, alpha / w, self.spec.fit_intercept))
+        mean, variance = (np.concatenate(values) for values in zip(*laws, strict=True))
+        return mean, variance
+
+    def _values(self, steps: Float[Array, "b p d"]) -> Float[Array, "b p"]:
+        """Return the kernel values at these distances."""
+        d = steps.shape[2]
+        return self._steps[0](steps.reshape(-1, d), np.zeros((1, d))).reshape(steps.shape[:2])
+
+    @cached_property
+    def total(self) -> float:
+        """k(x, x)."""
+        return float(self.chosen.kernel.diag(np.zeros((1, self.representation.X.shape[1])))[0])
 
 
 # --- Fitting -------------------------------------------------------------------------------------
@@ -358,10 +339,10 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
             f"{start.kernel!r}. Nystrom() serves every kernel."
         )
-    search, evidence = _searched(spec, start, rows)
     count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
-    return NeighbourProcess(spec, Chosen(spec.features.seed, search, choice), rows, evidence)
+    chosen = Chosen(spec.features.seed, replace(start, criterion="loo"), choice)
+    return _searched(spec, chosen, rows)
 
 
 def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
@@ -381,46 +362,52 @@ def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
     return tune_lengthscales(kernel, sample, centred=spec.fit_intercept)
 
 
-def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple[Tuning, Evidence]:
-    """Return the kernel, noise and amplitude of each target at the largest density of some rows.
+def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
+    """Return the law of the largest density of some rows, each given its neighbours.
 
     It is sought from the best of several starts, over the log noise and, where lengthscales are
     open, the log factor of these.
     """
-    around = Neighbourhoods(spec, start.kernel, rows)
-    noise, amplitude = spec.noise, spec.amplitude
+    kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
+    constant = ~np.any(rows.y != rows.y[:1], axis=0)
+    outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
+    unknown = Evidence(*np.full((4, len(constant)), np.nan), outcome)
+    start = NeighbourProcess(spec, chosen, rows, unknown)
     # Each of many neighbours takes longer: fewer rows judge, 64 at least.
-    judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / around.count) ** 3))]
-    near, w = around.near_without(judges), rows.w[judges]
+    count = min(1.0, 64 / chosen.choice.method.neighbours) ** 3  # type: ignore[attr-defined]
+    judges = rows.order[: max(64, int(JUDGED * count))]
+    near, w = start.near_without(judges), rows.w[judges]
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
-    scales = asked and "lengthscale" in start.kernel.get_params(deep=False)
-    least = 1e-8  # Noise as a share of a² k(x, x)
+    scales = asked and "lengthscale" in kernel.get_params(deep=False)
+    least, tiny = 1e-8, np.finfo(np.float64).tiny  # The first of noise, as a share of a² k(x, x)
     given = noise == 0 or (noise is not None and amplitude is not None)
 
-    def kernel_at(at: Float[Array, " p"]) -> Kernel:
-        return scaled(start.kernel, np.array([_digits(np.exp(at[1]))])) if scales else start.kernel
-
-    def share_at(log_share: float) -> float:
-        """Return σ²/a² for a log share of k(x, x); as given, where both are."""
-        open_share = _digits(np.exp(log_share)) * around.total
-        share = (noise or 0.0) / (amplitude or 1.0) if given else open_share
-        return max(share, least * around.total)
-
-    def amplitudes(at: Float[Array, " p"]) -> tuple[Float[Array, " t"], Float[Array, " t"]]:
-        """Return a² of each target, as held or the best, and the mean log density of a row."""
-        share = share_at(at[0])
-        mean, variance = replace(around, kernel=kernel_at(at)).law(rows.X[judges], near, share)
-        variance, tiny = variance + share, np.finfo(np.float64).tiny  # of constant targets
-        squares = (rows.y[judges] - mean) ** 2 / variance[:, None]
-        a2 = np.maximum(np.average(squares, axis=0, weights=w), tiny)
+    def law_at(at: Float[Array, " p"]) -> NeighbourProcess:
+        """Return the law at a log share of noise in k(x, x), and a log factor of lengthscales."""
+        law, alpha = start, (noise or 0.0) / (amplitude or 1.0)
+        if scales:
+            search = replace(chosen.search, kernel=scaled(kernel, _digits(np.exp(at[1:]))))
+            law = replace(start, chosen=replace(chosen, search=search))
+        if not given:
+            alpha = float(_digits(np.exp(at[:1]))[0]) * start.total
+        alpha = max(alpha, least * start.total)
+        mean, variance = law.given(rows.X[judges], near, alpha)
+        variance = variance + alpha
+        squares = np.average((rows.y[judges] - mean) ** 2 / variance[:, None], axis=0, weights=w)
+        a2 = np.maximum(squares, tiny)  # of constant targets
         if amplitude is not None:
             a2 = np.full_like(a2, amplitude)
         elif noise:
-            a2 = np.full_like(a2, max(noise / share, tiny))
+            a2 = np.full_like(a2, max(noise / alpha, tiny))
         spread = np.average(np.log(variance), weights=w) + np.log(2 * np.pi * a2)
-        return a2, -0.5 * (spread + np.average(squares, axis=0, weights=w) / a2)
+        likelihood = -0.5 * (spread + squares / a2) * len(rows)
+        if amplitude is None and noise is None:
+            a2 = np.where(constant, 0.0, a2)
+        variances = a2 * alpha if noise is None else np.full_like(a2, noise)
+        alphas = np.full_like(a2, alpha)
+        return replace(law, evidence=Evidence(variances, a2, alphas, likelihood, outcome))
 
-    judged = lambda at: -float(amplitudes(at)[1].sum())
+    judged = lambda at: -float(law_at(at).evidence.log_likelihood.sum()) / len(rows)
     free = 1 + scales
     bounds = np.log([(least, 1e3), (1 / 128, 128.0)])[:free]
     noises, factors = (1e2, 0.3, 3e-3, 1e-6), (1.0, 0.25, 1 / 16)
@@ -429,21 +416,12 @@ def _searched(spec: GaussianProcessSpec, start: Tuning, rows: KeptRows) -> tuple
     simplex = begin + np.vstack([np.zeros(free), np.diag((1.5, 0.5)[:free])])
     options = {"maxfev": 40, "xatol": 0.05, "fatol": 1e-4}
     options["initial_simplex"] = np.clip(simplex, *bounds.T)
-    at = minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x
-    share, (a2, density) = share_at(at[0]), amplitudes(at)
-    constant = ~np.any(rows.y != rows.y[:1], axis=0)
-    if amplitude is None and noise is None:
-        a2 = np.where(constant, 0.0, a2)
-    variance = np.full(len(a2), noise) if noise is not None else a2 * share
-    outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
-    likelihood = density * len(rows)
-    evidence = Evidence(variance, a2, np.full(len(a2), share), likelihood, outcome)
-    return replace(start, kernel=kernel_at(at), criterion="loo"), evidence
+    return law_at(minimize(judged, begin, method="Nelder-Mead", bounds=bounds, options=options).x)
 
 
-def _digits(value: float) -> float:
-    """Return three digits of a number, the same on every processor."""
-    return float(f"{value:.3g}")
+def _digits(values: Array) -> Array:
+    """Return three digits of numbers, the same on every processor."""
+    return np.array([float(f"{value:.3g}") for value in values])
 
 
 # --- Features, or nearest neighbours for rough processes of few columns ---------------------------

@@ -35,9 +35,9 @@ from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
-    AllRows,
     ExactKernel,
     LocalKernel,
+    Representation,
     RidgeSpec,
     chosen_exactly,
     gather,
@@ -87,7 +87,7 @@ SeenRows = tuple[Kernel, Float[Array, "n d"]]
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixRows(AllRows):
+class MatrixRows(Representation):
     """All rows, solved by their kernel matrix."""
 
     chosen: Chosen  # Its map is the preconditioner's; for few rows the Nyström map on all of them
@@ -257,13 +257,11 @@ def _by_gradients(
         outcome = Outcome.NOT_CONVERGED
     elif outcome not in (Outcome.CONSTANT_TARGET, Outcome.EDGE_LOW, Outcome.EDGE_HIGH):
         outcome = Outcome.SOLVED
-    power = np.asarray(solution.alpha) ** 2 * (iterate.u**2).sum(axis=0)
     return replace(
         solution,
         coef=root * iterate.u,
         intercept=mean - lift,
         outcome=outcome,
-        residual_variance=power / weight,
         history=iterate.history,
         iterations=iterate.iterations,
     )
@@ -291,7 +289,7 @@ def _within(kernel: Kernel, X: Float[Array, "n d"]) -> SeenRows:
 
 
 @dataclass(frozen=True, eq=False)
-class LeafRows(AllRows):
+class LeafRows(Representation):
     """All rows, in leaves of a tree, and landmarks across them."""
 
     chosen: Chosen  # Its map is the Nyström map of the landmarks
@@ -386,14 +384,7 @@ def leaf_rows(
     chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
     leaves, alphas = rows_of_leaves(leaf, tree.n_leaves), np.atleast_1d(solution.alpha)
     coef, by_leaf, intercept, judged = _solve_leaves(spec, rows, chosen, seen, leaves, alphas)
-    residuals = np.asarray(solution.alpha) * coef / rows.w[:, None]
-    solution = replace(
-        solution,
-        coef=coef,
-        intercept=intercept,
-        residual_variance=rows.w @ residuals**2 / rows.w.sum(),
-        slack=None,
-    )
+    solution = replace(solution, coef=coef, intercept=intercept, slack=None)
     parts = rows.X, rows.y, rows.w, tree, leaf, by_leaf, judged
     return LeafRows(chosen, shape, count_rows(blocks), *parts), solution
 

@@ -73,15 +73,23 @@ class Representation(Lacking, ABC):
 
     certified_rows: ClassVar[int] = KEPT_ROWS  # On which the certificate is measured, at most
 
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Rows of positive weight."""
+    # All rows, targets and weights, of fits with the kernel itself; y may be None
+    X: Any
+    y: Any
+    w: Any
 
     @property
-    @abstractmethod
+    def count(self) -> int:
+        """Rows of positive weight."""
+        return int(self.X.shape[0])
+
+    @property
     def target_variance(self) -> float:
         """Weighted variance of y, averaged over targets."""
+        if self.y is None:
+            return np.nan
+        squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
+        return float(np.average(squares.mean(axis=1), weights=self.w))
 
     @property
     def block_rows(self) -> int:
@@ -147,25 +155,6 @@ class Representation(Lacking, ABC):
     def merge(self, other: Any) -> Self:
         """Return the rows of both."""
         raise NotImplementedError
-
-
-class AllRows(Representation):
-    """All rows (X, y, w), for fits with the kernel itself."""
-
-    X: Any
-    y: Any  # None where it was not kept
-    w: Any
-
-    @property
-    def count(self) -> int:
-        return int(self.X.shape[0])
-
-    @property
-    def target_variance(self) -> float:
-        if self.y is None:
-            return np.nan
-        squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
-        return float(np.average(squares.mean(axis=1), weights=self.w))
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:

@@ -386,7 +386,6 @@ def _solution(
     )
     states = [each.without_probes().at(a, error) for each, a in pairs]
     coef = np.concatenate([state.c.T for state in states], axis=1)
-    residual = np.concatenate([state.rss for state in states]) / sums.sums.weight
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.products for state in states)
     if worst > error:
@@ -405,4 +404,4 @@ def _solution(
             state.effective_dimension,
         )
     known = Path(np.array([state.alpha for state in tried]), *criteria)
-    return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, residual, (done,))
+    return Solution(coef, sums.intercept(coef), given, outcome, known, criterion, (done,))

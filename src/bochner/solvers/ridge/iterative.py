@@ -187,7 +187,8 @@ def state_at(
     gram = right - r - alpha * u
     traces = (u[:, t:] * (right + r)[:, t:]).sum(axis=0)
     d, deviation = float(traces.mean()), float(traces.std(ddof=1) / np.sqrt(len(traces)))
-    left, n = residual_power(problem, u[:, :t], gram[:, :t]), problem.count
+    left = problem.power + ((gram[:, :t] - 2 * problem.cross) * u[:, :t]).sum(axis=0)
+    left, n = np.maximum(left, 1e-14 * problem.power), problem.count  # Σ w (y − ŷ)²
     loo, error = left_out(problem, alpha, u[:, :t], left, d, deviation)
     return WideState(alpha, left, max(n - problem.centred - d, 1e-12 * n), d, loo, error)
 
@@ -210,14 +211,6 @@ def left_out(
     error = w @ e2 / w.sum() * ratio
     traced = 2 * error * deviation / max(problem.rows - dimension, 1.0) if share < 1 else 0.0
     return error, np.sqrt(deviation_of(e2, r2, w, share) ** 2 + traced**2)
-
-
-def residual_power(
-    problem: WideProblem, coef: Float[Array, "D t"], gram: Float[Array, "D t"]
-) -> Float[Array, " t"]:
-    """Return Σ w (y − ŷ)² from β and Gβ."""
-    left = problem.power + ((gram - 2 * problem.cross) * coef).sum(axis=0)
-    return np.maximum(left, 1e-14 * problem.power)
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
@@ -263,7 +256,6 @@ def solve_wide(
         if first <= ROUGHLY * tol:
             break
     coef = solution.u
-    left = residual_power(problem, coef, problem.cross - solution.residual - alphas * coef)
     text = (
         f"{D:,} features, preconditioned by {len(problem.judges.w):,} rows: predictions on the "
         f"rows within {solution.bound.max(initial=0.0):.1g} of the spread, {tol:.1g} asked for."
@@ -288,7 +280,6 @@ def solve_wide(
         outcome,
         path,
         criterion,
-        left / problem.weight,
         (*solution.history, text),
         np.stack([slacks(problem, a, d) for a, d in zip(alphas, dimensions, strict=True)], axis=1),
     )

@@ -267,14 +267,7 @@ def solve_kernel(
         solved = rows.solved(solution.alpha, known)
     slack = np.full((len(rows.w), solved.slack.shape[1]), np.nan)
     slack[-known:] = solved.slack
-    residuals = np.asarray(solution.alpha) * solved.coef / rows.w[:, None]
-    return replace(
-        solution,
-        coef=solved.coef,
-        intercept=solved.intercept,
-        residual_variance=rows.w @ residuals**2 / rows.weight,
-        slack=slack,
-    )
+    return replace(solution, coef=solved.coef, intercept=solved.intercept, slack=slack)
 
 
 def _chosen(
@@ -351,7 +344,6 @@ def _solution(
         outcome,
         _path(penalties),
         criterion,
-        np.array([each.rss[i] for each, i in take]) / rows.weight,
         slack=np.hstack([each.left_out()[1] for each in (fits if len(chosen) > 1 else fits[:1])]),
     )
 

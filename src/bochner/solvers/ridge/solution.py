@@ -171,7 +171,6 @@ class Solution:
     outcome: Outcome  # its text is the remedy
     path: Path
     criterion: str  # "loo", "gcv", "evidence" or "given"
-    residual_variance: Float[Array, " t"]  # Σ w (y − ŷ)²/W on the rows of the fit
     history: tuple[str, ...] = ()  # steps of the solver, in order
     # Residual over leave-one-out error of each row of an exact fit, or of a sample of rows that are
     # read in passes; NaN for rows without one
@@ -284,9 +283,7 @@ def solve_ridge(
         chosen = np.array([path.alphas[path.best(criterion)]])
     used = chosen if len(chosen) == len(eigen.power) > 1 else float(chosen[0])
     coef, outcome = eigen.coefficients(used), _outcome(eigen, path, chosen, criterion)
-    rss = eigen.at(chosen).rss
-    left = (rss[0] if len(rss) == 1 else rss.diagonal()) / eigen.weight
-    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion, left)
+    return Solution(coef, means[1] - means[0] @ coef, used, outcome, path, criterion)
 
 
 def as_given(alpha: float | tuple[float, ...], targets: int) -> Float[Array, " t"]:
