@@ -431,31 +431,6 @@ def equispaced_map(
     return _mapped(kernel, lower, upper, grid)
 
 
-def map_between(
-    kernel: Kernel,
-    ends: tuple[Kernel, Kernel],
-    lower: Float[Array, " d"],
-    upper: Float[Array, " d"],
-    tolerance: float,
-) -> EquispacedMap:
-    """Return the map of a kernel on a grid that suffices for the two kernels ``ends``."""
-    short, long = (grid_of(end, lower, upper, tolerance) for end in ends)
-    if short.tapered != long.tapered:
-        lengths = upper - lower
-        short, long = (
-            with_images(end, *spacing_of(end, lengths, tolerance), tolerance) for end in ends
-        )
-    spacing = np.minimum(short.spacing, long.spacing)
-    reached = [
-        np.maximum(np.ceil(grid.spacing * grid.extent / spacing), grid.extent)
-        for grid in (short, long)
-    ]
-    extent = tuple(int(m) for m in np.maximum(*reached))
-    both = Frequencies(spacing, extent, max(short.images, long.images), short.tapered)
-    _require_room(tolerance, both)
-    return _mapped(kernel, lower, upper, both)
-
-
 def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMap:
     """Draw the waves of the finest tolerance, from that asked for on, that fit in the width."""
     if method.box is not None:

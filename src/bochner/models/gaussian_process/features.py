@@ -31,7 +31,7 @@ from bochner.models.gaussian_process.law import (
     ProcessLaw,
     Values,
     log_normal,
-    prior_map,
+    prior_functions,
     search_of,
 )
 from bochner.models.representations.features import FeatureSums, summed_again, summed_features
@@ -256,7 +256,7 @@ class FeatureProcess(ProcessLaw):
         return self.coef[:, :, None] + deviation, offset
 
     def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions; of the features alone if they are exact or no prior can be drawn."""
+        """Draw n functions; of the features alone if they are exact."""
         coef, offset = self._draw(n, stream(seed, "functions"))
         landmarks = self._landmarks
 
@@ -265,29 +265,23 @@ class FeatureProcess(ProcessLaw):
 
         if landmarks is None:
             return plain
-        priors = []  # Features and weights of each f⁰, and L⁻¹f⁰(S)
-        for i in range(n):
-            f0 = prior_map(landmarks.kernel, landmarks.n_inputs, seed, str(i))
-            if f0 is None:
-                return plain
-            weights = stream(seed, "prior functions", i).standard_normal(
-                (f0.n_features, len(offset))
-            )
-            at = np.ascontiguousarray((f0(landmarks.landmarks) @ weights).T)
-            priors.append((f0, weights, landmarks.whiten(at).T))
-        above = LeftOut(landmarks.kernel, landmarks)
+        kernel, sample = landmarks.kernel, self.representation.sample
+        prior = prior_functions(kernel, sample.X, len(offset), n, seed)
+        f0 = prior(landmarks.landmarks)
+        at = np.ascontiguousarray(f0.reshape(len(f0), -1).T)
+        explained = landmarks.whiten(at).T.reshape(f0.shape)
+        above = LeftOut(kernel, landmarks)
 
         def values(X: Array) -> Float[Array, "b t n"]:
             Z, f = self.at(X), plain(X)
-            inside = above.inside(X, Z)
-            rest = [to_numpy(f0(X)) @ weights - inside @ at for f0, weights, at in priors]
+            rest = prior(X) - np.tensordot(above.inside(X, Z), explained, 1)
             root, roots = self.factors(X, Z)
             e, theirs = self.unexplained.variance(X, Z), above.variance(X, Z)
             least = EXPLAINED * self.unexplained.prior(X)
             share = np.divide(e, theirs, out=np.zeros_like(e), where=theirs > least)
             scale = np.sqrt(self.evidence.amplitude * share[:, None]) * root
             mean = self.mean(Z)[:, :, None]
-            f = f + scale[:, :, None] * np.stack(rest, axis=2)
+            f = f + scale[:, :, None] * rest
             return mean + roots[:, :, None] * (f - mean)
 
         return values

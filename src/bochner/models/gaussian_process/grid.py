@@ -25,7 +25,7 @@ from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features.fourier.grid import FourierGrid, map_between
+from bochner.features.fourier.grid import FourierGrid, equispaced_map
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process.law import (
     ExactProcess,
@@ -41,11 +41,12 @@ from bochner.models.gaussian_process.law import (
 from bochner.models.representations.waves import (
     BLOCK_ROWS,
     SOLVED,
+    TRANSFORMED,
     GridSums,
     Surveyed,
     as_rows,
     chosen_grid_sums,
-    kernel_of_waves,
+    stationary_kernel,
     survey,
 )
 from bochner.selection.chosen import Chosen
@@ -97,7 +98,7 @@ class WaveProcess(ProcessLaw):
         """Survey the rows, choose what is open, sum up all rows as waves, find the law."""
         surveyed = survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        tuning = kernel_of_waves(surveyed, *asked)
+        tuning = stationary_kernel(spec.features, surveyed.sample, *asked)
         start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
@@ -193,13 +194,15 @@ class WaveProcess(ProcessLaw):
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of what waves draw of f, by a solution for each row."""
-        gram = self.representation.problem.gram
-        phi = self.representation.coefficients_at(X)
+        sums, gram = self.representation, self.representation.problem.gram
+        given = np.ones((1, 1)), sums.map.shape, TRANSFORMED * sums.tolerance
+        angles = sums.map.places.angles(as_rows(X))
+        phi = np.concatenate([gram.right(sums_of_waves(each[None], *given)) for each in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = conjugate_gradients(low, phi, SOLVED * self.representation.tolerance).solution
+            c = conjugate_gradients(low, phi, SOLVED * sums.tolerance).solution
             covariances.append(self.evidence.noise[i] * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
@@ -347,8 +350,8 @@ def refined(
         if globe:
             phi = surveyed.map_of(kernel)
         else:
-            ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
-            phi = map_between(kernel, ends, surveyed.lower, surveyed.upper, coarse)
+            ends = scaled(kernel, np.array([1 / RANGE])) + scaled(kernel, np.array([RANGE]))
+            phi = equispaced_map(ends, surveyed.lower, surveyed.upper, coarse)
         if summed is None or not globe:
             chosen = surveyed.chosen(tuning, phi)
             summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)

@@ -21,7 +21,7 @@ from bochner.data.sources import Piece, join, required_targets
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
-from bochner.features.map import FeatureMap, Request
+from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
@@ -373,29 +373,20 @@ class ExactProcess(ProcessLaw):
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).
 
         f(x) = a f⁰(x) + k(x, X) c + b, where c and b solve the fit to y − a (f⁰(X) + ε), f⁰ and ε
-        from the prior. Without Fourier features of the kernel f⁰ is of Nyström features.
+        from the prior.
         """
-        kept, kernel = self.representation, self.chosen.kernel
-        amplitude = self.evidence.amplitude
-        priors, coefs, offsets, d = [], [], [], kept.X.shape[1]
-        for i in range(n):
-            ask = Request(d, WIDTH, seed, ("prior", str(i)), kept.X)
-            f0 = prior_map(kernel, d, seed, str(i)) or draw_map(Nystrom(), kernel, ask)
-            rng = stream(seed, "prior functions", i)
-            weights = rng.standard_normal((f0.n_features, kept.y.shape[1])) * np.sqrt(amplitude)
-            rough = rng.standard_normal(kept.y.shape) / np.sqrt(kept.w)[:, None]
-            noise = rough * np.sqrt(amplitude * self.evidence.alpha)
-            left = kept.y - to_numpy(f0(kept.X)) @ weights - noise
-            ends = [one.coefficients(left[:, j : j + 1]) for j, one in enumerate(self.factors)]
-            priors.append((f0, weights))
-            coefs.append(np.hstack([coef for coef, _ in ends]))
-            offsets.append(np.concatenate([offset for _, offset in ends]))
-        coef, offset = np.stack(coefs, axis=2), np.stack(offsets, axis=1)
+        kept, amplitude = self.representation, self.evidence.amplitude
+        prior = prior_functions(self.chosen.kernel, kept.X, kept.y.shape[1], n, seed)
+        rough = stream(seed, "noise of functions").standard_normal((*kept.y.shape, n))
+        noise = np.sqrt(self.evidence.alpha / kept.w[:, None])[:, :, None] * rough
+        left = kept.y[:, :, None] - np.sqrt(amplitude)[:, None] * (prior(kept.X) + noise)
+        ends = [one.coefficients(left[:, j]) for j, one in enumerate(self.factors)]
+        coef, offset = np.stack([c for c, _ in ends], axis=1), np.stack([b for _, b in ends])
 
         def values(X: Array) -> Float[Array, "b t n"]:
             rows = numpy_rows(X)
-            prior = np.stack([to_numpy(f0(rows)) @ weights for f0, weights in priors], axis=2)
-            return prior + np.tensordot(self.at(rows), coef, 1) + offset
+            f0 = np.sqrt(amplitude)[:, None] * prior(rows)
+            return f0 + np.tensordot(self.at(rows), coef, 1) + offset
 
         return values
 
@@ -441,9 +432,15 @@ def solved_exactly(
     return ExactProcess.of(spec, chosen, rows, found, factors, float(densities.sum()))
 
 
-def prior_map(kernel: Kernel, d: int, seed: int, name: str) -> FeatureMap | None:
-    """Return Fourier features of the kernel, or None if it has none."""
-    try:
-        return draw_map(Fourier(IID()), kernel, Request(d, WIDTH, seed, ("prior", name)))
-    except UnsupportedKernel:
-        return None
+def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Values:
+    """Draw n functions of the prior for t targets: Fourier features, or Nyström's of rows X."""
+    functions = []
+    for i in range(n):
+        ask = Request(X.shape[1], WIDTH, seed, ("prior", str(i)), X)
+        try:
+            phi = draw_map(Fourier(IID()), kernel, ask)
+        except UnsupportedKernel:
+            phi = draw_map(Nystrom(), kernel, ask)
+        weights = stream(seed, "prior functions", i).standard_normal((phi.n_features, t))
+        functions.append((phi, weights))
+    return lambda X: np.stack([to_numpy(phi(X)) @ weights for phi, weights in functions], axis=2)

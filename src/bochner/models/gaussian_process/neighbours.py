@@ -27,7 +27,7 @@ from bochner.features.auto import Choice
 from bochner.features.composed import is_stationary
 from bochner.features.map import Method
 from bochner.kernels.algebra import folded
-from bochner.kernels.kernel import Constant, Kernel, has_free
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.gaussian_process.features import FeatureProcess
@@ -39,13 +39,8 @@ from bochner.models.gaussian_process.law import (
     log_density,
 )
 from bochner.models.representations.representation import require_alike
-from bochner.models.representations.waves import as_rows
-from bochner.selection.choose import named_stationary
+from bochner.models.representations.waves import as_rows, stationary_kernel
 from bochner.selection.chosen import Chosen
-from bochner.selection.lengthscales import at_median, tune_lengthscales
-from bochner.selection.numbers import by_evidence, by_left_out, is_composite
-from bochner.selection.record import Tuning
-from bochner.selection.spec import UNASKED
 from bochner.selection.waves import FEWEST_ROWS, scaled
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome
 from bochner.sums.passes import LOCAL, Executor, require_order
@@ -185,11 +180,6 @@ class NeighbourProcess(ProcessLaw):
     ) -> "NeighbourProcess":
         """Read all rows once, choose the kernel, noise and amplitude."""
         asked = spec.features
-        if asked.learns_metric:
-            raise InvalidInput(
-                f'{asked.who}: metric="learned" chooses features, and NearestNeighbours makes '
-                'none; set one of them. lengthscale="evidence" scales columns.'
-            )
         why = "method=NearestNeighbours(...) compares each row with those beside it"
         require_order(asked.who, why, where, "Leave where out, or take features.")
         return near_rows(spec, rows_of(spec, blocks))
@@ -333,7 +323,8 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
             f"choose noise and amplitude by; got {len(rows)}."
         )
     method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-    start = _kernel(spec, rows)
+    given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+    start = stationary_kernel(spec.features, rows.sample, *given)
     if not is_near(start.kernel):
         raise UnsupportedKernel(
             "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
@@ -343,23 +334,6 @@ def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
     choice = Choice(None, method, (), f"{method}: as asked; {count}.")
     chosen = Chosen(spec.features.seed, replace(start, criterion="loo"), choice)
     return _searched(spec, chosen, rows)
-
-
-def _kernel(spec: GaussianProcessSpec, rows: KeptRows) -> Tuning:
-    """Return the given kernel, or a start that is chosen on a sample of rows."""
-    asked, sample = spec.features, rows.sample
-    kernel = asked.kernel
-    if kernel in UNASKED:
-        return named_stationary(asked, sample)
-    if isinstance(kernel, str):
-        kernel = at_median(kernel, sample, asked.seed)[0]
-    elif spec.lengthscale == "loo" or not (spec.lengthscale == "evidence" or has_free(kernel)):
-        return by_left_out(kernel, sample, asked.seed, centred=spec.fit_intercept)
-    elif is_composite(kernel):
-        return by_evidence(kernel, sample, asked.seed, centred=spec.fit_intercept)
-    if spec.lengthscale == "loo" or rows.X.shape[1] == 1 or is_on_sphere(kernel):
-        return Tuning(kernel)
-    return tune_lengthscales(kernel, sample, centred=spec.fit_intercept)
 
 
 def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:

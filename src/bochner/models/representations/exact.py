@@ -18,7 +18,7 @@ from bochner._core.arrays import dense, is_sparse, numpy_rows, slices, to_numpy,
 from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Int
-from bochner._core.sizes import KEPT_ROWS, kept_rows
+from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
@@ -33,6 +33,7 @@ from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
+from bochner.models.representations.features import solve, summed_features
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
     ExactKernel,
@@ -60,13 +61,11 @@ from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.eigen import decompose
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY
-from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha, solve_ridge
-from bochner.sums.moments import Accumulator
+from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
 from bochner.sums.passes import LOCAL, Executor
 
 #: Number of rows of a local fit with leave-one-out errors: a tenth of the time of the factors.
@@ -152,7 +151,7 @@ def exact_rows(
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
     rows = gather(blocks, chosen.seed)
-    solution = _by_gradients(spec, method, chosen, rows)
+    solution = _by_gradients(spec, method, chosen, rows, blocks)
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
@@ -191,31 +190,19 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 
 
 def _by_gradients(
-    spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample
+    spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample, blocks: Blocks
 ) -> Solution:
     """Choose the penalty on the features, and solve for u by conjugate gradients.
 
     The lift is the weighted mean of K c in the last exact product, which the intercept removes.
     """
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
-    alpha, peak = spec.alpha, float(np.sqrt(np.max(kernel.diag(rows.X))))
-    Z, sums = np.empty((len(rows), chosen.n_features)), Accumulator("float64")
+    peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
+    sums = summed_features(spec, chosen, blocks, LOCAL, "float64")
+    solution, (eigen, _), (centre, mean) = solve(spec, sums), sums.decomposed(), sums.means
+    Z = np.empty((len(rows), chosen.n_features))
     for here in slices(len(Z), chosen.block_rows):
-        Z[here] = chosen.double(rows.X[here])
-        sums.add(Z[here], rows.y[here], rows.w[here])
-    moments = sums.moments() if spec.fit_intercept else sums.moments().about_zero()
-    eigen, mean = decompose(moments, spec.fit_intercept), moments.target_mean
-    Z -= moments.feature_mean
-    kept = chosen_rows(chosen.seed, len(rows), KEPT_ROWS)
-    judged = ((Z[i], rows.y[i] - mean, rows.w[i]) for i in np.array_split(kept, 8))
-    solution = solve_ridge(
-        eigen,
-        (moments.feature_mean, mean),
-        alpha,
-        judged if alpha == "loo" else (),
-        per_target=spec.per_target,
-    )
-    Z *= root
+        Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
     # float32 changes little of ZZᵀ, which has these eigenvalues, beside the penalties
     if np.finfo(np.float32).eps * eigen.values.max(initial=0.0) <= 0.01 * np.min(alphas):

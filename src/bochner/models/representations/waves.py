@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core.arrays import dense, numpy_rows
-from bochner._core.nufft import sums_of_waves, waves_at
+from bochner._core.nufft import waves_at
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients
 from bochner.certificates.certificate import Certificate
@@ -127,13 +127,6 @@ class GridSums(Representation):
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
         return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
-
-    def coefficients_at(self, X: Array) -> Array:
-        """Return φ(x) of a few rows, in the layout of coefficients."""
-        given = np.ones((1, 1)), self.map.shape, TRANSFORMED * self.tolerance
-        angles = self.map.places.angles(as_rows(X))
-        waves = (sums_of_waves(angle[None], *given) for angle in angles)
-        return np.concatenate([self.problem.gram.right(each) for each in waves])
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the real functions of waves; two share a transform, as its two parts."""
@@ -287,7 +280,8 @@ def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSum
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
-    chosen = surveyed.chosen(kernel_of_waves(surveyed, spec.fit_intercept, by))
+    tuning = stationary_kernel(spec.features, surveyed.sample, spec.fit_intercept, by)
+    chosen = surveyed.chosen(tuning)
     return surveyed.summed(chosen, spec.fit_intercept, blocks, where).solve(spec)
 
 
@@ -308,8 +302,9 @@ def chosen_grid_sums(
     return surveyed.summed(chosen, centred, blocks, where)
 
 
-def kernel_of_waves(
-    surveyed: Surveyed,
+def stationary_kernel(
+    asked: FeatureSpec,
+    sample: RowSample,
     centred: bool,
     lengthscale: str,
     noise: float | None = None,
@@ -319,11 +314,11 @@ def kernel_of_waves(
 
     ``lengthscale``: "evidence" is for named and given kernels, "auto" for names and free numbers.
     """
-    asked, sample, kernel = surveyed.features, surveyed.sample, surveyed.features.kernel
+    kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
-            f'{asked.who}: metric="learned" chooses features of many columns, {asked.method} '
-            'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
+            f'{asked.who}: metric="learned" chooses features of many columns, and {asked.method} '
+            'makes none; set one of them. lengthscale="evidence" of a Gaussian process scales '
             "columns."
         )
     if isinstance(asked.method, SphericalHarmonics):
