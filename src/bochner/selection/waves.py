@@ -134,7 +134,7 @@ def lengthscales_on_waves(
         return value, -np.sum(slopes, axis=1) * (reach > 0)
 
     value, slope = judged(start)
-    unit = (FIRST / max(np.linalg.norm(slope), 1.0)) ** 0.5  # SLSQP starts with minus the slope
+    unit = (FIRST / max(float(np.linalg.norm(slope)), 1.0)) ** 0.5  # The first step is −slope
 
     def in_units(z: Float[Array, " p"]) -> tuple[float, Array]:
         at, along = judged(start + unit * z) if np.any(z) else (value, slope)

@@ -173,6 +173,7 @@ class NeighbourProcess(ProcessLaw):
 
     block_rows = 1 << 14
     noise = property(attrgetter("evidence.noise"))
+    neighbours = property(attrgetter("chosen.choice.method.neighbours"))
 
     @classmethod
     def fit(
@@ -267,12 +268,12 @@ class NeighbourProcess(ProcessLaw):
 
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the numbers of the rows nearest to each of these, (b, m)."""
-        m = min(self.spec.features.method.neighbours, len(self.representation))
+        m = min(self.neighbours, len(self.representation))
         return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
 
     def near_without(self, index: Array) -> Array:
         """Return the numbers of the rows nearest to some of the rows, themselves left out."""
-        m = min(self.spec.features.method.neighbours, len(self.representation) - 1)
+        m = min(self.neighbours, len(self.representation) - 1)
         nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
         itself = nearest == index[:, None]
         itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
@@ -345,11 +346,11 @@ def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> Neig
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
-    unknown = Evidence(*np.full((4, len(constant)), np.nan), outcome)
+    nothing = np.full(len(constant), np.nan)
+    unknown = Evidence(nothing, nothing, nothing, nothing, outcome)
     start = NeighbourProcess(spec, chosen, rows, unknown)
     # Each of many neighbours takes longer: fewer rows judge, 64 at least.
-    count = min(1.0, 64 / chosen.choice.method.neighbours) ** 3  # type: ignore[attr-defined]
-    judges = rows.order[: max(64, int(JUDGED * count))]
+    judges = rows.order[: max(64, int(JUDGED * min(1.0, 64 / start.neighbours) ** 3))]
     near, w = start.near_without(judges), rows.w[judges]
     asked = spec.lengthscale == "evidence" or isinstance(spec.features.kernel, str)
     scales = asked and "lengthscale" in kernel.get_params(deep=False)
