@@ -325,7 +325,7 @@ class Blocks:
 
     def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
         """Return the same rows, in these partitions of an engine."""
-        return replace(self, source=self.source.held_by(partitions))
+        return replace(self, source=self.source.held_by(partitions)) if partitions else self
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
@@ -394,9 +394,10 @@ class Blocks:
         pass. Memory: 2m rows and one block.
         """
         m, seed = integer(m, "Blocks.sample", "m", 1), seed_of(random_state)
-        if isinstance(self.source, Arrays) and not (self.changes or self.source.step):
-            index = chosen_rows(seed, self.source.n_rows, m)
-            return Sample(*self.source.rows(index), index)
+        source = self.source
+        if isinstance(source, Arrays) and not (source.key or source.step or self.changes):
+            index = chosen_rows(seed, source.n_rows, m)
+            return Sample(*source.rows(index), index)
         return sample_stream(self, m, seed)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Tables in memory, Arrow streams, and tables that are computed as they are read."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from numbers import Real
@@ -15,9 +15,6 @@ from bochner.data.tables import Column, Reader
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
-
-#: Columns of a table in memory: NumPy arrays, Arrow arrays, or a sentence about why it is neither.
-ColumnsByName = Mapping[str, Any]
 
 
 # --- The kinds of columns -------------------------------------------------------------------------
@@ -67,26 +64,17 @@ def _require_names(names: list[Any], label: str) -> None:
 
 def _in_memory(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
     """Yield the rows of a reader of a table in memory."""
-    return slices(reader.content, names, range(0, reader.n_rows or 0, rows))
+    return slices(reader.content.select(names), range(0, reader.n_rows or 0, rows))
 
 
-def slices(columns: ColumnsByName, names: tuple[str, ...], starts: range) -> Iterator[Any]:
-    """Yield an Arrow table of these columns for each start."""
-    pa = needed("pyarrow", _WHO)
-    for start in starts:
-        rows = slice(start, min(start + starts.step, starts.stop))
-        cells = {name: columns[name][rows] for name in names}
-        for name, column in cells.items():
-            if isinstance(column, np.ndarray):
-                cells[name] = pa.array(column)
-            elif str(column.type) == "string_view":  # which Arrow cannot take rows of
-                cells[name] = column.cast("large_string")
-        yield pa.table(cells)
+def slices(table: Any, starts: range) -> Iterator[Any]:
+    """Yield the rows of an Arrow table from each start to the next."""
+    return (table.slice(n, min(starts.step, starts.stop - n)) for n in starts)
 
 
 def arrow_table(table: Any, names: Sequence[str]) -> Any:
     """Return columns of a table in memory as an Arrow table."""
-    return needed("pyarrow", _WHO).table(dict(held_in(table, names)))
+    return needed("pyarrow", _WHO).table({name: _column(table[name]) for name in names})
 
 
 def is_pandas(table: Any) -> bool:
@@ -112,25 +100,26 @@ def names_in(table: Any) -> list[Any]:
     return list(table.column_names if package_of(table) == "pyarrow" else table.columns)
 
 
-def held_in(table: Any, names: Iterable[str]) -> ColumnsByName:
-    """Return columns of a table in memory."""
-    pa = needed("pyarrow", _WHO)
-    columns = {}
-    for name in names:
-        column = table[name]
-        if package_of(column) == "pandas":
-            column = _of_pandas(pa, column)
-        elif str(getattr(column, "dtype", "")) == "Object":  # of polars
-            column = "Object"
-        if not isinstance(column, np.ndarray | str | pa.ChunkedArray):
-            streams = hasattr(column, "__arrow_c_stream__")
-            column = pa.chunked_array(column if streams else [column])
-        columns[name] = column
-    return columns
+def _column(column: Any) -> Any:
+    """Return a column of a table in memory as an Arrow array, or the type that is none of Arrow."""
+    pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
+    if package_of(column) == "pandas":
+        column = _of_pandas(pa, column)
+    elif dtype == "Object":  # of polars
+        return dtype
+    if isinstance(column, str):
+        return column
+    streams = hasattr(column, "__arrow_c_stream__")
+    column = pa.chunked_array(column if streams else [column])
+    kind = str(column.type)  # Arrow cannot take rows of these
+    if kind == "string_view":
+        return column.cast("large_string")
+    coded = kind.startswith("run_end_encoded")
+    return needed("pyarrow.compute", _WHO).run_end_decode(column) if coded else column
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
-    """Return a column of pandas as NumPy or Arrow array; the values' types if it is neither."""
+    """Return a column of pandas as an Arrow array, or the types of its values."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()
@@ -139,8 +128,8 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     elif kind.startswith("Sparse"):
         column = column.sparse.to_dense()
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
-        return column.to_numpy()
+    if isinstance(dtype, np.dtype) and not dtype.isnative:
+        column = column.astype(dtype.newbyteorder("="))
     if str(dtype) == "category":
         codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]
         return pa.DictionaryArray.from_arrays(
@@ -153,7 +142,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
             return str(dtype)
     values = column[~column.isna()]
     if all(isinstance(value, Real | Decimal | np.bool_) for value in values):  # of mixed types
-        return np.array([float(value) for value in column.where(~column.isna(), np.nan)])
+        return pa.array([float(value) for value in column.where(~column.isna(), np.nan)])
     first: dict[str, Any] = {}
     for value in values:
         first.setdefault(type(value).__name__, value)
@@ -165,11 +154,6 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", False, array)
-    if isinstance(array, np.ndarray):
-        narrow = array.dtype.itemsize < 4 or array.dtype == np.float32
-        gone = array.dtype.kind == "f" and len(array) > 0 and bool(np.isnan(array).all())
-        described = Column(name, "numbers", narrow, str(array.dtype))
-        return Column(name, "nothing", False, "all values missing") if gone else described
     column = _kind_of(array.type)._replace(name=name)
     if column.kind not in ("lists or records", "text") and 0 < len(array) == array.null_count:
         return Column(name, "nothing", False, "all values missing")
@@ -188,9 +172,11 @@ def open_table(table: Any) -> Reader:
         return _open_stream(table, label)
     names = names_in(table)
     _require_names(names, label)
-    contents = held_in(table, names)
-    columns = tuple(_column_in(table, name, contents[name]) for name in names)
-    return Reader(label, columns, _in_memory, len(table), content=contents)
+    arrays = {name: _column(table[name]) for name in names}
+    columns = tuple(_column_in(table, name, array) for name, array in arrays.items())
+    known = {name: array for name, array in arrays.items() if not isinstance(array, str)}
+    content = needed("pyarrow", _WHO).table(known)
+    return Reader(label, columns, _in_memory, len(table), content=content)
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------

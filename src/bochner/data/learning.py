@@ -257,15 +257,16 @@ def _learned(
     roles = tuple(n for n in draft.raw_names[len(draft.columns) :] if kinds[n].kind == "text")
     looked = {"text"} | ({"dates or times", "nothing"} if readers[0].text_file else set())
     features = (name for name in draft.columns if kinds[name].kind in looked)
-    readers, texts = _scanned(readers, draft.target_names or (), (*features, *roles))
+    targets = tuple(name for name in draft.target_names or () if kinds[name].kind in USABLE)
+    readers, texts = _scanned(readers, targets, (*features, *roles))
     # targets and weights of texts with decimal commas are numbers
     commas = filter(lambda name: _have_commas(texts[name]), roles)
     kinds |= {name: kinds[name]._replace(kind="numbers") for name in commas}
     target = draft.target
     one = isinstance(target, str) and kinds[target].kind == "text"
-    targets = ("numbers", "text") if isinstance(target, str) else ("numbers",)
+    allowed = ("numbers", "text") if isinstance(target, str) else ("numbers",)
     said = [_wrong_kind(f"column {n!r}", kinds[n], USABLE) for n in draft.columns]
-    said += [_wrong_kind(f"target {n!r}", kinds[n], targets) for n in draft.target_names or ()]
+    said += [_wrong_kind(f"target {n!r}", kinds[n], allowed) for n in draft.target_names or ()]
     if draft.weight is not None:
         said.append(_wrong_kind(f"weight {draft.weight!r}", kinds[draft.weight], ("numbers",)))
     if any(said):

@@ -5,38 +5,19 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, arrow_table, held_in, names_in, open_table, slices
-from bochner.data.sources import (
-    CELLS_READ,
-    Partition,
-    Piece,
-    Source,
-    checked,
-    part,
-    size_of,
-    stand_ins,
-)
+from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table, slices
+from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
-
-
-@dataclass(frozen=True, eq=False)
-class Here(Partition):
-    """Rows that are in this process."""
-
-    rows: Any
-
-    def fetch(self) -> Any:
-        return self.rows
 
 
 def _fetched(
@@ -53,50 +34,7 @@ def _fetched(
             f"in every pass; got {got}. Make partitions alike, or persist them first."
         )
     starts = range(reader.first, reader.first + (reader.n_rows or 0), rows)
-    yield from slices(held_in(table, names), names, starts)
-
-
-@dataclass(frozen=True, eq=False)
-class Chunks(Source):
-    """Arrays in partitions of rows, (X, y, w) each."""
-
-    held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
-    key: str
-    n_columns: int = field(kw_only=True)
-    n_rows: int = field(kw_only=True)
-    first: int = field(default=0, kw_only=True)
-
-    def __repr__(self) -> str:
-        return "the dask Array"
-
-    def pieces(self, rows: int) -> Iterator[Piece]:
-        for partition, number, size in self.held:
-            piece = Piece(*partition.fetch())
-            if piece.X.shape[0] != size:
-                raise InvalidInput(
-                    f"Blocks: a chunk of {self} must have the same {size} rows in every pass; got "
-                    f"{piece.X.shape[0]}. Persist the array first."
-                )
-            stop = min(number + size, self.first + self.n_rows)
-            for start in range(max(number, self.first), stop, rows):
-                some = slice(start - number, min(start + rows, stop) - number)
-                yield checked(part(piece, some), range(start, start + rows))
-
-    def mark(self) -> str:
-        return f"{self.key}, {self.n_rows} rows"
-
-    def part(self, start: int, stop: int) -> "Chunks":
-        first, end = self.first + start, self.first + stop
-        held = tuple(one for one in self.held if one[1] < end and first < one[1] + one[2])
-        return replace(self, held=held, first=first, n_rows=stop - start)
-
-    @property
-    def partitions(self) -> tuple[Partition, ...]:
-        return tuple(partition for partition, _, _ in self.held)
-
-    def held_by(self, partitions: Sequence[Partition]) -> "Chunks":
-        pairs = zip(partitions, self.held, strict=True)
-        return replace(self, held=tuple((partition, *one[1:]) for partition, one in pairs))
+    yield from slices(arrow_table(table, names), starts)
 
 
 def readers_of(
@@ -199,7 +137,7 @@ class DaskPartition(Partition):
         return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
 
     @staticmethod
-    def chunks(X: Any, y: Any, w: Any) -> Chunks:
+    def chunks(X: Any, y: Any, w: Any) -> Arrays:
         """Return X, y and w in chunks of rows; small chunks, which cost a task each, are joined."""
         who = "Blocks.from_arrays"
         dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
@@ -226,7 +164,7 @@ class DaskPartition(Partition):
             for i, (task, end, n) in enumerate(spans)
             if n
         )
-        return Chunks(held, str(X.name), **size)
+        return Arrays(held, "the dask Array", str(X.name), **size)
 
     @staticmethod
     def with_columns(table: Any, columns: dict[str, Any]) -> Any:

@@ -70,6 +70,16 @@ class Partition(ABC):
         """Return the rows, in this process: a table, or a tuple (X, y, w) of arrays."""
 
 
+@dataclass(frozen=True, eq=False)
+class Here(Partition):
+    """Rows that this process has."""
+
+    rows: Any
+
+    def fetch(self) -> Any:
+        return self.rows
+
+
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -187,10 +197,11 @@ def require_weights(w: Any, where: Where) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Arrays(Source):
-    """Arrays of any library, memory maps, and arrays in files: slices are views, or are read."""
+    """Arrays of any library, in memory, in files, or in partitions of rows that an engine holds."""
 
-    data: Piece
-    before: int = 0  # number of the first row that is in the data
+    held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
+    label: str
+    key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
     n_columns: int = field(kw_only=True)
     n_rows: Any = field(default=None, kw_only=True)
@@ -198,26 +209,55 @@ class Arrays(Source):
     first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
-        return f"arrays of {type(self.data.X).__module__.partition('.')[0]}"
+        return self.label
 
     def __getstate__(self) -> dict[str, Any]:
+        if self.key:
+            return vars(self)
         # a file that is open here is not open in another process
-        data = self._rows(self.first, self.first + self.n_rows)
-        return {**vars(self), "data": data, "before": self.first, "step": 0}
+        ((data, number, _),) = self.held
+        start = self.first - number
+        rows = Here(self._rows(data.fetch(), slice(start, start + self.n_rows)))
+        return {**vars(self), "held": ((rows, self.first, self.n_rows),), "step": 0}
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        stop, step = self.first + self.n_rows, self.step or rows
-        for start in range(self.first, stop, step):
-            piece = self._rows(start, min(start + step, stop))
-            yield checked(piece, range(start, start + step))
+        step = self.step or rows
+        for partition, number, size in self.held:
+            data = Piece(*partition.fetch())
+            if data.X.shape[0] != size:
+                raise InvalidInput(
+                    f"Blocks: a chunk of {self} must have the same {size} rows in every pass; got "
+                    f"{data.X.shape[0]}. Persist the array first."
+                )
+            end = min(number + size, self.first + self.n_rows)
+            for start in range(max(number, self.first), end, step):
+                some = slice(start - number, min(start + step, end) - number)
+                yield checked(self._rows(data, some), range(start, start + step))
 
-    def _rows(self, start: int, stop: int) -> Piece:
-        piece = part(self.data, slice(start - self.before, stop - self.before))
+    def _rows(self, data: Piece, rows: slice) -> Piece:
+        piece = part(data, rows)
         return piece._replace(X=np.asarray(piece.X)) if self.step else piece
 
     def rows(self, index: np.ndarray) -> Piece:
-        """Return the rows of these numbers, without a pass over the others."""
-        return checked(part(self.data, index + (self.first - self.before)), index)
+        """Return the rows of these numbers of one array, without a pass over the others."""
+        ((data, number, _),) = self.held
+        return checked(part(data.fetch(), index + (self.first - number)), index)
+
+    def mark(self) -> str:
+        return f"{self.key}, {self.n_rows} rows" if self.key else super().mark()
+
+    def part(self, start: int, stop: int) -> "Arrays":
+        first, end = self.first + start, self.first + stop
+        held = tuple(one for one in self.held if one[1] < end and first < one[1] + one[2])
+        return replace(self, held=held, first=first, n_rows=stop - start)
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        return tuple(partition for partition, _, _ in self.held if partition.library)
+
+    def held_by(self, partitions: Sequence[Partition]) -> "Arrays":
+        pairs = zip(partitions, self.held, strict=True)
+        return replace(self, held=tuple((partition, *one[1:]) for partition, one in pairs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,15 +300,18 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
             "Use Blocks.from_table(table, target=...)."
         )
+    label = f"arrays of {type(X).__module__.partition('.')[0]}"
     if not is_stored(X):
         piece = shaped(X, y, w)
-        return Arrays(piece, **size_of(piece))
+        held = ((Here(piece), 0, piece.X.shape[0]),)
+        return Arrays(held, label, **size_of(piece))
     y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
     piece = shaped(stand_ins(X).X, y, w)
     size = size_of(piece)
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
     step = most if chunk > most else most - most % chunk
-    return Arrays(piece._replace(X=X), **size, step=step)
+    held = ((Here(piece._replace(X=X)), 0, X.shape[0]),)
+    return Arrays(held, label, step=step, **size)
 
 
 def is_stored(X: Any) -> bool:

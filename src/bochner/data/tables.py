@@ -67,7 +67,7 @@ class Reader:
     first: int = 0  # number of the first row, where it is a part of a table
     # ascending numbers of the rows without a target, which are left out
     absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
-    content: Mapping[str, Any] = field(default_factory=dict)  # columns of a table in memory
+    content: Any = None  # columns of a table in memory, as an Arrow table
     partition: Partition | None = None  # where an engine holds it
     text_file: Any = None  # that has lines, and columns that can all be read as text
     hint: str = ""  # added to the message about a column that is not found
@@ -88,7 +88,8 @@ class Reader:
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
-        content = {name: column[start:stop] for name, column in self.content.items()}
+        content = self.content  # of which a slice would be pickled with all rows
+        content = None if content is None else content.take(np.arange(start, stop))
         return replace(self, n_rows=stop - start, first=self.first + start, content=content)
 
 
@@ -224,8 +225,6 @@ class Tables(Source):
         return tuple(r.partition for r in self.readers if r.partition is not None)
 
     def held_by(self, partitions: Sequence[Partition]) -> "Tables":
-        if not partitions:
-            return self
         pairs = zip(self.readers, partitions, strict=True)
         return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
 

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 from bochner._core.optional import explained
 from bochner.data.blocks import Blocks, has_weight
-from bochner.data.partitions import Here
-from bochner.data.sources import Block, Partition
+from bochner.data.sources import Block, Here, Partition
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
 from bochner.sums.passes import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed

@@ -28,23 +28,12 @@ import scipy.sparse
 
 import bochner
 from bochner._core.shapes import shape_of
-from bochner.data.sample import RowSample
 from bochner.errors import InvalidType
 from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
 from bochner.models._html import FitSummary
-from bochner.models._labels import Calibration
-from bochner.models.gaussian_process.grid import WaveProcess
-from bochner.models.gaussian_process.law import ExactProcess, KeptRows
-from bochner.models.representations.exact import LeafRows
-from bochner.models.sgd.fit import SgdFit
-from bochner.solvers.convex.problem import Optimum
-from bochner.solvers.ridge.solution import Solution
-from bochner.solvers.sgd import Walk
-from bochner.sums.fourier import WaveSums
-from bochner.sums.moments import Moments
 
 Json = Any
 
@@ -278,24 +267,15 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
 
 # --- Whether the fields of a value are what its class says: types, shapes that fit, and numbers ---
 
-#: Sizes of the letters in shapes; None if shapes are not checked.
-Sizes = dict[str, int] | None
+#: Sizes of the letters in shapes.
+Sizes = dict[str, int]
 
-#: Fields that must be finite. Fields of maps may hold infinity, as log 0, but no NaN.
-_FINITE: dict[type, tuple[str, ...]] = {
-    Solution: ("coef", "intercept"),
-    Optimum: ("coef", "intercept"),
-    Walk: ("coef", "intercept", "mean_coef", "mean_intercept"),
-    SgdFit: ("support",),
-    WaveProcess: ("coef",),
-    ExactProcess: ("coef", "intercept"),
-    KeptRows: ("X", "y", "w", "priority"),
-    WaveSums: ("weight", "origin", "total", "squares", "gram", "cross"),
-    Moments: ("weight", "feature_mean", "target_mean", "gram", "cross", "power"),
-}
-
-#: Classes whose arrays index one another, beside maps.
-_CONSISTENT = Moments, RowSample, KeptRows, LeafRows, Calibration
+#: Fields of fits, solutions and sums that must be finite. Fields of maps may hold infinity, as
+#: log 0, but no NaN.
+_FINITE = re.compile(
+    "X|y|w|weight|coef|intercept|mean_coef|mean_intercept|support|priority"
+    "|feature_mean|target_mean|gram|cross|power|origin|total|squares"
+)
 
 #: The largest degree, depth or power: more would be work without an end. Larger values are allowed
 #: in arrays with one value per feature.
@@ -305,12 +285,13 @@ _MOST_DEGREES = 10_000
 def require_fields(value: Any) -> None:
     """Refuse a dataclass whose fields do not hold what their annotations say.
 
-    If its arrays index one another, a letter of a shape means one number in all of them.
+    A letter of a shape means one number in all fields.
     """
     kind: Any = type(value)
     # a part of a map: not a method, nor the record of a choice
     mapped = re.match(r"bochner\.features\.(?!auto$)", kind.__module__) is not None
-    sizes: Sizes = {} if mapped or kind in _CONSISTENT else None
+    summed = re.match(r"bochner\.(models|solvers|sums)\.", kind.__module__) is not None
+    sizes: Sizes = {}
     free = value.tunable if isinstance(value, Kernel) else ()
     # a free number stands for any: the check is of 1.0
     one = lambda number: 1.0 if isinstance(number, Free) else number
@@ -320,7 +301,7 @@ def require_fields(value: Any) -> None:
             field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-        if name in _FINITE.get(kind, ()) and field is not None and not is_finite(field):
+        if summed and _FINITE.fullmatch(name) and not is_finite(field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
         if mapped and _has_nan(field):
             raise ValueError(f"{name} of {kind.__name__} must hold numbers")
@@ -354,11 +335,11 @@ def fits(value: Any, hint: Any, sizes: Sizes) -> bool:  # noqa: PLR0911  one per
         return isinstance(value, str) and value in parts
     if origin is tuple and type(value) is tuple:
         if len(parts) == 2 and parts[1] is Ellipsis:  # items may differ in shape
-            return all(fits(item, parts[0], None if sizes is None else {}) for item in value)
+            return all(fits(item, parts[0], {}) for item in value)
         return len(value) == len(parts) and all(map(fits, value, parts, [sizes] * len(parts)))
     if origin is dict and type(value) is dict:
         pairs = [pair for item in value.items() for pair in zip(item, parts, strict=True)]
-        return all(fits(*pair, None) for pair in pairs)
+        return all(fits(*pair, {}) for pair in pairs)
     if origin in (int, float) and isinstance(value, bool):
         return False
     return isinstance(value, _KINDS.get(origin, origin))
@@ -372,18 +353,18 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
     """Return whether ``value`` is a numeric array whose shape is given by ``words``."""
     if not isinstance(value, np.ndarray | np.generic) and not scipy.sparse.issparse(value):
         return False
-    if value.dtype.kind not in "biuf" or sizes is None:
-        return value.dtype.kind in "biuf"
-    return len(words) == len(value.shape) and all(
+    if value.dtype.kind not in "biuf" or len(words) != len(value.shape):
+        return False
+    return all(
         word == "_" or (int(word) if word.isdecimal() else sizes.setdefault(word, length)) == length
         for word, length in zip(words, value.shape, strict=True)
     )
 
 
 def is_finite(value: Any) -> bool:
-    """Whether an array or number is finite everywhere."""
+    """Whether an array or number is finite everywhere; other values are no numbers."""
     numbers = value.data if scipy.sparse.issparse(value) else value
-    return bool(np.isfinite(numbers).all())
+    return not isinstance(numbers, np.ndarray | float) or bool(np.isfinite(numbers).all())
 
 
 def _has_nan(part: Any) -> bool:
@@ -417,7 +398,7 @@ def require_learner(model: Any) -> None:
     fit = vars(model).get("fit_")
     if fit is None:
         return
-    if not isinstance(fit, FitSummary) or not fits(fit.inputs.classes, np.ndarray | None, None):
+    if not isinstance(fit, FitSummary) or not isinstance(fit.inputs.classes, np.ndarray | None):
         raise TypeError("fit_ must be a fit")
     parts = "cluster_centers_ eigenvectors_ x_mean_ x_weights_ y_mean_ y_weights_"
     for name in parts.split():
