@@ -264,53 +264,61 @@ def open_file(file: File, separator: str | None) -> Reader:
         for column in arrow_columns(schema, label)
         if not re.fullmatch("__index_level_.*__", column.name)
     )
-    read = BinaryFile(file, stamp, tuple(groups), coded).read
+    read = partial(_read, file, stamp, tuple(groups), coded)
     return Reader(label, columns, read, rows, f"{label} {stamp}")
 
 
-@dataclass(frozen=True, eq=False)
-class BinaryFile:
-    """One Parquet or Feather file: types and the number of rows are in it."""
+def _read(
+    file: File,
+    stamp: Stamp,
+    groups: tuple[int, ...],
+    coded: frozenset[str] | None,
+    reader: Reader,
+    names: tuple[str, ...],
+    text: frozenset[str],
+    rows: int,
+) -> Iterator[Any]:
+    """Yield batches of Parquet or Feather; a part that begins where another ended continues it.
 
-    file: File
-    stamp: Stamp
-    groups: tuple[int, ...]  # rows of each row group or batch of the file
-    coded: frozenset[str] | None  # columns of Parquet that are read as codes; None for Feather
+    ``groups`` are the rows of each row group or batch of the file; ``coded`` are the columns of
+    Parquet that are read as codes, None for Feather.
+    """
+    first, end = reader.first, reader.first + (reader.n_rows or 0)
+    key = str(file), stamp, names, text, rows
+    with unchanged(file, stamp):
+        group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
+        at, batches = _PAUSED.pop(key, (-1, iter(())))
+        if not sum(groups[:group]) <= at <= first:
+            numbers = range(group, len(groups))
+            at, batches = sum(groups[:group]), _batches(file, coded, names, text, rows, numbers)
+        for batch in batches:
+            begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
+            stop = batch.num_rows - max(at - end, 0)
+            yield batch.slice(begin, stop - begin)
+            if at >= end:
+                if end < sum(groups):
+                    _PAUSED.clear()
+                    _PAUSED[key] = end, chain([batch.slice(stop)], batches)
+                return
 
-    def read(
-        self, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
-    ) -> Iterator[Any]:
-        """Yield batches; a part that begins where another has ended continues its reading."""
-        first, end = reader.first, reader.first + (reader.n_rows or 0)
-        key = str(self.file), self.stamp, names, text, rows
-        with unchanged(self.file, self.stamp):
-            group = int(np.searchsorted(np.cumsum(self.groups), first, side="right"))
-            at, batches = _PAUSED.pop(key, (-1, iter(())))
-            if not sum(self.groups[:group]) <= at <= first:
-                at, batches = sum(self.groups[:group]), self._batches(names, text, rows, group)
-            for batch in batches:
-                begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
-                stop = batch.num_rows - max(at - end, 0)
-                yield batch.slice(begin, stop - begin)
-                if at >= end:
-                    if end < sum(self.groups):
-                        _PAUSED.clear()
-                        _PAUSED[key] = end, chain([batch.slice(stop)], batches)
-                    return
 
-    def _batches(
-        self, names: tuple[str, ...], text: frozenset[str], rows: int, group: int
-    ) -> Iterator[Any]:
-        """Yield the Arrow batches of the file from this group on."""
-        numbers = range(group, len(self.groups))
-        if self.coded is not None:
-            with _parquet(self.file, names, text & self.coded) as opened:
-                yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
-            return
-        with _feather(self.file, names) as opened:
-            for batch in map(opened.get_batch, numbers):
-                batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
-                yield batch
+def _batches(
+    file: File,
+    coded: frozenset[str] | None,
+    names: tuple[str, ...],
+    text: frozenset[str],
+    rows: int,
+    groups: range,
+) -> Iterator[Any]:
+    """Yield the Arrow batches of these groups of a file."""
+    if coded is not None:
+        with _parquet(file, names, text & coded) as opened:
+            yield from opened.iter_batches(rows, [*groups], [*names], use_threads=False)
+        return
+    with _feather(file, names) as opened:
+        for batch in map(opened.get_batch, groups):
+            batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
+            yield batch
 
 
 #: Where the last reading of a part has ended, and its further batches.

@@ -34,7 +34,6 @@ from bochner.engines.device import DevicePasses, eigh_on, opened
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.selection.chosen import Chosen
-from bochner.sums.moments import Accumulator
 from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand
 
 LOG = logging.getLogger("bochner.engines")
@@ -246,7 +245,7 @@ class RecordedPasses:
         with explained(damaged, BadZipFile, EOFError, OSError, ValueError, KeyError, TypeError):
             with path.open("rb") as file, np.load(file) as stored:
                 arrays = dict(stored)
-            record: Any = unpacked(decode(json.loads(str(arrays.pop("record"))), arrays))
+            record: Any = decode(json.loads(str(arrays.pop("record"))), arrays)
         if record["digest"] != digest:
             raise self._foreign(f"of other sums (pass {number + 1} of the fit)")
         return record
@@ -281,7 +280,7 @@ class RecordedPasses:
         try:
             for name in list(self._unwritten):
                 arrays = NamedArrays()
-                header = json.dumps(encode(packed(self._unwritten[name]), arrays))
+                header = json.dumps(encode(self._unwritten[name], arrays))
                 with atomic(self._folder / name) as file:
                     np.savez(file, allow_pickle=False, record=header, **arrays.by_name)
                 del self._unwritten[name]
@@ -299,33 +298,6 @@ class RecordedPasses:
         end = time.monotonic()
         LOG.debug("%r: recorded in %.2f s", self, end - began)
         self._next = end + max(self._every, (end - began) / SHARE)
-
-
-# --- Sums as what JSON and arrays hold ------------------------------------------------------------
-
-
-def packed(value: Any) -> Any:
-    """Return a sum with the state of each accumulator in its place."""
-    if type(value) is Accumulator:
-        return {"accumulator": packed(value.__getstate__())}
-    if type(value) in (list, tuple):
-        return type(value)(packed(part) for part in value)
-    if isinstance(value, dict):
-        return {key: packed(part) for key, part in value.items()}
-    return value
-
-
-def unpacked(value: Any) -> Any:
-    """Return the sum that :func:`packed` took apart."""
-    if type(value) in (list, tuple):
-        return type(value)(unpacked(part) for part in value)
-    if not isinstance(value, dict):
-        return value
-    if value.keys() != {"accumulator"}:
-        return {key: unpacked(part) for key, part in value.items()}
-    total = Accumulator()
-    vars(total).update(unpacked(value["accumulator"]))
-    return total
 
 
 # --- Which sum a record is of ---------------------------------------------------------------------

@@ -34,6 +34,7 @@ from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import KernelEstimator
 from bochner.models._html import FitSummary
+from bochner.sums.moments import Accumulator
 
 Json = Any
 
@@ -180,6 +181,8 @@ def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
     def fields(state: Mapping[str, Any]) -> Json:
         return dict(zip(sorted(state), _encoded(sorted(state.items()), arrays, at), strict=True))
 
+    if kind is Accumulator:
+        return {"sum": fields(value.__getstate__())}
     if is_estimator(kind):
         parameters = value.get_params(deep=False)
         cached = lambda k: isinstance(getattr(kind, k, None), cached_property)
@@ -247,6 +250,10 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return compressed(_SPARSE[name], data, indices, indptr, (rows, columns))
         case "enum" if issubclass(cls, Enum):
             return cls[content[1]]
+        case "sum":  # of a checkpoint
+            total = Accumulator()
+            vars(total).update(values(content))
+            return total
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
             gone = REMOVED.get(name.rpartition(":")[2])
