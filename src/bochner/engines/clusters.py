@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any
 from uuid import uuid4
 
@@ -88,7 +88,43 @@ class Dask(NamedArguments):
                 with answering("Dask", f"scheduler at {client}", self.timeout):
                     client = distributed.Client(client, timeout=self.timeout, set_as_default=False)
                 closed.enter_context(client)
-            yield _DaskPasses(client, self)
+            yield self._passes(client)
+
+    def _passes(self, client: Any) -> ClusterPasses:
+        """Return passes by workers of a cluster, through its client."""
+        address = client.scheduler.address if client.scheduler else "?"
+        with answering("Dask", f"scheduler at {address}", self.timeout):
+            client.wait_for_workers(1, timeout=self.timeout)
+        held: dict[str, list[DaskPartition]] = {}
+
+        def count() -> int:
+            workers = client.scheduler_info(n_workers=-1).get("workers", {})
+            # a scheduler that is lost names none
+            return max(1, sum(worker["nthreads"] for worker in workers.values()))
+
+        def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Sending large graph")
+                key = f"bochner-{name}-{uuid4().hex[:12]}"
+                if partitions := [a for a in args if isinstance(a, DaskPartition)]:
+                    held[key] = partitions
+                args = with_rows(args, DaskPartition, lambda p: client.compute(p.task))
+                if client.status != "running":
+                    raise failed("Dask", key, "its scheduler answers no more")
+                return client.submit(function, *args, key=key, pure=False)
+
+        def wait(handle: Handle) -> None:
+            with explained(partial(_sentence, handle, held.pop(handle.key, []))):
+                if handle.exception() is not None:
+                    handle.result()
+
+        def result(handle: Handle) -> Any:
+            with explained(partial(_sentence, handle, [])):
+                return handle.result()
+
+        # as the result of a task: scattered values are lost with their worker
+        share = partial(submit, "share", lambda shared: shared)
+        return ClusterPasses(repr(self), count, share, submit, wait, result)
 
 
 def _require(given: Any, attribute: str, what: str, words: str) -> None:
@@ -104,49 +140,6 @@ def _dask_here() -> Engine:
         return LOCAL if distributed is None else Dask(distributed.get_client())
     except ValueError:
         return LOCAL
-
-
-class _DaskPasses(ClusterPasses):
-    """Passes by workers of a cluster, through its client."""
-
-    def __init__(self, client: Any, engine: Dask) -> None:
-        super().__init__(repr(engine))
-        self._client = client
-        self._held: dict[str, list[DaskPartition]] = {}
-        address = client.scheduler.address if client.scheduler else "?"
-        with answering("Dask", f"scheduler at {address}", engine.timeout):
-            client.wait_for_workers(1, timeout=engine.timeout)
-
-    @property
-    def count(self) -> int:  # type: ignore[override]
-        info = self._client.scheduler_info(n_workers=-1)
-        workers = info.get("workers", {})  # a scheduler that is lost names none
-        return max(1, sum(worker["nthreads"] for worker in workers.values()))
-
-    def share(self, value: Any) -> Handle:
-        # As the result of a task: scattered values are lost with their worker.
-        return self.submit("share", lambda shared: shared, value)
-
-    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sending large graph")
-            key = f"bochner-{name}-{uuid4().hex[:12]}"
-            if partitions := [a for a in args if isinstance(a, DaskPartition)]:
-                self._held[key] = partitions
-            args = with_rows(args, DaskPartition, lambda p: self._client.compute(p.task))
-            if self._client.status != "running":
-                raise failed("Dask", key, "its scheduler answers no more")
-            return self._client.submit(function, *args, key=key, pure=False)
-
-    def wait(self, handle: Handle) -> None:
-        partitions = self._held.pop(handle.key, [])
-        with explained(partial(_sentence, handle, partitions)):
-            if handle.exception() is not None:
-                handle.result()
-
-    def result(self, handle: Handle) -> Any:
-        with explained(partial(_sentence, handle, [])):
-            return handle.result()
 
 
 def _sentence(handle: Handle, partitions: list[DaskPartition], error: Exception) -> BochnerError:
@@ -209,45 +202,31 @@ class Ray(NamedArguments):
             what = f"cluster at {self.address or 'this machine'}"
             with answering("Ray", what, self.timeout, ValueError, RuntimeError, SystemExit):
                 ray.init(self.address, log_to_driver=False, include_dashboard=False)
-        yield _RayPasses(ray, repr(self))
+        processors = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        remote = ray.remote(lambda function, *args: (function(*args), True))
+        ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
 
+        def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
+            args = with_rows(args, RayPartition, attrgetter("reference"))
+            options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
+            value, end = remote.options(**options).remote(function, *args)
+            if name.startswith("rows"):
+                ends[value.hex()] = name, end
+            return value
 
-class _RayPasses(ClusterPasses):
-    """Passes by workers of the cluster that this process is connected to."""
+        def get(name: str, handle: Handle) -> Any:
+            try:
+                return ray.get(handle)
+            except ray.exceptions.RayError as error:
+                cause = getattr(error, "cause", None)
+                if isinstance(cause, BochnerError):
+                    raise cause from None
+                raise failed("Ray", name, said(error)) from error
 
-    def __init__(self, ray: Any, label: str) -> None:
-        super().__init__(label)
-        self.count = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        self._ray = ray
-        self._remote = ray.remote(lambda function, *args: (function(*args), True))
-        self._ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
-
-    def share(self, value: Any) -> Handle:
-        return self._ray.put(value)
-
-    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        args = with_rows(args, RayPartition, attrgetter("reference"))
-        options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
-        value, end = self._remote.options(**options).remote(function, *args)
-        if name.startswith("rows"):
-            self._ends[value.hex()] = name, end
-        return value
-
-    def wait(self, handle: Handle) -> None:
-        # The value stays where it is: its end alone comes here.
-        self._get(*self._ends.pop(handle.hex()))
-
-    def result(self, handle: Handle) -> Any:
-        return deepcopy(self._get("", handle))  # arrays of the store are not to be written to
-
-    def _get(self, name: str, handle: Handle) -> Any:
-        try:
-            return self._ray.get(handle)
-        except self._ray.exceptions.RayError as error:
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, BochnerError):
-                raise cause from None
-            raise failed("Ray", name, said(error)) from error
+        # the value of a part stays where it is: its end alone comes here
+        wait = lambda handle: get(*ends.pop(handle.hex()))
+        result = lambda handle: deepcopy(get("", handle))  # the store's arrays are read-only
+        yield ClusterPasses(repr(self), lambda: processors, ray.put, submit, wait, result)
 
 
 # --- Spark ----------------------------------------------------------------------------------------
@@ -307,11 +286,25 @@ class Spark(NamedArguments):
         )
         with explained(lambda _: stopped):
             workers = max(1, int(context.defaultParallelism))
-        passes = _SparkPasses(context, workers, repr(self))
+        threads, merging = ThreadPoolExecutor(workers), ThreadPoolExecutor(1)
+        group = f"bochner-{uuid4().hex[:12]}"
+        pickle = needed("pyspark.cloudpickle", "Spark")
+
+        def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
+            if function is merged:
+                value, sums = _unpickled(args[0]), args[1:]  # two that were handed out before
+                return merging.submit(lambda: merged(value, *(one.result() for one in sums)))
+            return threads.submit(_job, context, group, name, function, args)
+
+        # pickled by cloudpickle: functions defined in scripts arrive too
+        share = lambda value: context.broadcast(pickle.dumps(value))
+        wait, result = methodcaller("exception"), methodcaller("result")
         try:
-            yield passes
+            yield ClusterPasses(repr(self), lambda: workers, share, submit, wait, result)
         finally:  # after Ctrl-C too: nobody waits for what is still to be done
-            passes.stop()
+            for pool in (threads, merging):
+                pool.shutdown(wait=False, cancel_futures=True)
+            context.cancelJobGroup(group)
 
     def _begun(self) -> Any:
         """Return the Spark session; start a session if none is active."""
@@ -335,69 +328,39 @@ class Spark(NamedArguments):
             return SparkSession.builder.master(master).getOrCreate()
 
 
-class _SparkPasses(ClusterPasses):
-    """Passes by executors of a session; threads here wait for jobs, and one merges their sums."""
+def _job(
+    context: Any, group: str, name: str, function: Callable[..., Any], args: tuple[Any, ...]
+) -> Any:
+    """Return the result of a job of one task; run the job again if its worker dies."""
+    context.setJobGroup(group, f"bochner {name}", interruptOnCancel=True)
+    partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
+    args = args[: len(args) - len(partitions)]
 
-    def __init__(self, context: Any, count: int, label: str) -> None:
-        super().__init__(label)
-        self._context, self.count = context, count
-        self._threads, self._merging = ThreadPoolExecutor(count), ThreadPoolExecutor(1)
-        self._group = f"bochner-{uuid4().hex[:12]}"
+    def task(given: tuple[Any, ...]) -> Any:
+        """Return the result; an error of bochner as a value, for it is no death of a worker."""
+        try:
+            return function(*map(_unpickled, given))
+        except BochnerError as error:
+            return error
 
-    def stop(self) -> None:
-        """Begin no more jobs, and cancel running ones."""
-        for pool in (self._threads, self._merging):
-            pool.shutdown(wait=False, cancel_futures=True)
-        self._context.cancelJobGroup(self._group)
-
-    def share(self, value: Any) -> Handle:
-        # pickled by cloudpickle: functions defined in scripts arrive too
-        pickle = needed("pyspark.cloudpickle", "Spark")
-        return self._context.broadcast(pickle.dumps(value))
-
-    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        if function is merged:
-            value, sums = _unpickled(args[0]), args[1:]  # two that were handed out before
-            return self._merging.submit(lambda: merged(value, *(one.result() for one in sums)))
-        return self._threads.submit(self._job, name, function, args)
-
-    def wait(self, handle: Handle) -> None:
-        handle.exception()
-
-    def result(self, handle: Handle) -> Any:
-        return handle.result()
-
-    def _job(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Return the result of a job; run the job again if its worker dies."""
-        self._context.setJobGroup(self._group, f"bochner {name}", interruptOnCancel=True)
-        partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
-        args = args[: len(args) - len(partitions)]
-
-        def task(given: tuple[Any, ...]) -> Any:
-            """Return the result; an error of bochner as a value, for it is no death of a worker."""
-            try:
-                return function(*map(_unpickled, given))
-            except BochnerError as error:
-                return error
-
-        for left in reversed(range(TRIES)):
-            try:
-                if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
-                    # on the executor that holds the rows
-                    streams, number = partitions[0].streams, partitions[0].number
-                    of_rows = lambda parts: [task((*args, table_of([*parts])))]
-                    (result,) = self._context.runJob(streams, of_rows, [number])
-                else:
-                    sent = (*args, *(partition.fetch() for partition in partitions))
-                    (result,) = self._context.parallelize([sent], 1).map(task).collect()
-                break
-            except Exception as error:
-                if not left:
-                    words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
-                    raise failed("Spark", name, words) from error
-        if isinstance(result, BochnerError):
-            raise result
-        return result
+    for left in reversed(range(TRIES)):
+        try:
+            if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
+                # on the executor that holds the rows
+                streams, number = partitions[0].streams, partitions[0].number
+                of_rows = lambda parts: [task((*args, table_of([*parts])))]
+                (result,) = context.runJob(streams, of_rows, [number])
+            else:
+                sent = (*args, *(partition.fetch() for partition in partitions))
+                (result,) = context.parallelize([sent], 1).map(task).collect()
+            break
+        except Exception as error:
+            if not left:
+                words = f"{TRIES} times, {said(error)}; PYSPARK_PYTHON names their Python"
+                raise failed("Spark", name, words) from error
+    if isinstance(result, BochnerError):
+        raise result
+    return result
 
 
 def _unpickled(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """Passes made by worker processes: parts are summed near the rows and merged in tree order."""
 
-import abc
 import logging
 import re
 import time
@@ -8,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from socket import create_connection
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from bochner._core.optional import explained
@@ -81,36 +80,24 @@ def with_rows(
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
-class ClusterPasses(abc.ABC):
-    """The executor of one fit whose passes are made by workers."""
+@dataclass(frozen=True, eq=False)
+class ClusterPasses:
+    """The executor of one fit whose passes are made by workers, through these functions."""
 
-    memory = 0  # rows stay where they are
-    in_order = False
-    #: Threads or processors of the cluster, one at least.
-    count: int
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._shared: dict[int, tuple[Any, Handle]] = {}
+    label: str
+    count: Callable[[], int]  # threads or processors of the cluster, one at least
+    # gives a value to all workers, once; it survives the death of a worker
+    share: Callable[[Any], Handle]
+    # of a name, a function, and its arguments, which may be handles and partitions
+    submit: Callable[..., Handle]
+    wait: Callable[[Handle], object]  # returns when the value is there
+    result: Callable[[Handle], Any]  # its value, here; errors of the engine are a BochnerError
+    memory: ClassVar[int] = 0  # rows stay where they are
+    in_order: ClassVar[bool] = False
+    _shared: dict[int, tuple[Any, Handle]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return self._label
-
-    @abc.abstractmethod
-    def share(self, value: Any) -> Handle:
-        """Give a value to all workers, once; it survives the death of a worker."""
-
-    @abc.abstractmethod
-    def submit(self, name: str, function: Callable[..., Any], *args: Any) -> Handle:
-        """Compute the function there, with the values of handles and the rows of partitions."""
-
-    @abc.abstractmethod
-    def wait(self, handle: Handle) -> None:
-        """Return when the value is there."""
-
-    @abc.abstractmethod
-    def result(self, handle: Handle) -> Any:
-        """Return the value, here; errors of the engine are raised as a BochnerError."""
+        return self.label
 
     def sum(self, summand: Any, blocks: Blocks) -> Any:
         shared, merging = self._shared_value(summand)
@@ -118,7 +105,7 @@ class ClusterPasses(abc.ABC):
             lambda a, b: self.submit("merge", merged, merging, a, b)
         )
         begun: deque[tuple[Handle, int]] = deque()
-        began, count = time.monotonic(), self.count
+        began, count = time.monotonic(), self.count()
         for rows, part in _parts(blocks, count):
             narrow = narrowed(summand.summand, rows) if isinstance(summand, SumOnFeatures) else None
             given, partitions, elsewhere = part, (), 0
