@@ -364,15 +364,13 @@ def texts_in(column: Any) -> list[str]:
     return texts.dictionary.take(pc.unique(texts.indices.drop_null())).unique().to_pylist()
 
 
-#: As CSV readers read numbers: digits, a point, an exponent; no separators within.
-_NUMBER = re.compile(
-    r"\s*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan|inf|infinity)\s*", re.IGNORECASE
-)
-
-
-def is_number(text: str) -> bool:
-    """Whether a text is a number as files hold them: ``1_000`` and ``1,000.5`` are none."""
-    return _NUMBER.fullmatch(text) is not None
+def is_number(value: Any) -> bool:
+    """Whether it is a number, or a text as files hold numbers: not ``1_000`` nor ``1,000.5``."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return "_" not in str(value)
 
 
 def _by_text(

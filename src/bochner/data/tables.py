@@ -233,15 +233,12 @@ class Tables(Source):
     ) -> np.ndarray:
         """Return the columns of X that a column becomes; without a fit, 0 and 1 per category."""
         column = column_of(frame, encoder.name)
-        if not (self.raw or self.schema.encoders):
-            if isinstance(encoder, Levels):
-                levels = dict(self.schema.categories)[encoder.name]
-                codes = _codes(encoder.name, column, levels, where)
-                return codes[:, None] == np.arange(len(levels))
-            comma = isinstance(encoder, Numbers) and encoder.comma
-            return numbers_of(encoder.name, column, self.dtype, where, comma)[:, None]
+        if isinstance(encoder, Levels) and not (self.raw or self.schema.encoders):
+            levels = dict(self.schema.categories)[encoder.name]
+            codes = _codes(encoder.name, column, levels, where)
+            return codes[:, None] == np.arange(len(levels))
         cells = encoder.cells(column, where)
-        if self.raw:
+        if self.raw or not self.schema.encoders:
             return cells[:, None]
         if isinstance(encoder, Levels) and encoder.name in self.fold_tables:
             table = self.fold_tables[encoder.name]

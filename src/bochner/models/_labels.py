@@ -18,11 +18,12 @@ from bochner._core.arrays import array_namespace, is_numpy, refuse_masked, to_nu
 from bochner._core.checks import warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
+from bochner.data.encoders import is_number
 from bochner.data.schema import Inputs, listed
 from bochner.data.sources import required_targets
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
-from bochner.models._tables import by_partition, in_one_sentence, is_number
+from bochner.models._tables import by_partition, in_one_sentence
 from bochner.selection.held_out import platt_targets
 from bochner.sums.passes import LOCAL, Executor, SumOf
 

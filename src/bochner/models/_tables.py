@@ -14,6 +14,7 @@ from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner.data.blocks import Blocks, default_rows
 from bochner.data.columns import cells_in, columns_from
+from bochner.data.encoders import is_number
 from bochner.data.frames import (
     arrow_table,
     batches,
@@ -103,15 +104,6 @@ def refuse_no_numbers(who: str, y: Any) -> None:
         if is_number(text.replace(",", ".")):
             remedy = "Read them as numbers, as pandas.read_csv does with decimal=','."
         raise InvalidType(f"{who}: y must hold real numbers; got text, such as {text!r}. {remedy}")
-
-
-def is_number(label: object) -> bool:
-    """Whether it is a number, or text that says one."""
-    try:
-        float(label)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def is_table(X: Any) -> bool:
