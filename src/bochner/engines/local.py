@@ -28,9 +28,10 @@ from bochner._core.blas import decompositions_by
 from bochner._core.checks import Positive, free_bytes, integer, optional, warn_user
 from bochner._core.names import NamedArguments
 from bochner._core.optional import explained
-from bochner.data.blocks import Blocks, has_weight
+from bochner.data.blocks import Blocks
 from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, opened
+from bochner.engines.workers import counted
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.selection.chosen import Chosen
@@ -223,18 +224,18 @@ class RecordedPasses:
         number, self._number = self._number, self._number + 1
         name, began = RECORDS.replace("*", f"{number:05}"), time.monotonic()
         digest = digest_of((summand, blocks.block_rows))
-        record = self._read(name, number, digest) or {"digest": digest, "rows": 0, "weighty": False}
+        record = self._read(name, number, digest) or {"digest": digest}
         if "total" not in record:
-            LOG.info("%r: pass %d from row %d on", self, number + 1, record["rows"])
-            blocks.passed(record["rows"])
-            record = self._made(name, record, summand, blocks)
+            record["total"] = self._made(name, record, counted(summand), blocks)
+            record.pop("state", None)
             self._unwritten[name] = deepcopy(record)  # its owner may change the sum
             if time.monotonic() >= self._next:
                 self._write()
+        total, (rows, weighty) = record["total"]
         seconds = time.monotonic() - began
-        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, record["rows"], seconds)
-        blocks.finished(record["rows"], record["weighty"])
-        return record["total"]
+        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, rows, seconds)
+        blocks.finished(rows, weighty)
+        return total
 
     def _read(self, name: str, number: int, digest: Any) -> Any:
         """Return the record of a pass, None where there is none."""
@@ -253,26 +254,26 @@ class RecordedPasses:
     def _made(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
         """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
-        rows, weighty, rest = record["rows"], record["weighty"], None
-        if rows:
+        if "state" in record:
             running.restore(record["state"])
-            rest = None if n is None else blocks.part(rows, n)
+        rows, rest = running.blocks * blocks.block_rows, None
+        if rows and n is not None:
+            rows = min(rows, n)
+            rest = blocks.part(rows, n)
+        LOG.info("%r: pass %d from row %d on", self, self._number, rows)
+        blocks.passed(rows)
         with _held_back() as came:
             for block in (rest or blocks).walk():
                 if block.start < rows:
                     continue
                 running.add(block)
-                rows += block.X.shape[0]
-                weighty = weighty or has_weight(block.w)
                 blocks.passed(block.X.shape[0])
                 if time.monotonic() >= self._next or came:
-                    state = {"rows": rows, "weighty": weighty, "state": running.state()}
-                    self._unwritten[name] = {"digest": record["digest"], **state}
+                    self._unwritten[name] = {"digest": record["digest"], "state": running.state()}
                     self._write()
                 if came:
                     came[0]()
-        total = running.total()
-        return {"digest": record["digest"], "rows": rows, "weighty": weighty, "total": total}
+        return running.total()
 
     def _write(self) -> None:
         """Write the records; one that cannot be written is no reason to lose the fit."""

@@ -18,7 +18,15 @@ from bochner.data.blocks import Blocks, has_weight
 from bochner.data.sources import Block, Here, Partition
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.passes import BRANCHES, MergeTree, RunningSum, blocks_per_part, narrowed
+from bochner.sums.passes import (
+    BRANCHES,
+    MergeTree,
+    SumOf,
+    Together,
+    blocks_per_part,
+    narrowed,
+    summed,
+)
 
 Handle = Any
 
@@ -28,13 +36,13 @@ Part = Blocks | tuple[Block, ...]
 LOG = logging.getLogger("bochner.engines")
 
 
-@dataclass(frozen=True, eq=False)
-class PartialSum:
-    """The sum of some rows, their number, and whether one has a weight."""
+def counted(summand: Any) -> Together:
+    """Return the summand beside the number of rows, and whether one has a weight."""
+    return Together((summand, SumOf(_count)))
 
-    total: Any
-    rows: int
-    weighty: bool
+
+def _count(block: Block) -> tuple[int, bool]:
+    return block.X.shape[0], has_weight(block.w)
 
 
 def answering(
@@ -121,11 +129,11 @@ class ClusterPasses:
         root = tree.root()
         while begun:
             self._wait(begun.popleft(), blocks)
-        partial_sum: PartialSum = self.result(root)
+        total, (n, weighty) = self.result(root)
         seconds = time.monotonic() - began
-        LOG.info("%r: %d rows by %d workers, %.2f s", self, partial_sum.rows, count, seconds)
-        blocks.finished(partial_sum.rows, partial_sum.weighty)
-        return partial_sum.total
+        LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
+        blocks.finished(n, weighty)
+        return total
 
     def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
         """Wait for a part, and report its rows to the callbacks."""
@@ -174,21 +182,16 @@ def made(
     block_rows: int,
     source: str,
     *partitions: Any,
-) -> PartialSum:
-    """Return the sum of a part, of the rows that its partitions hold; errors name these rows."""
+) -> list[Any]:
+    """Return the counted sum of a part, whose rows its partitions hold; errors name the rows."""
     shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
-    running, count, weighty = RunningSum(summand, block_rows), 0, False
     numbers = f"{rows.start:,} to {rows.stop - 1:,}"
     try:
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
             blocks = part.held_by([Here(table) for table in partitions]).walk()
-        for block in blocks:
-            running.add(block)
-            count += block.X.shape[0]
-            weighty = weighty or has_weight(block.w)
-        return PartialSum(running.total(), count, weighty)
+        return summed(counted(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None
     except Exception as error:  # noqa: BLE001  any error names its rows
@@ -199,7 +202,6 @@ def made(
         ) from None
 
 
-def merged(summand: Any, a: PartialSum, b: PartialSum) -> PartialSum:
-    """Return the sum of two; neither is changed, for it may be asked for again."""
-    total = summand.merge(deepcopy(a.total), b.total)
-    return PartialSum(total, a.rows + b.rows, a.weighty or b.weighty)
+def merged(summand: Any, a: list[Any], b: list[Any]) -> list[Any]:
+    """Return the counted sum of two; neither is changed, for it may be asked for again."""
+    return counted(summand).merge(deepcopy(a), b)
