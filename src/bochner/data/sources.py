@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import array_api_compat
@@ -80,6 +80,7 @@ class Here(Partition):
         return self.rows
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -103,8 +104,7 @@ class Source(ABC):
 
     def part(self, start: int, stop: int) -> "Source | None":
         """Return a source of these rows; None where those before must be read for it."""
-        here: Any = self
-        return replace(here, n_rows=stop - start, first=self.first + start) if self.n_rows else None
+        return None
 
     def held_by(self, partitions: Sequence[Partition]) -> "Source":
         """Return the same rows, in these partitions."""
@@ -203,10 +203,6 @@ class Arrays(Source):
     label: str
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
-    n_columns: int = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    schema: Schema | None = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         return self.label
@@ -267,7 +263,6 @@ class Iterables(Source):
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
-    n_columns: int = field(kw_only=True)
 
     def __repr__(self) -> str:
         return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"

@@ -105,9 +105,6 @@ class Tables(Source):
     # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
-    n_columns: int = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         first, more = self.readers[0].label, len(self.readers) - 1
