@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -45,10 +45,6 @@ class Remote:
 
     def __str__(self) -> str:
         return str(self.system.unstrip_protocol(self.path))
-
-    def open(self, mode: str) -> IO[Any]:
-        """Open it as `Path.open` does."""
-        return self.system.open(self.path, mode)
 
 
 File = Path | Remote
@@ -234,8 +230,8 @@ def unpacked(file: File) -> Any:
 
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader of a file, by its first bytes, or by its name for text."""
-    suffix, stamp = table_suffix(str(file)), stamp_of(file)
-    with readable(file), file.open("rb") as stream:
+    suffix, stamp, (path, system) = table_suffix(str(file)), stamp_of(file), within(file)
+    with readable(file), system.open_input_stream(path, compression=None) as stream:
         head = stream.read(6)
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")

@@ -38,11 +38,7 @@ LOG = logging.getLogger("bochner.engines")
 
 def counted(summand: Any) -> Together:
     """Return the summand beside the number of rows, and whether one has a weight."""
-    return Together((summand, SumOf(_count)))
-
-
-def _count(block: Block) -> tuple[int, bool]:
-    return block.X.shape[0], has_weight(block.w)
+    return Together((summand, SumOf(lambda block: (block.X.shape[0], has_weight(block.w)))))
 
 
 def answering(
