@@ -256,10 +256,9 @@ class RecordedPasses:
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
         if "state" in record:
             running.restore(record["state"])
-        rows, rest = running.blocks * blocks.block_rows, None
-        if rows and n is not None:
-            rows = min(rows, n)
-            rest = blocks.part(rows, n)
+        rows = running.blocks * blocks.block_rows
+        rows = rows if n is None else min(rows, n)
+        rest = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%r: pass %d from row %d on", self, self._number, rows)
         blocks.passed(rows)
         with _held_back() as came:
