@@ -62,16 +62,6 @@ def _require_names(names: list[Any], label: str) -> None:
 # --- Tables in memory -----------------------------------------------------------------------------
 
 
-def _in_memory(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
-    """Yield the rows of a reader of a table in memory."""
-    return slices(reader.content.select(names), range(0, reader.n_rows or 0, rows))
-
-
-def slices(table: Any, starts: range) -> Iterator[Any]:
-    """Yield the rows of an Arrow table from each start to the next."""
-    return (table.slice(n, min(starts.step, starts.stop - n)) for n in starts)
-
-
 def arrow_table(table: Any, names: Sequence[str]) -> Any:
     """Return columns of a table in memory as an Arrow table."""
     return needed("pyarrow", _WHO).table({name: _column(table[name]) for name in names})
@@ -176,7 +166,7 @@ def open_table(table: Any) -> Reader:
     columns = tuple(_column_in(table, name, array) for name, array in arrays.items())
     known = {name: array for name, array in arrays.items() if not isinstance(array, str)}
     content = needed("pyarrow", _WHO).table(known)
-    return Reader(label, columns, _in_memory, len(table), content=content)
+    return Reader(label, columns, n_rows=len(table), content=content)
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------

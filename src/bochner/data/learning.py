@@ -88,8 +88,10 @@ def open_tables(
         schema = _adapted(readers, schema, target, weight)
         readers, _ = _scanned(readers, schema.target_names or (), ())
     numbers = [e.name for e in schema.plain if isinstance(e, Numbers)]
+    more = len(readers) - 1
     return Tables(
         readers,
+        label=readers[0].label + f" and {more} more file{'s' * (more > 1)}" * (more > 0),
         schema=schema,
         dtype=_dtype(readers, numbers),
         target_dtype=_dtype(readers, schema.target_names or ()),

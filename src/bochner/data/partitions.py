@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table, slices
+from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table
 from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
@@ -33,8 +33,8 @@ def _fetched(
             f"Blocks: {reader.label} must have the columns of the first and the same {total} rows "
             f"in every pass; got {got}. Make partitions alike, or persist them first."
         )
-    starts = range(reader.first, reader.first + (reader.n_rows or 0), rows)
-    yield from slices(arrow_table(table, names), starts)
+    held = arrow_table(table, names).slice(reader.first, reader.n_rows)
+    yield from (held.slice(start, rows) for start in range(0, len(held), rows))
 
 
 def readers_of(
@@ -164,7 +164,7 @@ class DaskPartition(Partition):
             for i, (task, end, n) in enumerate(spans)
             if n
         )
-        return Arrays(held, "the dask Array", str(X.name), **size)
+        return Arrays(held, str(X.name), label="the dask Array", **size)
 
     @staticmethod
     def with_columns(table: Any, columns: dict[str, Any]) -> Any:

@@ -80,14 +80,18 @@ class Here(Partition):
         return self.rows
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
+    label: str  # name in messages
     n_columns: int  # columns of X
     n_rows: Any = None  # int; None if only reading them all would tell
     schema: Schema | None = None  # None if the columns have no names
     first: int = 0  # number of the first row, where they are a part
+
+    def __repr__(self) -> str:
+        return self.label
 
     @abstractmethod
     def pieces(self, rows: int) -> Iterator[Piece]:
@@ -195,17 +199,13 @@ def require_weights(w: Any, where: Where) -> None:
 # --- Data that is in memory, or comes from the caller's own iterable -----------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Arrays(Source):
     """Arrays of any library, in memory, in files, or in partitions of rows that an engine holds."""
 
     held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
-    label: str
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
-
-    def __repr__(self) -> str:
-        return self.label
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
@@ -256,16 +256,13 @@ class Arrays(Source):
         return replace(self, held=tuple((partition, *one[1:]) for partition, one in pairs))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Iterables(Source):
     """Pieces of the caller's iterable, or of a function that returns an iterable."""
 
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
-
-    def __repr__(self) -> str:
-        return f"pieces of {getattr(self.source, '__name__', type(self.source).__name__)}"
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
         start = 0
@@ -299,14 +296,14 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
     if not is_stored(X):
         piece = shaped(X, y, w)
         held = ((Here(piece), 0, piece.X.shape[0]),)
-        return Arrays(held, label, **size_of(piece))
+        return Arrays(held, label=label, **size_of(piece))
     y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
     piece = shaped(stand_ins(X).X, y, w)
     size = size_of(piece)
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
     step = most if chunk > most else most - most % chunk
     held = ((Here(piece._replace(X=X)), 0, X.shape[0]),)
-    return Arrays(held, label, step=step, **size)
+    return Arrays(held, label=label, step=step, **size)
 
 
 def is_stored(X: Any) -> bool:
@@ -333,7 +330,9 @@ def open_iterable(source: Any) -> Iterables:
     for item in started:
         piece = _parts(item)
         piece = checked(piece, range(piece.X.shape[0]))
-        return Iterables(source, form_of(piece), _first_row(piece), n_columns=piece.X.shape[1])
+        label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
+        size = {"label": label, "n_columns": piece.X.shape[1]}
+        return Iterables(source, form_of(piece), _first_row(piece), **size)
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 

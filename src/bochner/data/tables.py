@@ -1,6 +1,6 @@
 """Tables as numbers: readers, which give Arrow data, seen through one schema."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ class Reader:
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    read: Callable[..., Iterator[Any]]  # of the reader and the arguments of ``frames``
+    read: Any = None  # a function of the reader and of the arguments of ``frames``
     n_rows: int | None = None  # None if it is unknown before the table was read
     key: str = ""  # fingerprint that needs no reading, as name, size and time
     first: int = 0  # number of the first row, where it is a part of a table
@@ -74,7 +74,12 @@ class Reader:
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield Arrow data of these columns, best of ``rows`` rows; CSV has text in ``text``."""
-        return iter(()) if self.n_rows == 0 else self.read(self, names, text, rows)
+        if self.n_rows == 0:
+            return iter(())
+        if self.content is None:
+            return self.read(self, names, text, rows)
+        held = self.content.select(names)
+        return (held.slice(start, rows) for start in range(0, len(held), rows))
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -93,7 +98,7 @@ class Reader:
         return replace(self, n_rows=stop - start, first=self.first + start, content=content)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tables(Source):
     """Consecutive readers, seen through one schema."""
 
@@ -105,10 +110,6 @@ class Tables(Source):
     # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
-
-    def __repr__(self) -> str:
-        first, more = self.readers[0].label, len(self.readers) - 1
-        return f"{first} and {more} more file{'s' * (more > 1)}" if more else first
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         if not self.raw and not self.schema.encoders and self.drafts is not None:

@@ -64,13 +64,9 @@ class NamedArrays:
                 "Convert the data to float64 and fit again."
             )
         self._known[id(array)] = name, array
-        plain = array.T if _is_fortran(array) else array
+        plain = array.T if array.flags.fnc else array
         self.by_name[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
         return name
-
-
-def _is_fortran(array: np.ndarray) -> bool:
-    return array.flags.f_contiguous and not array.flags.c_contiguous
 
 
 # --- The classes that model files hold -----------------------------------------------------------
@@ -159,7 +155,7 @@ def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0
         if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
             text = "object" if value.dtype.kind == "O" else "str"
             return {"text": [text, list(value.shape), value.ravel().tolist()]}
-        return {"array": [arrays.add(value, at or "value"), "F" if _is_fortran(value) else "C"]}
+        return {"array": [arrays.add(value, at or "value"), "F" if value.flags.fnc else "C"]}
     if isinstance(value, np.generic):
         number = value.dtype.kind != "U"
         return {"scalar": arrays.add(np.asarray(value), at or "value")} if number else str(value)
