@@ -25,17 +25,15 @@ Chunk = Mapping[str, Any]
 def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file for writing that takes its name only once it is complete and on the disk.
 
-    It is written under another name in the same folder, flushed to the disk and renamed. If
-    anything goes wrong, Ctrl-C included, that file is removed and an older file at ``path`` stays
-    as it is. A process that is killed leaves a part, ``.NAME.*.part``. A device or pipe is written
-    directly. Mode "w" writes UTF-8 with lines ended as they are given.
+    Whatever goes wrong, Ctrl-C included, an older file stays as it is; a process that is killed
+    leaves a part, ``.NAME.*.part``. Mode "w" writes UTF-8 with lines ended as they are given.
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     with explained(partial(_unwritten, path), OSError):
         if path.is_dir():
             raise DataFileError(f"'{path}' cannot be written: it is a folder. Name a file in it.")
-        if path.exists() and not path.is_file():
+        if path.exists() and not path.is_file():  # a device or pipe
             with path.open(mode, **text) as file:
                 yield file
             return
@@ -79,8 +77,7 @@ def _unwritten(path: Path, error: OSError) -> DataFileError | None:
 def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> int:
     """Write columns as .parquet, .pq or .csv, chunk by chunk, and return the number of rows.
 
-    Columns are (n,) arrays by name, in one chunk or in several with the same columns; one chunk is
-    held at a time. Numbers in CSV have enough digits to be read back exactly.
+    Columns are (n,) arrays by name, in one chunk or in several with the same columns.
     """
     pa = needed("pyarrow", f"Writing '{path}'")
     if Path(path).suffix.lower() == ".csv":
