@@ -316,19 +316,12 @@ def column_of(frame: Any, name: str) -> Any:
 
 def plain(array: Any, missing: float = 0) -> np.ndarray:
     """Return an Arrow array of numbers as NumPy's; pyarrow's own conversion imports pandas."""
-    dtype = np.dtype({"float": "float32"}.get(str(array.type), str(array.type)))
-    if len(array) == 0:  # it may have no buffer
-        return np.empty(0, dtype)
-    numbers = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
-    if not array.null_count:
-        return numbers
-    return np.where(is_missing(array), dtype.type(missing), numbers)
+    return np.from_dlpack(array.fill_null(missing) if array.null_count else array)
 
 
 def is_missing(column: Any) -> np.ndarray:
     """Return whether each cell is null, or a NaN."""
-    nan_is_null = str(column.type) in ("float", "double", "halffloat")
-    return plain(column.is_null(nan_is_null=nan_is_null).cast("int8")) == 1
+    return plain(column.is_null(nan_is_null=True).cast("int8")) == 1
 
 
 def as_texts(column: Any) -> Any:
