@@ -279,14 +279,26 @@ def _read(
     ``groups`` are the rows of each row group or batch of the file; ``coded`` are the columns of
     Parquet that are read as codes, None for Feather.
     """
+
+    def batches_from(group: int) -> Iterator[Any]:
+        """Yield the Arrow batches of this group and those after it."""
+        numbers = range(group, len(groups))
+        if coded is not None:
+            with _parquet(file, names, text & coded) as opened:
+                yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
+            return
+        with _feather(file, names) as opened:
+            for batch in map(opened.get_batch, numbers):
+                batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
+                yield batch
+
     first, end = reader.first, reader.first + (reader.n_rows or 0)
     key = str(file), stamp, names, text, rows
     with unchanged(file, stamp):
         group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
         at, batches = _PAUSED.pop(key, (-1, iter(())))
         if not sum(groups[:group]) <= at <= first:
-            numbers = range(group, len(groups))
-            at, batches = sum(groups[:group]), _batches(file, coded, names, text, rows, numbers)
+            at, batches = sum(groups[:group]), batches_from(group)
         for batch in batches:
             begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
             stop = batch.num_rows - max(at - end, 0)
@@ -296,25 +308,6 @@ def _read(
                     _PAUSED.clear()
                     _PAUSED[key] = end, chain([batch.slice(stop)], batches)
                 return
-
-
-def _batches(
-    file: File,
-    coded: frozenset[str] | None,
-    names: tuple[str, ...],
-    text: frozenset[str],
-    rows: int,
-    groups: range,
-) -> Iterator[Any]:
-    """Yield the Arrow batches of these groups of a file."""
-    if coded is not None:
-        with _parquet(file, names, text & coded) as opened:
-            yield from opened.iter_batches(rows, [*groups], [*names], use_threads=False)
-        return
-    with _feather(file, names) as opened:
-        for batch in map(opened.get_batch, groups):
-            batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
-            yield batch
 
 
 #: Where the last reading of a part has ended, and its further batches.
