@@ -30,7 +30,7 @@ EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 PICTURE = re.compile(r"auto_examples/images/sphx_glr_(\w+)_(\d{3})\.png")
 
 #: Modules that are handed out whole.
-MODULES = ("engines", "errors", "export", "kernels", "landmarks")
+MODULES = ("certificates", "engines", "errors", "export", "kernels", "landmarks")
 
 #: What Sphinx makes while it builds.
 MADE = ("_build", "api/generated", "auto_examples")

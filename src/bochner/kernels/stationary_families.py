@@ -51,8 +51,9 @@ class Matern(stationary.Radial):
         if self.smoothness in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5):
             return _half_integer(self.smoothness, s)
         if self.smoothness > 30:
-            exp = array_namespace(s).exp
-            return sum(w * exp(-0.5 * rate * s) for w, rate in _gaussians(self.smoothness))
+            xp, parts = array_namespace(s), _gaussians(self.smoothness)
+            mixture = lambda s: sum(w * xp.exp(-0.5 * rate * s) for w, rate in parts)
+            return mixture(s) / mixture(xp.zeros((), dtype=s.dtype, device=device(s)))
         return moved(_bessel(self.smoothness, to_numpy(s).astype(np.float64)), like=s)
 
     def with_slope(self, s: Array) -> tuple[Array, Array]:
