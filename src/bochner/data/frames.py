@@ -91,13 +91,13 @@ def names_in(table: Any) -> list[Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return a column of a table in memory as an Arrow array, or the type that is none of Arrow."""
+    """Return a column of a table in memory: an Arrow or NumPy array, or a type that is neither."""
     pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
     if package_of(column) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
         return dtype
-    if isinstance(column, str):
+    if isinstance(column, str | np.ndarray):
         return column
     streams = hasattr(column, "__arrow_c_stream__")
     column = pa.chunked_array(column if streams else [column])
@@ -109,7 +109,7 @@ def _column(column: Any) -> Any:
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
-    """Return a column of pandas as an Arrow array, or the types of its values."""
+    """Return a column of pandas as a NumPy or Arrow array, or the types of its values."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()
@@ -118,8 +118,8 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     elif kind.startswith("Sparse"):
         column = column.sparse.to_dense()
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and not dtype.isnative:
-        column = column.astype(dtype.newbyteorder("="))
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, in whatever order it is
+        return column.to_numpy().astype(dtype.newbyteorder("="), copy=False)
     if str(dtype) == "category":
         codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]
         return pa.DictionaryArray.from_arrays(
@@ -144,9 +144,14 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", False, array)
-    column = _kind_of(array.type)._replace(name=name)
-    if column.kind not in ("lists or records", "text") and 0 < len(array) == array.null_count:
+    plain = isinstance(array, np.ndarray)
+    dtype = needed("pyarrow", _WHO).from_numpy_dtype(array.dtype) if plain else array.type
+    column = _kind_of(dtype)._replace(name=name)
+    missing = np.count_nonzero(np.isnan(array)) if plain else array.null_count
+    if column.kind not in ("lists or records", "text") and 0 < len(array) == missing:
         return Column(name, "nothing", False, "all values missing")
+    if plain:
+        return column
     words = getattr(array.chunk(0), "dictionary", None) if array.num_chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(array.type, "ordered", False):
@@ -164,9 +169,7 @@ def open_table(table: Any) -> Reader:
     _require_names(names, label)
     arrays = {name: _column(table[name]) for name in names}
     columns = tuple(_column_in(table, name, array) for name, array in arrays.items())
-    known = {name: array for name, array in arrays.items() if not isinstance(array, str)}
-    content = needed("pyarrow", _WHO).table(known)
-    return Reader(label, columns, n_rows=len(table), content=content)
+    return Reader(label, columns, n_rows=len(table), content=arrays)
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------

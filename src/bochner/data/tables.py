@@ -67,7 +67,7 @@ class Reader:
     first: int = 0  # number of the first row, where it is a part of a table
     # ascending numbers of the rows without a target, which are left out
     absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
-    content: Any = None  # columns of a table in memory, as an Arrow table
+    content: Mapping[str, Any] | None = None  # NumPy and Arrow arrays of a table in memory
     partition: Partition | None = None  # where an engine holds it
     text_file: Any = None  # that has lines, and columns that can all be read as text
     hint: str = ""  # added to the message about a column that is not found
@@ -78,8 +78,11 @@ class Reader:
             return iter(())
         if self.content is None:
             return self.read(self, names, text, rows)
-        held = self.content.select(names)
-        return (held.slice(start, rows) for start in range(0, len(held), rows))
+        import pyarrow as pa
+
+        held = {name: self.content[name] for name in names}
+        starts = range(0, self.n_rows or 0, rows)
+        return (pa.table({n: held[n][i : i + rows] for n in names}) for i in starts)
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -93,8 +96,10 @@ class Reader:
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
-        content = self.content  # of which a slice would be pickled with all rows
-        content = None if content is None else content.take(np.arange(start, stop))
+        content, rows = self.content, np.arange(start, stop)
+        if content is not None:  # slices of Arrow would be pickled with all rows
+            known = content.items()
+            content = {name: a if isinstance(a, str) else a.take(rows) for name, a in known}
         return replace(self, n_rows=stop - start, first=self.first + start, content=content)
 
 
