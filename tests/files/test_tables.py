@@ -63,11 +63,19 @@ def test_columns_that_only_a_fit_makes_numbers_of_are_refused_without_one(column
         list(blocks)
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_part_of_a_table_takes_no_other_rows_along(library):
+    blocks = Blocks.from_table(library({"a": np.arange(1e5), "b": ["x", "y"] * 50_000}))
+    assert len(pickle.dumps(blocks.part(4096, 8192))) < 200_000
+
+
 def test_all_problems_of_a_table_come_in_one_message():
     table = pd.DataFrame({"a": [[1], [2]], "b": [1j, 2], "c": [1.0, 2.0], "y": [[1], [2]]})
     three = r"column 'a' must .* column 'b' must .* target 'y' must"
     with pytest.raises(InvalidInput, match=three):
         Blocks.from_table(table, "y")
+    with pytest.raises(InvalidInput, match=r"target 'b' must hold numbers or text; got neither"):
+        Blocks.from_table(table[["b", "c"]], "b")
     table = pd.DataFrame({"a": pd.to_datetime(["2020", "2021"]), "b": [None, None]})
     with pytest.raises(InvalidInput, match=r"got 'a' \(dates or times\), 'b' \(all values missing"):
         list(Blocks.from_table(table))
