@@ -93,15 +93,6 @@ def angles(
     return theta, w / w.sum()
 
 
-def coefficients(
-    kappa: Callable[[np.ndarray], np.ndarray], d: int, l: int
-) -> Float[np.ndarray, " k"]:
-    """Return c_k = α_k E κ(θ) P_k(cos θ), k ≤ l, to √α_k eps [Han et al. (2022), eq. 8]."""
-    theta, w = angles(d, l)
-    values, p = w * kappa(theta), orthonormals(l, d, np.cos(theta))
-    return np.array([math.sqrt(alpha(k, d)) * float(values @ p[k]) for k in range(l + 1)])
-
-
 # --- Kernels of the angle between rows, times a power of their norms: signs, ReLU layers, networks
 #
 # θ is the angle between x and y, and φ = π − θ. Both come from half-chords of the unit rows
@@ -154,8 +145,10 @@ class Homogeneous(Kernel):
         """Return K(θ), elementwise."""
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
-        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d."""
-        return coefficients(lambda theta: self.profile(Angle.of(theta)), d, l)
+        """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d, to √α_k eps."""
+        theta, w = angles(d, l)  # c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8]
+        values, p = w * self.profile(Angle.of(theta)), orthonormals(l, d, np.cos(theta))
+        return np.array([math.sqrt(alpha(k, d)) * float(values @ p[k]) for k in range(l + 1)])
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
