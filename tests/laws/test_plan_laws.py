@@ -21,7 +21,7 @@ from bochner.features import Auto, Fourier, Nystrom
 from bochner.features.auto import Targets, judge
 from bochner.kernels import Exponential, Gaussian, Linear
 from bochner.planner.plans import Budget, best_of
-from bochner.planner.trials import PlannedFit, powers
+from bochner.planner.trials import FitForecast, powers
 
 #: Bytes that a plan counts for code and small objects, beside what is measured.
 BESIDE = 4 << 20
@@ -39,7 +39,7 @@ def planned(**options):
 
 
 def a_fit(error, seconds, size=1.0, method=None, width=64, solver="moments float64", **more):
-    return PlannedFit(method or Nystrom(), width, solver, error, 0.1, seconds, size, {}, **more)
+    return FitForecast(method or Nystrom(), width, solver, error, 0.1, seconds, size, {}, **more)
 
 
 SIZES = st.integers(16, 512)

@@ -27,7 +27,7 @@ from bochner.models.representations.features import RidgeSpec
 from bochner.models.representations.representation import DIRECT_ROWS, gather
 from bochner.models.ridge.estimators import KernelRidge
 from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
-from bochner.planner.trials import WIDTHS, PlannedFit, Task, local_fit, planned_fits
+from bochner.planner.trials import WIDTHS, FitForecast, Task, local_fit, planned_fits
 from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
 from bochner.sums.passes import sampled
@@ -47,7 +47,7 @@ class Budget:
         """Bytes that a fit may take."""
         return free_bytes() // 2 if self.bytes is None else self.bytes
 
-    def allows(self, fit: PlannedFit) -> bool:
+    def allows(self, fit: FitForecast) -> bool:
         """Whether the fit takes no more than the budget."""
         in_time = self.seconds is None or fit.seconds <= self.seconds
         return in_time and fit.bytes <= self.room
@@ -71,7 +71,7 @@ def as_budget(budget: object) -> Budget:
     return Budget(**{key: positive(n, "plan", f"budget {key}") for key, n in given.items()})
 
 
-def best_of(fits: Sequence[PlannedFit], budget: Budget) -> tuple[PlannedFit, str]:
+def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, str]:
     """Return the fit to take, and the reason in a sentence."""
     within = [fit for fit in fits if budget.allows(fit)]
     if not within:
@@ -126,9 +126,9 @@ class Plan(HtmlResult):
     kernel : Kernel
         The given kernel, or the one that was chosen for its name.
     n_rows, n_columns : int
-    fits : tuple of PlannedFit
+    fits : tuple of FitForecast
         By method, then width.
-    choice : PlannedFit
+    choice : FitForecast
     reason : str
         Reason of the choice, in a sentence.
     budget : Budget
@@ -149,8 +149,8 @@ class Plan(HtmlResult):
     kernel: Kernel
     n_rows: int
     n_columns: int
-    fits: tuple[PlannedFit, ...]
-    choice: PlannedFit
+    fits: tuple[FitForecast, ...]
+    choice: FitForecast
     reason: str
     budget: Budget
     seed: int
@@ -158,12 +158,12 @@ class Plan(HtmlResult):
     seconds: float
     threads: int
 
-    def estimator(self, fit: PlannedFit | None = None) -> KernelRidge:
+    def estimator(self, fit: FitForecast | None = None) -> KernelRidge:
         """Return the estimator of one of the fits, ready to fit, with the kernel of the plan.
 
         Parameters
         ----------
-        fit : PlannedFit, optional
+        fit : FitForecast, optional
             Default: the choice.
         """
         fit = fit or self.choice
@@ -199,7 +199,7 @@ class Plan(HtmlResult):
         yield html_table(HEAD[1:], rows, self._title, marked)
         yield from map(paragraph, [self.reason, self._note])
 
-    def _cells(self, fit: PlannedFit) -> tuple[str, ...]:
+    def _cells(self, fit: FitForecast) -> tuple[str, ...]:
         kernel = "" if math.isnan(fit.kernel_error) else f"{fit.kernel_error:.2g}"
         within = self.budget.allows(fit)
         return (
@@ -350,7 +350,7 @@ def _chosen_kernel(
     return tuning.kernel if curves is None else curves.of(tuning.kernel)
 
 
-def with_default(fits: Sequence[PlannedFit], n_rows: int, most: int) -> list[PlannedFit]:
+def with_default(fits: Sequence[FitForecast], n_rows: int, most: int) -> list[FitForecast]:
     """Mark the fit that :class:`bochner.KernelRidge` makes if only the kernel is given."""
     of = lambda solver: [fit for fit in fits if fit.solver.startswith(solver)]
     width = WIDTH * (1 + (n_rows >= WIDE_ROWS))

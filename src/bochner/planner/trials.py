@@ -45,7 +45,7 @@ BESIDE = 4 << 20  # Bytes of code and small objects, beside the arrays of a fit
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedFit:
+class FitForecast:
     """One row of a plan."""
 
     method: Method  # Of the features; or bochner.ExactKernel or bochner.LocalKernel
@@ -205,16 +205,16 @@ def powers(seconds: dict[int, float]) -> tuple[float, float]:
 
 def planned_fits(
     task: Task, methods: Sequence[Method] | None, widths: Sequence[int]
-) -> list[PlannedFit]:
+) -> list[FitForecast]:
     """Return the fits of the methods, or of the most promising: features by rising width first."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
     found = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
     waves = [] if found is None else [found.method]
     waves += [m for m in methods or () if isinstance(m, WaveMethod)]
     named = None if methods is None else [m for m in methods if m not in waves]
-    fits: list[PlannedFit] = []
+    fits: list[FitForecast] = []
     for method in _methods(task, USUAL if direct else named) if named or not methods else ():
-        by_number: dict[int, PlannedFit] = {}
+        by_number: dict[int, FitForecast] = {}
         for width in sorted(set(widths)):
             fit = by_moments(task, method, width)
             by_number.setdefault(fit.n_features, fit)
@@ -259,7 +259,7 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
     return "float64" if least else first
 
 
-def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
+def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     """Return the fit by moments of the features; e² = a + b/D of widths that are not tried."""
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
     few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
@@ -281,7 +281,7 @@ def by_moments(task: Task, method: Method, width: int) -> PlannedFit:
     steps = _steps(task, trials, D, first, precision)
     size = BESIDE + _moment_bytes(D, task.n_rows, precision)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
-    return PlannedFit(method, D, f"moments {precision}", error, kernel_error, *takes)
+    return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
 
 
 def _steps(
@@ -340,7 +340,7 @@ def exact_error(task: Task) -> float:
     return max(expected(many.path, many.n_rows, task.n_rows), float(least))
 
 
-def direct_fit(task: Task) -> PlannedFit:
+def direct_fit(task: Task) -> FitForecast:
     """Return the fit by a Cholesky factor of all rows; penalties are compared on a sample."""
     n, trials = task.n_rows, exact_trials(task)
     tiny, path = task.trial(32, ExactKernel(), 8).seconds, trials[1].path
@@ -356,10 +356,10 @@ def direct_fit(task: Task) -> PlannedFit:
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
     size = 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
     takes = sum(steps.values()), BESIDE + size, steps
-    return PlannedFit(ExactKernel(), n, "exact", exact_error(task), 0.0, *takes)
+    return FitForecast(ExactKernel(), n, "exact", exact_error(task), 0.0, *takes)
 
 
-def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
+def local_fit(task: Task, method: LocalKernel) -> FitForecast:
     """Return the local fit: fits to one and to two leaves give the seconds of a leaf."""
     n = task.n_rows
     each = math.ceil(n / 2 ** math.ceil(math.log2(n / method.most_in_leaf(n))))
@@ -378,13 +378,13 @@ def local_fit(task: Task, method: LocalKernel) -> PlannedFit:
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
     error *= expected(path, rows, rows * n / (2 * few)) / expected(path, rows, rows)
-    return PlannedFit(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
+    return FitForecast(method, n, "local", error, 0.0, sum(steps.values()), size, steps)
 
 
 # --- Fourier modes -------------------------------------------------------------------------------
 
 
-def wave_fit(task: Task, method: Method) -> PlannedFit:
+def wave_fit(task: Task, method: Method) -> FitForecast:
     """Return the planned fit by Fourier modes; its error is of generalised cross-validation."""
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)
@@ -397,4 +397,4 @@ def wave_fit(task: Task, method: Method) -> PlannedFit:
     # For each penalty a preconditioner and 17 vectors; for rows angles, weights and values
     numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
     size = BESIDE + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
-    return PlannedFit(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)
+    return FitForecast(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)

@@ -151,9 +151,6 @@ class Chosen:
         """Return a copy with features in the precision for n rows."""
         return replace(self, precision=feature_precision(asked, n, self.map))
 
-    def with_map(self, phi: FeatureMap) -> "Chosen":
-        return replace(self, choice=replace(self.choice, map=phi))
-
     def through(self, curves: Curves) -> "Chosen":
         """Return a copy for rows whose columns are transformed first."""
         kernel, phi = curves.of(self.kernel), self.map

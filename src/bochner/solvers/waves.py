@@ -88,10 +88,6 @@ class WaveProblem:
     def target(self, i: int) -> "WaveProblem":
         return replace(self, b=self.b[i : i + 1], power=self.power[i : i + 1])
 
-    def without_probes(self) -> "WaveProblem":
-        """Return the problem that tells no traces."""
-        return replace(self, probes=self.probes[:0])
-
     def at(self, alpha: float, error: float = ROUGH) -> "WaveState":
         """Solve at a penalty, for targets and probes together."""
         D = self.gram.dimension

@@ -41,7 +41,9 @@ class WaveSums:
     def about(self, origin: Float[Array, " t"]) -> "WaveSums":
         """Return the same sums with another origin of the targets."""
         step = self.origin - origin
-        cross = self.cross + _column(step, self.cross) * _inner(self.gram, self.cross.shape[1:-1])
+        cross = self.cross + step.reshape(-1, *(1,) * (self.cross.ndim - 1)) * _inner(
+            self.gram, self.cross.shape[1:-1]
+        )
         return replace(
             self,
             origin=origin,
@@ -195,7 +197,7 @@ class WavesOf:
         if len(pairs):
             both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], self.extent, self.error)
             parts += [part for transform in both for part in _parted(transform)]
-        cross = np.stack(parts[: len(y)]) * _column(scale, parts[0][None])
+        cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
         return _as_real(gram), _as_real(cross)
 
 
@@ -219,10 +221,6 @@ def _inner(waves: Array, shape: tuple[int, ...], last: int = 1) -> Array:
     starts = [(long - short) // 2 for long, short in zip(waves.shape, shape, strict=False)]
     cut = tuple(slice(a, a + length) for a, length in zip(starts, shape, strict=True))
     return waves[cut if last == 0 else (*cut, slice(None))]
-
-
-def _column(values: Float[Array, " t"], like: Array) -> Array:
-    return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def corners(X: Float[Array, "n d"]) -> Float[Array, "2 d"]:

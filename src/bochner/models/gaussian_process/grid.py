@@ -282,7 +282,7 @@ def solved_waves(
     evidence, states = maximise_wave_evidence(problem, *given, start, settled)
     parts = []
     for i, state in enumerate(states):
-        one = problem.target(i).without_probes()
+        one = replace(problem.target(i), probes=problem.probes[:0])
         parts.append(one.at(state.alpha, error).c.T)
     return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 

@@ -193,7 +193,8 @@ def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
     phi = chosen.map
     if not isinstance(phi, NystromMap) or phi.jitter == jitter:
         return chosen
-    return chosen.with_map(replace(phi, jitter=jitter, roots={}))
+    choice = replace(chosen.choice, map=replace(phi, jitter=jitter, roots={}))
+    return replace(chosen, choice=choice)
 
 
 def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:

@@ -298,7 +298,8 @@ def chosen_grid_sums(
 ) -> GridSums:
     """Sum up all rows as the waves that a sample has chosen."""
     surveyed = survey(replace(features, method=chosen.choice.method), blocks, where)
-    chosen = chosen.with_map(surveyed.map_of(chosen.kernel))
+    choice = replace(chosen.choice, map=surveyed.map_of(chosen.kernel))
+    chosen = replace(chosen, choice=choice)
     return surveyed.summed(chosen, centred, blocks, where)
 
 
@@ -379,7 +380,7 @@ def _solution(
         if np.ndim(alpha) == 0
         else [(problem.target(i), float(a)) for i, a in enumerate(np.asarray(alpha))]
     )
-    states = [each.without_probes().at(a, error) for each, a in pairs]
+    states = [replace(each, probes=each.probes[:0]).at(a, error) for each, a in pairs]
     coef = np.concatenate([state.c.T for state in states], axis=1)
     worst = max(float(state.krylov.residual.max(initial=0.0)) for state in states)
     steps = max(state.krylov.products for state in states)

@@ -26,7 +26,7 @@ that of these, as in :mod:`~.eigen`.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -129,16 +129,12 @@ def rows_to_factor(n: int, D: int, n_sample: int) -> int:
 # --- Penalties to begin with ---------------------------------------------------------------------
 
 
-class Guess(NamedTuple):
-    """The best penalty as the sample shows it, its effective dimension, and a tolerance."""
+def guessed(problem: WideProblem) -> tuple[float, float, float]:
+    """Return the best penalty as the sample shows it, its effective dimension, and a tolerance.
 
-    alpha: float
-    dimension: float
-    tolerance: float  # of the iteration, in units of the targets' spread
-
-
-def guessed(problem: WideProblem) -> Guess:
-    """Extrapolate leave-one-out errors of the sample alone to all rows, along all penalties."""
+    This is of the iteration, in units of the targets' spread. Leave-one-out errors of the sample
+    alone are extrapolated to all rows, along all penalties.
+    """
     judges, (values, U) = problem.judges, problem.judges.eigen
     values, m = values / judges.stands_for, len(judges.w)
     alphas = np.geomspace(1e-9, 10.0, 61) * max(float(values[-1]), 1e-300)
@@ -155,7 +151,7 @@ def guessed(problem: WideProblem) -> Guess:
     alpha = alphas[at] * (one[at] + (ratio - 1) * free) / one[at]
     size = float(power[power > 0].mean())
     tolerance = np.clip(SHARE * np.sqrt(float(errors[at]) / size), FINEST, COARSEST)
-    return Guess(float(alpha), float(m - one[at]) + 1.0, float(tolerance))
+    return float(alpha), float(m - one[at]) + 1.0, float(tolerance)
 
 
 # --- Solutions at several penalties --------------------------------------------------------------
@@ -174,11 +170,11 @@ class WideState:
 
 
 def state_at(
-    problem: WideProblem, space: GrowingSubspace, alpha: float, guess: Guess, tol: float
+    problem: WideProblem, space: GrowingSubspace, alpha: float, dimension: float, tol: float
 ) -> WideState:
     """Solve at a penalty, for targets and probes, these to a relative error of 0.05."""
     t, s = len(problem.power), problem.draws.shape[1]
-    wide = np.sqrt(guess.dimension / problem.weight) * 0.05 / tol
+    wide = np.sqrt(dimension / problem.weight) * 0.05 / tol
     scale = np.append(problem.spread, np.full(s, wide)) * np.sqrt(problem.weight)
     right = np.column_stack([problem.cross, problem.draws])
     systems = ShiftedSystems(right, np.full(t + s, alpha), scale)
@@ -293,30 +289,34 @@ def _chosen(
     if not varies:
         given = 1e-3 * problem.judges.top if isinstance(alpha, str) else alpha
         return [], np.atleast_1d(given), COARSEST
-    guess = guessed(problem)
+    first, dimension, tolerance = guessed(problem)
     if not isinstance(alpha, str):
-        return [], np.asarray(alpha), guess.tolerance
-    states, values = _path(problem, space, guess, alpha, per_target)
+        return [], np.asarray(alpha), tolerance
+    at = lambda alpha: state_at(problem, space, alpha, dimension, ROUGHLY * tolerance)
+    states, values = _path(problem, at, first, alpha, per_target)
     alphas = np.array([state.alpha for state in states])
     shared = least_of_parabola(alphas, pooled(values, problem.power))
     if not per_target:
-        return states, np.array([shared]), guess.tolerance
+        return states, np.array([shared]), tolerance
     best = [least_of_parabola(alphas, column) for column in values.T]
-    return states, np.where(problem.power > 0, best, shared), guess.tolerance
+    return states, np.where(problem.power > 0, best, shared), tolerance
 
 
 def _path(
-    problem: WideProblem, space: GrowingSubspace, guess: Guess, criterion: str, per_target: bool
+    problem: WideProblem,
+    at: Callable[[float], WideState],
+    first: float,
+    criterion: str,
+    per_target: bool,
 ) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Solve from four steps above the guess on in the direction in which errors fall.
+    """Solve from four steps above the first penalty on in the direction in which errors fall.
 
     Large penalties take few passes, and small ones start from their solutions. Also returned are
     the errors of each target.
     """
-    power, tol = problem.power, ROUGHLY * guess.tolerance
+    power = problem.power
     low, high = LEAST * problem.judges.top, MOST * problem.judges.top
-    at = lambda alpha: state_at(problem, space, alpha, guess, tol)
-    start = float(np.clip(guess.alpha * STEP**4, STEP * low, high / STEP))
+    start = float(np.clip(first * STEP**4, STEP * low, high / STEP))
     states = [at(start), at(start / STEP)][::-1]
     for round_ in range(15):
         errors = [s.loo if criterion == "loo" else gcv(problem, s) for s in states]
