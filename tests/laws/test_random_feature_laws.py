@@ -33,12 +33,13 @@ from bochner.features import (
     TensorSketch,
     draw,
 )
-from bochner.features.fourier.fourier import FourierMap
+from bochner.features.fourier.fourier import FourierMap, frequencies
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
 from bochner.features.random import networks
-from bochner.features.random.networks import NeuralMap, PositiveMap, ReLUMap, SignMap
+from bochner.features.random.networks import NeuralMap, PositiveMap, ReLUMap
 from bochner.kernels import (
     NNGP,
+    Angular,
     ArcCosine,
     Constant,
     DotExponential,
@@ -229,7 +230,7 @@ def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
     """Kolmogorov-Smirnov against draws of the measure; the planted fault is another kernel's."""
     rng = np.random.default_rng(0)
     lengths, fault = (
-        np.linalg.norm(placement.place(k.spectral_measure(32), 6000, rng), axis=0)
+        np.linalg.norm(frequencies(k, placement, 6000, 32, rng), axis=0)
         for k in (kernel, Matern(2.0))
     )
     expected = np.linalg.norm(kernel.spectral_measure(32).sample(rng, 6000), axis=1)
@@ -452,14 +453,12 @@ def test_polynomial_features_are_exact(d):
         assert_close(P @ P.T, exact[order])
 
 
-def twin_of_sign(phi, x):
-    return [np.sign(x @ u) / phi.n_features**0.5 for u in phi.directions.T]
-
-
 def twin_of_relu(phi, x):
     d, m = phi.directions.shape
     c = (1, d, d * (d + 2))[phi.order]
     t = phi.directions.T @ x
+    if isinstance(phi.kernel, Angular):
+        return list(np.sign(t) / m**0.5)
     if phi.split:
         power = (np.sign(t), np.abs(t), t * np.abs(t))[phi.order]
         return list(np.sqrt(c / (2 * m)) * power)
@@ -520,7 +519,7 @@ def test_exact_parts_are_split_off_where_they_are_half_of_the_features_at_most(o
 def test_features_are_those_of_the_slow_twin(pair):
     """And φ(c x) = c^p φ(x); a row of zeros is at right angles to all, as the kernel has it."""
     phi, X, kernel = drawn(*pair), rows(9), pair[0]
-    twin = {SignMap: twin_of_sign, ReLUMap: twin_of_relu, NeuralMap: twin_of_network}[type(phi)]
+    twin = {ReLUMap: twin_of_relu, NeuralMap: twin_of_network}[type(phi)]
     slow = np.array([twin(phi, x) for x in X])
     assert_close(phi(X)[:, -slow.shape[1] :], slow)
     assert_close(phi(7.0 * X), 7.0**kernel.degree * phi(X))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -57,14 +57,6 @@ class Targets:
     share: float | None = None  # a given per-row penalty (alpha/n); None where the fit chooses it
 
 
-class SampleErrors(NamedTuple):
-    """Leave-one-out mean squared errors of ridge regression on features."""
-
-    eigen: ridge.Eigen
-    alphas: Float[Array, " a"]  # penalties, ascending
-    errors: Float[Array, " a"]
-
-
 def left_out(
     Z: Float[Array, "m D"],
     y: Float[Array, "m t"],
@@ -72,8 +64,11 @@ def left_out(
     share: float | None = None,
     dtype: Any = np.float64,
     ratio: float = 1.0,
-) -> SampleErrors:
-    """Return the errors of all rows for each penalty, or for a given share of it; O(m D² + D³)."""
+) -> tuple[ridge.Eigen, Float[Array, " a"], Float[Array, " a"]]:
+    """Return the spectrum, penalties (or that of a share), and the error of each: O(m D² + D³).
+
+    Errors are leave-one-out mean squared errors of ridge regression on features.
+    """
     moments = Moments.of(Z, y, w)
     eigen = ridge.decompose(moments)
     alphas = (
@@ -85,7 +80,7 @@ def left_out(
     errors = pooled(ridge.left_out_path(eigen, [centred], alphas).each, eigen.power / eigen.weight)
     if dtype != np.float64 and not np.isfinite(errors[max(int(errors.argmin()) - 1, 0)]):
         return left_out(Z, y, w, share, ratio=ratio)  # the best may lie where these overflow
-    return SampleErrors(eigen, alphas, errors)
+    return eigen, alphas, errors
 
 
 def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[float, float]:
@@ -93,9 +88,10 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
     Z = to_numpy(phi(X)).astype(np.float64, copy=False)
     ratio = targets.n_rows / max(int(np.count_nonzero(targets.w)), 1)
     # Of float32 for speed: the errors of two maps differ by far more than its rounding.
-    result = left_out(Z, targets.y, targets.w, targets.share, np.float32, ratio)
-    errors, alphas = ridge.extrapolate(result.eigen, result.errors, result.alphas, ratio)
-    best, eigen = best_of(errors, "loo", SAME_FLOAT32), result.eigen
+    about = targets.y, targets.w, targets.share
+    eigen, alphas, errors = left_out(Z, *about, np.float32, ratio)
+    errors, alphas = ridge.extrapolate(eigen, errors, alphas, ratio)
+    best = best_of(errors, "loo", SAME_FLOAT32)
     variance = float(eigen.power.max()) / eigen.weight
     return max(float(errors[best]), NO_ERROR * variance), float(alphas[best] / (ratio * eigen.top))
 

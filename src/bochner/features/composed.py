@@ -25,56 +25,26 @@ from bochner.kernels.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
-class ConstantMap(FeatureMap):
-    """The feature √c of the constant kernel c; it is exact."""
-
-    kernel: Kernel
-    value: float
-    inputs: int
-
-    n_features = 1
-    below_kernel = True  # exact, so below
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n 1"]:
-        return moved(np.full((X.shape[0], 1), self.value**0.5), like=X)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return array_namespace(X).zeros_like(X)
-
-
-@dataclass(frozen=True, eq=False)
 class LinearMap(FeatureMap):
-    """The d columns of X themselves: the linear kernel ⟨x, y⟩. Exact."""
+    """The d columns of X themselves, or one feature √c of the constant kernel c: exact."""
 
-    kernel: Kernel
+    kernel: Linear | Constant
     inputs: int
 
     below_kernel = True  # exact, so below
 
     @property
     def n_features(self) -> int:
-        return self.inputs
+        return 1 if isinstance(self.kernel, Constant) else self.inputs
 
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+        if isinstance(self.kernel, Constant):
+            return moved(np.full((X.shape[0], 1), self.kernel.value**0.5), like=X)
         return arrays.dense(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return array_namespace(C).asarray(C, copy=True)
-
-
-@dataclass(frozen=True, eq=False)
-class ScaledMap(FeatureMap):
-    """√c φ: features of c·k."""
-
-    kernel: Kernel
-    scale: float
-    inner: FeatureMap
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return self.scale**0.5 * self.inner.features(X)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return self.inner.pullback(X, self.scale**0.5 * C)
+        xp = array_namespace(X)
+        return xp.zeros_like(X) if isinstance(self.kernel, Constant) else xp.asarray(C, copy=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,54 +93,49 @@ class TensorProduct(FeatureMap):
         return by_left + self.right.pullback(X, xp.sum(C * left[:, :, None], axis=1))
 
 
-@dataclass(frozen=True, eq=False)
-class OnInputs(FeatureMap):
-    """Features of transformed rows: for ``Columns``, ``Mahalanobis``, ``Warped`` and others."""
+#: Kernels of transformed rows.
+Changed = algebra.Transformed | SkewedChi2
 
-    kernel: algebra.Transformed | SkewedChi2
+
+@dataclass(frozen=True, eq=False)
+class DerivedMap(FeatureMap):
+    """Features of a kernel made of one other: of other rows, times a factor, or over windows."""
+
+    kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | Changed
     inner: FeatureMap
-    inputs: int
+    inputs: int | None = None  # where the inner map has others
 
     @cached_property
     def reach(self) -> float:
         if isinstance(self.kernel, algebra.Mahalanobis):  # steps in other units
             return self.inner.reach * float(np.linalg.norm(self.kernel.root, 2))
-        return self.inner.reach if isinstance(self.kernel, algebra.Columns) else 0.0
+        other = isinstance(self.kernel, Changed) and not isinstance(self.kernel, algebra.Columns)
+        return 0.0 if other else self.inner.reach
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return with_far_rows(self, X, lambda X: self.inner.features(self.kernel.inputs(X)))
+        kernel, inner = self.kernel, self.inner
+        match kernel:
+            case Scaled():
+                return kernel.scale**0.5 * inner.features(X)
+            case Windows():
+                return kernel.summed(X, inner.features)
+            case algebra.Modulated() | algebra.Normalised():
+                U = kernel.rows(X) if isinstance(kernel, algebra.Normalised) else X
+                Z = kernel.factor(U)[:, None] * inner.features(U)
+                return in_precision(Z, arrays.precision(X))
+        return with_far_rows(self, X, lambda X: inner.features(kernel.inputs(X)))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return self.kernel.back(X, self.inner.pullback(self.kernel.inputs(X), C))
-
-
-@dataclass(frozen=True, eq=False)
-class WindowsMap(FeatureMap):
-    """Σ_i φ(x_i)/s(x) over the windows of a sequence: features of a kernel of sequences."""
-
-    kernel: Windows
-    inner: FeatureMap
-    inputs: int
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return self.kernel.summed(X, self.inner.features)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        back = lambda rows, U, share: self.inner.pullback(U, share[:, None] * C[rows, :])
-        return self.kernel.back(X, back)
-
-
-@dataclass(frozen=True, eq=False)
-class ModulatedMap(FeatureMap):
-    """f(x) φ(x): features of f(x) k(x, y) f(y); with f = k(x, x)^(−½) of the normalised kernel."""
-
-    kernel: algebra.Modulated | algebra.Normalised
-    inner: FeatureMap
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        U = self.kernel.rows(X) if isinstance(self.kernel, algebra.Normalised) else X
-        Z = self.kernel.factor(U)[:, None] * self.inner.features(U)
-        return in_precision(Z, arrays.precision(X))
+        kernel, inner = self.kernel, self.inner
+        match kernel:
+            case Scaled():
+                return inner.pullback(X, kernel.scale**0.5 * C)
+            case Windows():
+                back = lambda rows, U, share: inner.pullback(U, share[:, None] * C[rows, :])
+                return kernel.back(X, back)
+            case algebra.Modulated() | algebra.Normalised():
+                return super().pullback(X, C)
+        return kernel.back(X, inner.pullback(kernel.inputs(X), C))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -148,9 +148,10 @@ class FeatureMap(ABC):
     @property
     def multiplications(self) -> float:
         """Multiplications per row, in those of a matrix product of equal time."""
-        parts = parts_of(self)
-        if parts:
-            return sum(part.multiplications for part in parts)
+        if parts := parts_of(self):
+            own = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+            matrices = sum(value.size for value in own if getattr(value, "ndim", 0) == 2)
+            return matrices + sum(part.multiplications for part in parts)
         return float(self.n_inputs * self.n_features)
 
     @property
@@ -271,8 +272,7 @@ SMALL_BIAS = 0.1
 def _size(phi: FeatureMap, side: str) -> int:
     """Return d or D of a map: of its own arrays, or of its first part."""
     name, axis = _field_of(type(phi), side)
-    if name:
-        value = getattr(phi, name)
+    if name and (value := getattr(phi, name)) is not None:
         return value if axis is None else value.shape[axis]
     first = parts_of(phi)[0]
     return first.n_inputs if side == "d" else first.n_features
@@ -284,9 +284,10 @@ def _field_of(cls: Any, side: str) -> tuple[str, int | None]:
     for field in fields(cls):
         if side == "d" and field.name == "inputs":
             return field.name, None
-        sides = (shape_of(field.type) or "").split()
-        if side in sides:
-            return field.name, sides.index(side)
+        for hint in (field.type, *get_args(field.type)):
+            sides = (shape_of(hint) or "").split()
+            if side in sides:
+                return field.name, sides.index(side)
     return "", None
 
 

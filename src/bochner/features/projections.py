@@ -59,17 +59,10 @@ def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Fl
 def mean_and_covariance(
     X: Float[Array, "n d"], scales: Float[Array, " d"] | float = 1.0
 ) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
-    """Return the mean of X and the covariance of scales · X, block by block: Chan et al. (1979)."""
-    d = X.shape[1]
-    n, mean, scatter = 0, np.zeros(d), np.zeros((d, d))
-    for rows in dense_blocks(X):
-        m, centre = len(rows), rows.mean(axis=0)
-        shift, about = centre - mean, (rows - centre) * scales
-        scatter += about.T @ about
-        scatter += np.outer(shift * scales, shift * scales) * (n * m / (n + m))
-        mean = mean + shift * (m / (n + m))
-        n += m
-    return mean, scatter / n
+    """Return the mean of X and the covariance of scales · X."""
+    mean: Array = sum(rows.sum(axis=0) for rows in dense_blocks(X)) / X.shape[0]
+    centred = ((rows - mean) * scales for rows in dense_blocks(X))
+    return mean, sum(rows.T @ rows for rows in centred) / X.shape[0]
 
 
 def axes_of_rows(
@@ -167,10 +160,6 @@ class CompressedMap(FeatureMap):
     #: V, orthonormal columns by decreasing energy on the rows it was drawn from.
     directions: Float[Array, "k D"]
 
-    @property
-    def multiplications(self) -> float:
-        return self.inner.multiplications + self.directions.size
-
     unbiased = False  # directions are of the features that were drawn, and leave some out
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
@@ -243,10 +232,6 @@ class ProjectedMap(FeatureMap):
     inner: FeatureMap  # φ′, of d′ columns
     #: P, as it multiplies rows from the right; lengthscales of single columns are in it.
     projection: Float[Array, "d k"]
-
-    @property
-    def multiplications(self) -> float:
-        return self.inner.multiplications + self.projection.size
 
     @cached_property
     def reach(self) -> float:

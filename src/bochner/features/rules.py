@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         Fourier,
         SkewedChi2,  # stationary in log(x + c): Li, Ionescu and Sminchisescu (2010), eq. 12
-        lambda m, k, a: composed.OnInputs(k, fourier.draw_stationary(m, k, a), a.n_inputs),
+        lambda m, k, a: composed.DerivedMap(k, fourier.draw_stationary(m, k, a), a.n_inputs),
         _OF_DIFFERENCES,
     ),
     Rule(Fourier, _spectral, fourier.draw_stationary, _OF_DIFFERENCES),
@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
         "AdditiveChi2(), Intersection() or JensenShannon()",
     ),
     # random directions
-    Rule(networks.Sign, Angular, networks.draw_signs, "Angular()"),
+    Rule(networks.Sign, Angular, networks.draw_rectified, "Angular()"),
     Rule(
         networks.ReLU,
         lambda method, kernel, _d: kernel == ArcCosine(method.order),
@@ -269,28 +269,26 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
 def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
     """Draw the map of a kernel from maps of its parts, or refuse a kernel without parts."""
     match kernel:
-        case Constant():
-            return composed.ConstantMap(kernel, kernel.value, ask.n_inputs)
-        case Linear():
+        case Constant() | Linear():
             return composed.LinearMap(kernel, ask.n_inputs)
         case Basis():
             return products.draw_basis(method, kernel, ask)
         case Scaled():
-            return composed.ScaledMap(kernel, kernel.scale, draw_map(method, kernel.kernel, ask))
+            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, ask))
         case Modulated() | Normalised():
             if isinstance(kernel, Normalised) and ask.X is not None:
                 ask = replace(ask, X=kernel.rows(ask.X))
-            return composed.ModulatedMap(kernel, draw_map(method, kernel.kernel, ask))
+            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, ask))
         case Transformed():
             X = None if ask.X is None else kernel.inputs(ask.X)
             like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
             inner = replace(ask, n_inputs=like.shape[1], X=X)
-            return composed.OnInputs(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
+            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Windows():
             kernel.count(ask.n_inputs)  # refuses rows that are no sequences
             X = None if ask.X is None else kernel.stacked(ask.X, 4096)
             inner = replace(ask, n_inputs=kernel.columns, X=X)
-            return composed.WindowsMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
+            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
         case Sum():
             return _added(kernel, parts_of(kernel), method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features

@@ -14,9 +14,10 @@ from bochner._core.shapes import Array, Float, Gradients, Predictions
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
-from bochner.features.composed import OnInputs
+from bochner.features.composed import DerivedMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, Rounded
+from bochner.kernels.algebra import Transformed
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
 from bochner.solvers.cg import TILE
@@ -217,9 +218,11 @@ def no_landmarks(phi: Any, X: Array) -> Array:
     A landmark that is left out of the sums is still in the map.
     """
     at, every = X, np.arange(X.shape[0])
-    while isinstance(phi, OnInputs) and not is_sparse(X):
+    if is_sparse(X):
+        return every
+    while isinstance(phi, DerivedMap) and isinstance(phi.kernel, Transformed):
         phi, at = phi.inner, phi.kernel.inputs(at)
-    if is_sparse(X) or not isinstance(phi, NystromMap):
+    if not isinstance(phi, NystromMap):
         return every
     marks = row_marks(np.ascontiguousarray(at, np.float64), 0)
     known = row_marks(np.ascontiguousarray(phi.landmarks, np.float64), 0)

@@ -79,16 +79,23 @@ _MODULES = re.compile(
 
 #: Classes in older files that were renamed, and their names now.
 RENAMED: dict[str, str] = {
+    "ConstantMap": "LinearMap",
     "FourierPhaseMap": "FourierMap",
     "LeverageFourierMap": "FourierMap",
-    "SineMap": "EigenfunctionMap",
+    "ModulatedMap": "DerivedMap",
     "MonomialFunctions": "IndexedFunctions",
+    "OnInputs": "DerivedMap",
+    "Padded": "Hashed",
+    "ScaledMap": "DerivedMap",
+    "SignMap": "ReLUMap",
+    "SineMap": "EigenfunctionMap",
     "UserFunctions": "IndexedFunctions",
+    "WindowsMap": "DerivedMap",
 }
 
 #: Fields in older files that are gone, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")
-REMOVED["Solution"] = "residual_variance"
+REMOVED |= {"Solution": "residual_variance", "ConstantMap": "value", "ScaledMap": "scale"}
 
 
 def is_estimator(cls: type) -> bool:

@@ -302,13 +302,12 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     def error(which: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
         phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], 256, seed))
-        errors = left_out(phi.features(X), rows.y, rows.w)
+        eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
         # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
         # of 15 rows differ by 2 % between processors.
-        rounding = 256 * np.finfo(np.float64).eps * errors.eigen.weight / errors.alphas
-        best = best_of(errors.errors * (1 + rounding), "loo")
-        floor = NO_ERROR * float(errors.eigen.power.max()) / errors.eigen.weight
-        return max(float(errors.errors[best]), floor)
+        rounding = 256 * np.finfo(np.float64).eps * eigen.weight / alphas
+        best = best_of(errors * (1 + rounding), "loo")
+        return max(float(errors[best]), NO_ERROR * float(eigen.power.max()) / eigen.weight)
 
     return error
 

@@ -15,7 +15,7 @@ from bochner._core.sizes import SMALL, WIDE, block_rows
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
-from bochner.features.composed import OnInputs
+from bochner.features.composed import DerivedMap
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap, Method
 from bochner.features.nystrom import COARSE, NystromMap, Rounded
@@ -155,7 +155,7 @@ class Chosen:
         """Return a copy for rows whose columns are transformed first."""
         kernel, phi = curves.of(self.kernel), self.map
         search = replace(self.search, kernel=kernel)
-        bent = OnInputs(curves.of(phi.kernel), phi, phi.n_inputs)
+        bent = DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs)
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
@@ -189,7 +189,7 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
     small = n is not None and n * phi.n_features**2 <= SMALL
-    core = phi.inner if isinstance(phi, OnInputs) else phi
+    core = phi.inner if isinstance(phi, DerivedMap) else phi
     return "float64" if small or isinstance(core, NystromMap) else "float32"
 
 

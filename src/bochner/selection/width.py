@@ -263,5 +263,5 @@ def penalty_for(
 def _exact_penalty(kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]) -> float:
     """Return the penalty of least leave-one-out error; the rows of K's root are the features."""
     values, vectors = eigh(to_numpy(kernel(X)).astype(np.float64), driver="evd", check_finite=False)
-    errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
-    return float(errors.alphas[best_of(errors.errors, "loo")])
+    _, alphas, errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
+    return float(alphas[best_of(errors, "loo")])

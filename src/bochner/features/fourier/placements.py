@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated
+from typing import Annotated, Union
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -27,13 +27,16 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import norms
 from bochner.kernels.spectral import Components, GaussianMixture, Independent, Measure, fixed
 
+#: Frequencies W, (d, m), float64, or what gives angles without them.
+Frequencies = Union[Float[Array, "d m"], "Transforms"]
+
 
 class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d."""
 
     @abstractmethod
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        """Return W, (d, m) float64: each column has the law ``measure``."""
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
+        """Return W, (d, m) float64, or transforms: each column has the law ``measure``."""
 
 
 #: Frequencies that one stream gives, at least.
@@ -108,7 +111,7 @@ class Orthogonal(Placement):
 
 
 def unit_directions(
-    placement: Placement, d: int, m: int, rng: np.random.Generator
+    placement: "Drawn", d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
     W = placement.place(GaussianMixture(fixed(), np.ones(d)), m, rng)
@@ -210,6 +213,10 @@ class QMC(Placement):
             else:
                 W = measure.law.quantile(u)
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
+
+
+#: Placements whose frequencies are a matrix, each column at random.
+Drawn = IID | Orthogonal | QMC
 
 
 @dataclass(frozen=True)
@@ -326,21 +333,8 @@ class Transforms:
         return 2 * np.pi * W[:, :d].T
 
 
-class Chained(Placement):
-    """Frequencies that are products of Hadamard matrices and diagonals."""
-
-    @abstractmethod
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
-        """Return m frequencies as transforms, in turns; None where they are dense."""
-
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        if (chains := self.chains(measure, m, rng)) is None:
-            return Orthogonal().place(measure, m, rng)
-        return chains.matrix
-
-
 @dataclass(frozen=True)
-class Structured(Chained):
+class Structured(Placement):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
@@ -356,11 +350,11 @@ class Structured(Chained):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
         # With fewer, transforms are far from a uniformly random rotation, and no faster.
         if len(law.scales) < 32:
-            return None
+            return Orthogonal().place(measure, m, rng)
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs = child.choice((-1.0, 1.0), (blocks, 3, p))
@@ -373,7 +367,7 @@ class Structured(Chained):
 
 
 @dataclass(frozen=True)
-class Fastfood(Chained):
+class Fastfood(Placement):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
@@ -387,7 +381,7 @@ class Fastfood(Chained):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
         law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:

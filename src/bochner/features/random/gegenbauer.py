@@ -12,7 +12,7 @@ import math
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from scipy.special import gammaln
@@ -144,21 +144,15 @@ MOST_ORDERS = 16  # Components that are tried where no order is given
 ROWS = 256  # Rows on which orders are compared
 
 
-class Radials(NamedTuple):
-    """Radial functions, and the component of each."""
+#: Radial functions, and the component of each.
+Radials = tuple[mercer.IndexedFunctions | mercer.RadialFunctions, np.ndarray]
 
-    functions: mercer.IndexedFunctions | mercer.RadialFunctions
-    components: np.ndarray
 
-    @property
-    def order(self) -> int:
-        """The number of components."""
-        return int(self.components.max(initial=0)) + 1
-
-    def first(self, order: int) -> "Radials":
-        """Return the radial functions of the first components."""
-        kept = np.flatnonzero(self.components < order)
-        return Radials(self.functions.chosen(kept), self.components[kept])
+def _first(order: int, radials: Radials) -> Radials:
+    """Return the radial functions of the first components."""
+    functions, components = radials
+    kept = np.flatnonzero(components < order)
+    return functions.chosen(kept), components[kept]
 
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -176,13 +170,14 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask.n_features)
         # The order is weighed against noise; in one column there is no noise.
-        if method.order is None and ask.n_inputs > 1 and radials.order > 1:
+        if method.order is None and ask.n_inputs > 1 and radials[1].any():
             order = _best_order(radials, _required(U), _required(r), ask.n_features)
-            radials = radials.first(order)
-    m = ask.n_features // radials.order
+            radials = _first(order, radials)
+    order = int(radials[1].max(initial=0)) + 1
+    m = ask.n_features // order
     if m < 1:
         raise InvalidInput(
-            f"Gegenbauer: n_features must be at least the {radials.order} of one direction; got "
+            f"Gegenbauer: n_features must be at least the {order} of one direction; got "
             f"{ask.n_features}. Ask for more, or for a lower order."
         )
     if ask.n_inputs == 1 and m > 1:  # both directions come equally often
@@ -224,12 +219,11 @@ def _best_order(
     radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
 ) -> int:
     """Return s with the least bias² + noise² of an entry, noise² (s/D) k_s(x, x) k_s(y, y)."""
-    rows = slice(None, None, -(-len(r) // ROWS))
-    U, h = U[rows], radials.functions(r[rows])
-    degrees = radials.functions.degrees
+    rows, (functions, components) = slice(None, None, -(-len(r) // ROWS)), radials
+    U, h, degrees = U[rows], functions(r[rows]), functions.degrees
     P = list(gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0)))
-    cut = np.zeros((radials.order, len(U), len(U)))
-    for l, i, g in zip(degrees.tolist(), radials.components.tolist(), h.T, strict=True):
+    cut = np.zeros((components.max() + 1, len(U), len(U)))
+    for l, i, g in zip(degrees.tolist(), components.tolist(), h.T, strict=True):
         cut[i] += np.outer(g, g) * P[l]
     cut = np.cumsum(cut, axis=0)
     bias = ((cut - cut[-1]) ** 2).mean(axis=(1, 2))
@@ -262,7 +256,7 @@ def _monomial(
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
-    return Radials(mercer.IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices)
+    return mercer.IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices
 
 
 def _capped(q: int, d: int) -> int:
@@ -284,10 +278,8 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     places = [np.argsort(-square, kind="stable") for square in squares]
     components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
-    radials = Radials(
-        mercer.IndexedFunctions(kernel, d, degrees, np.concatenate(places)), components
-    )
-    return radials if method.order is None else radials.first(method.order)
+    functions = mercer.IndexedFunctions(kernel, d, degrees, np.concatenate(places))
+    return _first(method.order or len(components), (functions, components))
 
 
 def _optimal(
@@ -316,7 +308,7 @@ def _optimal(
     if not radial.zonal:
         reach = mercer.REACH * float(_required(r).max())
         functions = functions.interpolated(reach, 1e-6 * total / D**0.5)  # share of the noise
-    return Radials(functions, components).first(method.order or MOST_ORDERS)
+    return _first(method.order or MOST_ORDERS, (functions, components))
 
 
 def draw_directions(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:

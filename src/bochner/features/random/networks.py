@@ -13,7 +13,7 @@ The polynomials in front are exact features; only the rest is random.
 
 import math
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, get_args
 
 import numpy as np
 
@@ -23,14 +23,14 @@ from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.fourier import placements
+from bochner.features.fourier.placements import Drawn
 from bochner.features.map import FeatureMap, Method, Request, in_rounds, kind_of, times
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, Order, directions
 
-_KINDS = placements.IID, placements.Orthogonal, placements.QMC
-Directions = Annotated[placements.Placement, kind_of("IID(), Orthogonal() or QMC()", *_KINDS)]
+Directions = Annotated[Drawn, kind_of("IID(), Orthogonal() or QMC()", *get_args(Drawn))]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Sign(Method):
     --------
     >>> import bochner as bo
     >>> bo.draw(bo.kernels.Angular(), bo.Sign(), n_features=64, n_inputs=3)
-    SignMap(kernel=Angular(), n_inputs=3, n_features=64)
+    ReLUMap(kernel=Angular(), n_inputs=3, n_features=64)
     """
 
     placement: Directions = field(default_factory=placements.Orthogonal)
@@ -104,25 +104,13 @@ class ReLU(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class SignMap(FeatureMap):
-    """φ(x) = √(1/D) sgn(Uᵀx)."""
-
-    kernel: Kernel
-    directions: Float[Array, "d D"]  # U, unit columns
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        T = times(X, self.directions)
-        return array_namespace(T).sign(T) * self.n_features**-0.5
-
-
-@dataclass(frozen=True, eq=False)
 class ReLUMap(FeatureMap):
-    """Exact polynomial features, where split, then powers of projections; see :class:`ReLU`."""
+    """Signs of projections; or powers of them, where split after exact polynomial features."""
 
-    kernel: Kernel
+    kernel: Angular | ArcCosine
     directions: Float[Array, "d m"]  # U, unit columns
-    order: int
-    split: bool
+    order: int = 0
+    split: bool = False
 
     @property
     def n_features(self) -> int:
@@ -133,6 +121,8 @@ class ReLUMap(FeatureMap):
         d, m = self.directions.shape
         T = times(X, self.directions)
         xp = array_namespace(T)
+        if isinstance(self.kernel, Angular):
+            return xp.sign(T) * m**-0.5
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
             positive = 0.5 + 0.5 * xp.sign(T) if self.order == 0 else 0.5 * (T + xp.abs(T))
@@ -164,26 +154,20 @@ def _polynomial(X: Float[Array, "n d"], order: int) -> Float[Array, "n p"]:
     return xp.concat([diagonal, *pairs], axis=1)
 
 
-def draw_signs(method: Sign, kernel: Angular, ask: Request) -> SignMap:
-    """Draw the signs of D random projections."""
-    rng = ask.stream("directions")
-    return SignMap(
-        kernel, placements.unit_directions(method.placement, ask.n_inputs, ask.n_features, rng)
-    )
-
-
-def draw_rectified(method: ReLU, kernel: ArcCosine, ask: Request) -> ReLUMap:
-    """Draw powers of random projections, beside exact polynomials where they are split off."""
-    exact = polynomial_width(method.order, ask.n_inputs)
-    split = 2 * exact <= ask.n_features if method.split is None else method.split
-    m = ask.n_features - exact if split else ask.n_features
+def draw_rectified(method: Sign | ReLU, kernel: Angular | ArcCosine, ask: Request) -> ReLUMap:
+    """Draw signs or powers of random projections, beside exact polynomials where split off."""
+    order, exact, split, m = 0, 0, False, ask.n_features
+    if isinstance(method, ReLU):
+        order, exact = method.order, polynomial_width(method.order, ask.n_inputs)
+        split = 2 * exact <= m if method.split is None else method.split
+        m -= exact * split
     if m < 1:
         raise InvalidInput(
             f"ReLU(split=True) requires more than the {exact} features of the exact part; got "
             f"{ask.n_features}. Ask for more, or use split=False."
         )
     U = placements.unit_directions(method.placement, ask.n_inputs, m, ask.stream("directions"))
-    return ReLUMap(kernel, U, method.order, split)
+    return ReLUMap(kernel, U, order, split)
 
 
 # --- Random features of infinitely wide ReLU networks, layer by layer ----------------------------

@@ -169,7 +169,7 @@ class SketchMap(FeatureMap):
     weights: powers.Weights  # Degree and weight of each block
     #: The features, degree by degree: columns of Z, times a weight per row.
     blocks: "tuple[Exact | Entries | Pairs | CountSketch, ...]"
-    steps: "tuple[Padded | Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
+    steps: "tuple[Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
     complete: bool  # Whether the map is not random
 
     @property
@@ -210,16 +210,16 @@ def sketch_map(
     kernel: Kernel,
     parts: powers.Powers,
     exact: np.ndarray,
-    shared: powers.Shares,
+    shared: list[powers.Share],
     sketches: "Iterable[Entries | Pairs | CountSketch]",
-    steps: "tuple[Padded | Hashed | Pairs, ...]" = (),
+    steps: "tuple[Hashed | Pairs, ...]" = (),
     complete: bool = False,
 ) -> SketchMap:
     """Return the map of exact degrees and of a sketch for each of the other degrees."""
     d = len(parts.scales)
-    degrees = np.array([*exact, *shared.degrees], dtype=np.int64)
+    degrees = np.array([*exact, *(n for n, _, _ in shared)], dtype=np.int64)
     logs = powers.log_coefficients(parts.series, degrees)
-    logs -= np.log([1.0] * len(exact) + list(shared.probabilities))
+    logs[len(exact) :] -= np.log([probability for _, _, probability in shared])
     weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
     blocks = *(Exact(int(n), d if n else 1) for n in exact), *sketches
     complete = complete or len(blocks) == len(exact)
@@ -227,31 +227,24 @@ def sketch_map(
 
 
 @dataclass(frozen=True, eq=False)
-class Padded:
-    """H D x, not normalised: x with zeros after it."""
-
-    signs: Array  # Diagonal of D; their number is a power of two
-
-    def of(self, U: Array, earlier: list[Array]) -> Array:
-        return signed_walsh(arrays.dense(U), self.signs)
-
-
-@dataclass(frozen=True, eq=False)
 class Hashed:
-    """H S x, S an OSNAP matrix with s entries ±s^{−1/2} for each column."""
+    """H D x, not normalised; or H S x, S an OSNAP matrix with s entries ±s^{−1/2} a column."""
 
-    rows: Array  # Where each column goes
-    signs: Array
-    width: int  # P, a power of two
+    signs: Array  # Diagonal of D, and x has zeros after it; or entries of S
+    rows: Array | None = None  # Where each column goes
+    width: int = 0  # P, a power of two
 
     @cached_property
     def _matrix(self) -> scipy.sparse.csr_array:
         """√s Sᵀ."""
+        assert self.rows is not None
         d, s = self.rows.shape
         place = (np.repeat(np.arange(d), s), self.rows.ravel())
         return scipy.sparse.csr_array((self.signs.ravel(), place), shape=(d, self.width))
 
     def of(self, U: Array, earlier: list[Array]) -> Array:
+        if self.rows is None:
+            return signed_walsh(arrays.dense(U), self.signs)
         hashed = np.ascontiguousarray(arrays.dense(U @ self._matrix))
         hashed *= self.rows.shape[1] ** -0.5
         return native.hadamard(hashed, out=hashed)
@@ -356,7 +349,7 @@ class Tree:
     def __init__(self, ask: Request, inner: int) -> None:
         self.ask, self.inner = ask, inner
         self.padded = min(inner, power_of_two(ask.n_inputs))
-        self.steps: list[Padded | Hashed | Pairs] = []
+        self.steps: list[Hashed | Pairs] = []
         self.widths: list[int] = []
         self._places: dict[tuple[int, int, int], int] = {}
 
@@ -392,16 +385,16 @@ class Tree:
         rng = self.ask.stream(f"{use} {start} {size} {count}")
         return Pairs(left, right, *_balanced(self.widths[left], self.widths[right], width, rng))
 
-    def _leaf(self, start: int) -> tuple[Padded | Hashed, int]:
+    def _leaf(self, start: int) -> tuple[Hashed, int]:
         """Pad, or hash by OSNAP: s different rows for each column."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Padded(powers.random_signs(rng, P)), P
+            return Hashed(powers.random_signs(rng, P)), P
         s = min(4, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
-        return Hashed(rows.astype(np.int32), powers.random_signs(rng, (d, s)), P), P
+        return Hashed(powers.random_signs(rng, (d, s)), rows.astype(np.int32), P), P
 
 
 @lru_cache(maxsize=4096)
@@ -433,10 +426,10 @@ def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchM
     inner, columns = power_of_two(method.inner or left), power_of_two(ask.n_inputs)
     most = lambda n: capacity(n, min(inner, columns), inner)
     shared = powers.shares(energy, most, left, ask.stream("degrees"))
-    tree = Tree(ask, power_of_two(method.inner or max(shared.widths, default=1)))
-    powers_of_rows = zip(shared.degrees, shared.widths, strict=True)
-    sketches = [tree.power(n, width) for n, width in powers_of_rows]
-    complete = all(p == 1 and w == columns**n for n, w, p in zip(*shared, strict=True))
+    widest = max((width for _, width, _ in shared), default=1)
+    tree = Tree(ask, power_of_two(method.inner or widest))
+    sketches = [tree.power(n, width) for n, width, _ in shared]
+    complete = all(p == 1 and width == columns**n for n, width, p in shared)
     return sketch_map(kernel, parts, exact, shared, sketches, tuple(tree.steps), complete)
 
 
@@ -510,8 +503,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ske
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
     shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
     sketches = (
-        _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}"))
-        for n, width in zip(shared.degrees, shared.widths, strict=True)
+        _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}")) for n, width, _ in shared
     )
     return sketch_map(kernel, parts, exact, shared, sketches)
 

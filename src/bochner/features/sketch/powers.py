@@ -8,7 +8,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -200,18 +200,13 @@ def energies(
     return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
 
 
-class Shares(NamedTuple):
-    """Features of each degree and their probabilities; ``zip(*shares)`` iterates over degrees."""
-
-    degrees: tuple[int, ...]
-    widths: tuple[int, ...]  # features of each degree
-    #: Expected copies of the degree: 1, or less for a degree drawn at random to represent the rest.
-    probabilities: tuple[float, ...]
+#: A degree, its features, and its expected copies: 1, or less for one that represents the rest.
+Share = tuple[int, int, float]
 
 
 def shares(
     energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
-) -> Shares:
+) -> list[Share]:
     """Share D features among degrees in proportion to their energies, zero where served otherwise.
 
     A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
@@ -219,7 +214,7 @@ def shares(
     """
     present = np.flatnonzero(energy)
     if not len(present) or D < 1:
-        return Shares((), (), ())
+        return []
     caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
     wanted = capped_shares(energy[present], caps, D)
     core, rest = wanted >= 1, wanted < 1
@@ -237,7 +232,7 @@ def shares(
         distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
         draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
         kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
-    return Shares(*zip(*sorted(kept), strict=True))
+    return sorted(kept)
 
 
 def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
