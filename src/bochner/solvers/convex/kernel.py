@@ -7,8 +7,8 @@
     (√h K √h + alpha I) u = √h (f − g/h − b),   c = √h u,   Σ c = 0.
 
 The Cholesky factor excludes rows with almost no curvature and preconditions several steps of
-conjugate gradients (Polak and Ribière). A joint loss has one factor per column, or one factor for
-all columns if this is faster.
+conjugate gradients (Polak and Ribière). A joint loss has one factor, of the mean curvature of its
+columns.
 
 **LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
 and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). The coefficients
@@ -49,7 +49,7 @@ from bochner.solvers.convex.problem import (
 )
 
 EVERY = 4  # Step of thinning, where enough rows are left to start from
-CHEAP = 4.0  # Steps that a factor for each column may take the time of
+CHEAP = 4.0  # Steps that a factor may take the time of to be made again after as many
 TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
 
 
@@ -147,22 +147,20 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         if problem.fit_intercept and not local and not problem.loss.joint:
             b = best_constant(problem.loss, problem.y, problem.w)
         at = State(none, b, none + b)
-    parts = _parts(problem, _curved(problem, at.fitted)[0], last)
-    since, most = 0, 6  # steps with the first factors; twice as many with each that follow
+    part = _part(problem, at.fitted, last)
+    since, most = 0, 6  # steps with the first factor; twice as many with each that follows
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
     outcome = Convergence.MOST_STEPS
     steps = 0
     for _ in range(max_iter):
         steps += 1
-        if since:
-            curved, worth = _curved(problem, at.fitted)
-            if local or since >= (worth if worth <= CHEAP else most):
-                most *= 1 + (since >= most)
-                parts, since = _parts(problem, curved, last), 0
+        if since and (local or since >= (part.worth if part.worth <= CHEAP else most)):
+            most *= 1 + (since >= most)
+            part, since = _part(problem, at.fitted, last), 0
         since += 1
         gradient = _gradient(problem, at)
-        up = step = _step(problem, parts, gradient)
+        up = step = _step(problem, part, gradient)
         steepest = _slope_along(gradient, up)
         if before is not None and not local:
             old, size, earlier = before
@@ -207,27 +205,16 @@ def _slope_along(gradient: _Gradient, step: State) -> float:
     return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)
 
 
-#: Columns, their curvatures, and the rows that have some.
-_Curved = tuple[slice, Array, Array]
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The rows that have curvature, the mean of all columns, with the factor over them."""
 
-
-def _curved(problem: Problem, fitted: Float[Array, "n t"]) -> tuple[list[_Curved], float]:
-    """Return the columns one by one, or all by their mean curvature if that is much faster.
-
-    Also return the number of steps that take as long as the factors.
-    """
-    loss, (n, t) = problem.loss, problem.y.shape
-    h = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted)))
-    options = [[(slice(k, k + 1), h[:, k]) for k in range(t)]]
-    if t > 1:
-        options.append([(slice(0, t), h.mean(axis=1))])
-    made = []
-    for option in options:
-        curved = [(columns, h, _curved_rows(problem, h)) for columns, h in option]
-        work = sum(len(rows) ** 3 for _, _, rows in curved) / 3
-        # Operations of a factor that take as long as a step does for a pair of rows
-        made.append((curved, work / (n**2 * (70 + 10 * t))))
-    return made[0] if made[0][1] <= max(made[-1][1], CHEAP) else made[-1]
+    rows: Array
+    root: Float[Array, " a"]  # of their curvatures
+    factor: Float[Array, "a a"]
+    one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
+    rest: float  # curvature of the other rows, over alpha
+    worth: float  # number of steps that take as long as the factor
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
@@ -250,65 +237,46 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
     return every
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Columns that have a factor in common, over the rows that have curvature."""
-
-    columns: slice
-    rows: Array
-    h: Float[Array, " a"]  # their curvatures
-    factor: Float[Array, "a a"]
-    one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
-    rest: float  # curvature of the other rows, over alpha
-
-
-def _parts(problem: Problem, curved: list[_Curved], last: _Last) -> list[_Part]:
-    """Return the Hessian without the entries that couple columns, as factors."""
-    K, alpha, parts = problem.rows.K, problem.alpha, list[_Part]()
-    diagonal = K.diagonal()
-    fits = alpha > 1e-30 and float(diagonal.max()) < 1e30
-    for columns, every, rows in curved:
-        h = every[rows]
-        border, h = float(every.sum() - h.sum()) / alpha, np.maximum(h, TINY)
-        root = np.sqrt(h)
-        if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
-            # Whether a factor of float32 over these rows turns steps by next to nothing
-            many = fits and len(rows) > 256
-            single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
-            matrix = problem.rows.single if single else K
-            if len(rows) < len(K):
-                matrix = matrix[np.ix_(rows, rows)]
-            last[:] = [(rows, h, _factored(matrix, root, alpha))]
-        factor = last[0][2]
-        one = root * solved(factor, root[None])[0]
-        parts.append(_Part(columns, rows, h, factor, one, max(border, 0.0)))
-    return parts
+def _part(problem: Problem, fitted: Float[Array, "n t"], last: _Last) -> _Part:
+    """Return the Hessian by one factor, of the mean curvature of the columns of a joint loss."""
+    loss, K, alpha, (n, t) = problem.loss, problem.rows.K, problem.alpha, problem.y.shape
+    every = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted))).mean(axis=1)
+    rows = _curved_rows(problem, every)
+    h, diagonal = np.maximum(every[rows], TINY), K.diagonal()
+    rest, root = float(every.sum() - every[rows].sum()) / alpha, np.sqrt(h)
+    if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
+        # Whether a factor of float32 over these rows turns steps by next to nothing
+        many = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
+        single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
+        matrix = problem.rows.single if single else K
+        if len(rows) < n:
+            matrix = matrix[np.ix_(rows, rows)]
+        last[:] = [(rows, h, _factored(matrix, root, alpha))]
+    factor = last[0][2]
+    one = root * solved(factor, root[None])[0]
+    # Operations of a factor that take as long as a step does for a pair of rows
+    worth = len(rows) ** 3 / 3 / (n**2 * (70 + 10 * t))
+    return _Part(rows, root, factor, one, max(rest, 0.0), worth)
 
 
-def _step(problem: Problem, parts: list[_Part], gradient: _Gradient) -> State:
+def _step(problem: Problem, part: _Part, gradient: _Gradient) -> State:
     """Return the step down a gradient, the negative inverse of the Hessian times it.
 
     Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
     """
-    r, s = gradient
-    c, b = -r / problem.alpha, np.zeros(r.shape[1])
-    wanted = (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
-    for part in parts:
-        c[part.rows, part.columns] = 0.0
-    far = c
+    (r, s), rows, root = gradient, part.rows, part.root[:, None]
+    far = c = -r / problem.alpha
+    b, wanted = np.zeros(r.shape[1]), (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
+    c[rows] = 0.0
     if np.any(c):
-        single = all(part.factor.dtype == np.float32 for part in parts)
-        K = problem.rows.single if single else problem.rows.K
+        K = problem.rows.single if part.factor.dtype == np.float32 else problem.rows.K
         far = symmetric_product(K, c.astype(K.dtype))
-    for part in parts:
-        rows, columns, root = part.rows, part.columns, np.sqrt(part.h)[:, None]
-        right = -r[rows, columns] / root - root * far[rows, columns]
-        c[rows, columns] = root * solved(part.factor, right.T).T
-        if problem.fit_intercept:
-            curvature = float(part.one.sum()) + part.rest
-            if curvature > TINY**0.5:  # where no row is active, nothing determines b
-                b[columns] = (c[:, columns].sum(axis=0) - wanted[columns]) / curvature
-            c[rows, columns] -= np.outer(part.one, b[columns])
+    c[rows] = root * solved(part.factor, (-r[rows] / root - root * far[rows]).T).T
+    if problem.fit_intercept:
+        curvature = float(part.one.sum()) + part.rest
+        if curvature > TINY**0.5:  # where no row is active, nothing determines b
+            b = (c.sum(axis=0) - wanted) / curvature
+        c[rows] -= np.outer(part.one, b)
     c, b = problem.loss.centred(c), problem.loss.centred(b)
     return State(c, b, symmetric_product(problem.rows.K, c) + b)
 
