@@ -84,8 +84,8 @@ from bochner.models.ridge.double_descent import DoubleDescent as DoubleDescent
 from bochner.models.ridge.double_descent import double_descent as double_descent
 from bochner.models.ridge.estimators import KernelRidge as KernelRidge
 from bochner.models.ridge.estimators import KernelRidgeClassifier as KernelRidgeClassifier
-from bochner.models.sgd.estimators import KernelSGDClassifier as KernelSGDClassifier
-from bochner.models.sgd.estimators import KernelSGDRegressor as KernelSGDRegressor
+from bochner.models.sgd.fit import KernelSGDClassifier as KernelSGDClassifier
+from bochner.models.sgd.fit import KernelSGDRegressor as KernelSGDRegressor
 from bochner.models.unsupervised.cca import KernelCCA as KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans as KernelKMeans
 from bochner.models.unsupervised.transformers import KernelFeatures as KernelFeatures
@@ -102,8 +102,8 @@ from bochner.report.model import report_model as report_model
 from bochner.selection.record import Tuning as Tuning
 from bochner.selection.width import required_features as required_features
 from bochner.solvers.convex.losses import Huber as Huber
-from bochner.solvers.convex.own_losses import CustomLoss as CustomLoss
-from bochner.solvers.convex.own_losses import JointLoss as JointLoss
+from bochner.solvers.convex.losses import CustomLoss as CustomLoss
+from bochner.solvers.convex.losses import JointLoss as JointLoss
 from bochner.sums.moments import Moments as Moments
 
 __all__: list[str]  # noqa: PYI035  the names above
