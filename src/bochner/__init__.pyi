@@ -101,8 +101,8 @@ from bochner.report.model import ModelReport as ModelReport
 from bochner.report.model import report_model as report_model
 from bochner.selection.record import Tuning as Tuning
 from bochner.selection.width import required_features as required_features
-from bochner.solvers.convex.losses import Huber as Huber
 from bochner.solvers.convex.losses import CustomLoss as CustomLoss
+from bochner.solvers.convex.losses import Huber as Huber
 from bochner.solvers.convex.losses import JointLoss as JointLoss
 from bochner.sums.moments import Moments as Moments
 

@@ -34,7 +34,7 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
 from bochner.data.schema import Inputs
-from bochner.data.sources import Block, Piece, part, weights_of
+from bochner.data.sources import Block, Piece, join, part, weights_of
 from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.kernels.algebra import kernel_matrix
@@ -93,7 +93,7 @@ from bochner.solvers.convex.problem import (
     State,
     optimum,
 )
-from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sampled
+from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 
@@ -115,18 +115,17 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSamp
     """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
     seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
+    pieces = [rows]
     if count_rows(blocks) > 4096:
         most = 4096 // (2 * n_classes)
         many = np.bincount(rows.y[:, 0].astype(np.int64), minlength=n_classes)
         rare, many = np.flatnonzero(many < most), np.maximum(many, 1)
-        sizes = SumOf(partial(weights_of_classes, n_classes=n_classes))
-        rare_rows = SumOf(partial(_rare_rows, seed=seed, many=many, most=most))
-        weights, more = where.sum(Together((sizes, rare_rows)), blocks)
-        rows = rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))
-        more = replace(more, priority=more.priority / many[more.y[:, 0].astype(np.int64)])
-        for k in rare:
-            rows += more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most)
-    return rows_to_choose_by(rows.X, rows.y[:, 0], rows.w, spec, weights)
+        part_of = partial(_weights_and_rare_rows, seed=seed, many=many, most=most)
+        weights, more = where.sum(SumOf(part_of), blocks)
+        pieces = [rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))]
+        pieces += [more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most) for k in rare]
+    X, y, w = join([Piece(rows.X, rows.y, rows.w) for rows in pieces])
+    return rows_to_choose_by(X, y[:, 0], w, spec, weights)
 
 
 def rows_to_choose_by(
@@ -151,14 +150,17 @@ def rows_to_choose_by(
     return ClassSample(X, codes, w, inflation, tuple(every[:enough]), tuple(every))
 
 
-def _rare_rows(block: Block, seed: int, many: Int[Array, " K"], most: int) -> RowSample:
-    """Return the sample of the rows of rare classes, about as many of each."""
+def _weights_and_rare_rows(
+    block: Block, seed: int, many: Int[Array, " K"], most: int
+) -> tuple[Array, RowSample]:
+    """Return the weights of classes, and the sample of rows of rare ones, about as many of each."""
     codes, w = to_numpy(block.y).astype(np.int64), weights_of(block)
     rows = np.flatnonzero((many[codes] < most) & (w > 0))
     priority = row_priorities(seed, block.start, len(w)) * many[codes]
     X = block.X if is_sparse(block.X) else to_numpy(block.X)
     piece = part(Piece(X, codes[:, None].astype(np.float64), w), rows)
-    return RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))
+    few = RowSample(*piece, priority[rows]).lowest(kept_rows(X.shape[1]))
+    return weights_of_classes(block, len(many)), few
 
 
 def serving(

@@ -463,7 +463,7 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
     )
 
 
-# --- losses of a user, of each number or of several outputs together -------------------------------
+# --- losses of a user, of each number or of several outputs together ------------------------------
 
 OfPrediction = Callable[[Any, Any], Any]  # A function of (y, f)
 
