@@ -411,10 +411,9 @@ class Hessian:
     def __init__(self, problem: Problem, state: Float[Array, "n u"], width: float) -> None:
         w, rows, self.loss, self.alpha = problem.w, problem.rows, problem.loss, problem.alpha
         active = np.any(state, axis=1) & np.any(w > 0, axis=1)
-        self.share = float(active.mean())
-        first = next(iter(rows)).Z
+        first, share = next(iter(rows)).Z, float(active.mean())
         size = int(active.sum()) * first.shape[1] * first.itemsize
-        if 0 < self.share <= 0.5 and (rows.cached or size <= 256 << 20):
+        if 0 < share <= 0.5 and (rows.cached or size <= 256 << 20):
             rows = FeatureBlock(taken_rows(rows, active))  # products read them alone
             state, w = state[active], w[active]
         self.rows, self.state, self.w = rows, state, w
@@ -505,14 +504,13 @@ def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
 
 
 class HessianProducts:
-    """Newton steps by conjugate gradients; keeps the preconditioner while it is cheaper to keep.
+    """Newton steps by conjugate gradients, with the preconditioner of the first step for all.
 
     ``apart``: each column has its own preconditioner, made again in each step.
     """
 
     def __init__(self, apart: bool) -> None:
-        self._anew = self._apart = apart
-        self._preconditioners: list[Preconditioner] | None = None
+        self._apart, self._shared = apart, list[Preconditioner]()
 
     def __call__(
         self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
@@ -522,12 +520,8 @@ class HessianProducts:
         gradient, joint = _completed(problem, at, gradient), problem.loss.joint
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
-        if self._preconditioners is None:
-            self._preconditioners, self._made_for = from_rows(hessian, self._apart), columns
-        parts = self._preconditioners
-        if len(parts) > 1:
-            numbers: Array = np.searchsorted(self._made_for, columns)
-            parts = [parts[c] for c in numbers]
+        parts = self._shared or from_rows(hessian, self._apart)
+        self._shared = [] if self._apart else parts
 
         def inverse(V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
             if len(parts) == 1:
@@ -541,12 +535,4 @@ class HessianProducts:
         shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
-        # The preconditioner goes if the products took longer than to make it; if they took longer
-        # than one for each column takes, the next is that. An operation of a product with vectors
-        # takes six times one of the preconditioner's.
-        D, rows, count = problem.rows.n_features, hessian.share * len(problem.w), len(columns)
-        spent, making = step.products * 24 * D * rows * count, (min(2 * D, rows) + D / 3) * D**2
-        if spent >= making or self._anew:
-            self._preconditioners = None
-            self._apart = self._anew or spent >= count * making
         return Direction(gradient, step.solution)
