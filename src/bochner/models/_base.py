@@ -303,8 +303,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     ) -> tuple[Blocks, Inputs]:
         """Return rows as blocks that the fit reads, and their inputs; of ``classes`` y has codes.
 
-        Unless ``first``, they are read as the rows of the fit. Tables of more than numbers, and
-        arrays with NaN, are encoded by a schema; other arrays stay in their library.
+        Unless ``first``, as the rows of the fit. A schema encodes tables, and arrays with NaN.
         """
         who, known = type(self).__name__, None if first else self._inputs
         if isinstance(X, Blocks):

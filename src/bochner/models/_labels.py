@@ -361,8 +361,7 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
     """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
 
-    Targets are Platt's, so that slopes stay finite where classes are separable. A prior at 1 has
-    the weight of a tenth of a row, because some pieces may contain no row.
+    Platt's targets keep slopes finite; a prior at 1 counts for pieces without rows.
     """
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]

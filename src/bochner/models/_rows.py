@@ -62,8 +62,7 @@ def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
 class Features:
     """The features of blocks, kept after the first pass where they fit into memory.
 
-    They take ``most_bytes``, a quarter of the free memory and what the executor gives, at most;
-    rows that turn out too many are let go of at once. Numbers do not depend on what is kept.
+    That is ``most_bytes``, a quarter of the free memory and what the executor gives, at most.
     """
 
     def __init__(
@@ -175,11 +174,7 @@ N_FOLDS = 5  # Folds, each left out once
 def fold_numbers(
     blocks: Blocks, w: Float[Array, " n"], seed: int, where: Executor = LOCAL
 ) -> Array:
-    """Return the fold of every row, 0 to 4, by one pass.
-
-    Distinct rows of positive weight are shuffled and assigned to the folds in turn; with fewer
-    than five distinct rows each has its own fold.
-    """
+    """Return the fold of every row, 0 to 4, by one pass; fewer distinct rows are folds each."""
     return folds_of(np.concatenate(where.sum(SumOf(partial(_marks_of, seed=seed)), blocks)), w)
 
 
@@ -213,10 +208,7 @@ def _mixed(X: Array) -> Array:
 
 
 def no_landmarks(phi: Any, X: Array) -> Array:
-    """Return the numbers of the rows that are not landmarks; of all if most rows are.
-
-    A landmark that is left out of the sums is still in the map.
-    """
+    """Return the numbers of the rows that are no landmarks of the map; of all if most rows are."""
     at, every = X, np.arange(X.shape[0])
     if is_sparse(X):
         return every

@@ -112,10 +112,9 @@ def is_table(X: Any) -> bool:
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return rows, targets and weights as a fit takes them.
+    """Return rows, targets and weights as plain arrays, or columns of the table that they name.
 
-    Arrays with coordinates become plain ones. Targets and weights that are names of columns of a
-    table in memory are these columns, and no features; rows without such a target are left out.
+    Such columns are no features; rows without such a target are left out.
     """
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
@@ -159,10 +158,7 @@ def needs_schema(X: Any) -> bool:
 
 
 def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> None:
-    """Refuse rows with NaN, unless they are dense and the ``first``, of which a fit can learn.
-
-    Coordinates of waves are always refused: a median is no place.
-    """
+    """Refuse rows with NaN, unless a fit learns of dense ``first`` ones; a median is no place."""
     if is_sparse(X):
         raise InvalidInput(
             f"{who}: a sparse X must have no missing values; got NaN in "
@@ -186,10 +182,7 @@ def encoded(
     with_targets: bool = True,
     where: Executor = LOCAL,
 ) -> Blocks:
-    """Return blocks of a table through what is learned of its columns; others as they are.
-
-    ``n_classes`` above 0: y holds codes of classes. Without targets none are looked at.
-    """
+    """Return blocks of a table through what is learned of its columns; others as they are."""
     tables = blocks.source
     if not isinstance(tables, Tables) or is_learned(tables):
         return blocks

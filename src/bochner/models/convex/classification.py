@@ -270,11 +270,7 @@ def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Cal
 
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
-    """Return the fit of LIBSVM to many rows; None where support vectors are many.
-
-    The number of support vectors is extrapolated from two samples, by a power of the number of
-    rows. Only for a hinge with an intercept, a given Gaussian kernel and a given penalty.
-    """
+    """Return LIBSVM's fit to many rows; None where, by two samples, support vectors are many."""
     ask, alpha, n, few = spec.features, spec.alpha, blocks.n_rows or 0, SUPPORT_SAMPLES
     kernel, hinge = ask.kernel, isinstance(spec.loss, Hinge) and spec.fit_intercept
     given = is_given(kernel) and not ask.learns_metric and n > EXACT_ROWS
@@ -313,8 +309,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 def _path(on_rows: "OnRows", share: float) -> tuple[HeldOutPath, State]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more.
 
-    ``share`` is that of ridge regression. More rows may resolve what looks like noise to fewer,
-    most of all in sums over columns: smaller penalties are tried while their folds lose less.
+    More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
     """
     few, first = on_rows.subsample(2048)
     few = few if few.rows.folds else on_rows
@@ -384,8 +379,7 @@ class OnRows:
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
         """Return the loss of the rows left out, of margins on a matrix calibrated log losses.
 
-        Log losses count a tenth of a row of other classes for each class: without it a tiny penalty
-        seems best where all rows left out are predicted correctly, and new rows are not.
+        Log losses count a tenth of a row of each other class: without it tiny penalties seem best.
         """
         rows, spec = self.rows, self.spec
         margins = isinstance(spec.loss, Hinge) or spec.pairs is not None
@@ -406,10 +400,7 @@ class OnRows:
         return HeldOutLoss(self.problem(1.0), rows.folds, fit, largest, total, near)
 
     def subsample(self, most: int) -> tuple["OnRows", Array]:
-        """Return the matrix of ``most`` rows, or of all, and their numbers.
-
-        The same first rows for any number, and more of rare classes.
-        """
+        """Return the matrix of the first ``most`` rows, and more of rare classes; their numbers."""
         sample, spec, n_classes = self.rows, self.spec, self.spec.n_classes
         codes = sample.codes.astype(np.int64)
         if len(codes) <= most:

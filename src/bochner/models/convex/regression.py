@@ -87,10 +87,9 @@ from bochner.sums.passes import LOCAL, Executor, sampled
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Rows whose targets are divided by powers of two near their spreads.
+    """Rows whose targets are divided by powers of two s near their spreads.
 
-    A loss of degree p (``Loss.degree``) is s⁻ᵖ times the loss of targets in units of one. With β in
-    units of s too, the penalty is alpha s²⁻ᵖ.
+    A loss of degree p is s⁻ᵖ times that in units of one; with β in units too, alpha is s²⁻ᵖ times.
     """
 
     blocks: Blocks
@@ -192,10 +191,9 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 
 
 def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
-    """Return y − f without each row, for f = Ka + b whose coefficients have bounds.
+    """Return y − f without each row, for f = Ka + b; squared losses have no bounds of a.
 
-    Squared losses have no bounds, and 1/2Cw is added to the diagonal of K. Without a row the rows
-    of free coefficients meet the same edges, and rows at their bounds and at zero stay.
+    Without a row those of free coefficients meet the same edges, and those at their bounds stay.
     """
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
@@ -245,10 +243,7 @@ def curvature_of(loss: Loss, rows: ScaledRows) -> float:
 def _by_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return penalties with losses of rows left out, and the best's end; None of equal rows.
-
-    ``squares`` are k(x, x); the walk starts at the penalty of ridge regression.
-    """
+    """Return penalties with losses of rows left out, and the best's end; squares are k(x, x)."""
     marks, w = row_marks(X, chosen.seed), problem.w[:, 0]
     different, numbers = len(np.unique(marks)), folds_of(marks, w)
     if different < 2:
@@ -263,10 +258,7 @@ def _by_folds(
 def _best_penalty(
     spec: ConvexSpec, problem: Problem, rows: ScaledRows, chosen: Chosen, where: Executor
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return penalties in the rows' units with losses of rows left out, and the best's end.
-
-    Support vector regressions are compared on a sample.
-    """
+    """Return the same in the rows' units; support vector regressions are compared on a sample."""
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
     if spec.epsilon is not None:
         sample = sampled(rows.blocks, chosen.seed, where=where).lowest(4096)
@@ -457,10 +449,7 @@ def under_norm(problem: Problem, rows: ScaledRows, spec: ConvexSpec) -> tuple[Pr
 
 
 def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n t"]:
-    """Return u with β = Σ uᵢ φ(xᵢ), in units of one.
-
-    Of a smooth loss u_i = −w_i ℓ'(y_i, f_i)/alpha, of others the u of least norm that gives β.
-    """
+    """Return u with β = Σ uᵢ φ(xᵢ), in units of one; of losses that jump the u of least norm."""
     if not problem.loss.nonsmooth:
         u = -problem.w * problem.loss.slope(problem.y, state.fitted) / problem.alpha
     else:

@@ -105,8 +105,7 @@ class StrategyPlan(TableResult):
     def best(self) -> str:
         """The strategy of least work that fits in memory; if none fits, of least memory.
 
-        A strategy on the exact kernel is preferred if it takes at most half as much work again, or
-        at most 10⁹ operations more, about a quarter of a second.
+        One on the exact kernel may take half as much work again, or 10⁹ operations more (0.25 s).
         """
         served = [row for row in self.rows if not row.refused]
         fit = [row for row in served if row.bytes <= self.memory]
@@ -348,13 +347,12 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
 
 
 class Table:
-    """Rows as the steps read them: features, or kernel values with ``support``, cached or not.
-
-    By default that is the rows that have coefficients already, and then the rows to step on.
-    """
+    """Rows as the steps read them: features, or kernel values with ``support``, cached or not."""
 
     def __init__(self, fit: SgdFit, X: Any, support: Any = None) -> None:
-        if fit.is_dual and support is None:
+        if (
+            fit.is_dual and support is None
+        ):  # rows that have coefficients, and then those to step on
             support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
         self.fit, self.X, self.support = fit, X, support
         self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features
@@ -396,10 +394,7 @@ def _walked(
     width: int,
     judge: Callable[[Walk], float] | None = None,
 ) -> SgdFit:
-    """Return the fit after epochs over windows of rows, until the loss no longer falls.
-
-    With a judge until its score no longer rises.
-    """
+    """Return the fit after epochs over windows of rows, while the loss falls or the score rises."""
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     descent = Descent(
         as_loss(spec.loss, spec.epsilon, spec.quantile),
@@ -451,10 +446,7 @@ def _walked(
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
-    """Return the fit with the rows whose coefficients are not zero.
-
-    Coefficients of equal rows are added, so that a warm start does not lengthen u.
-    """
+    """Return the fit with rows of coefficients above zero; those of equal rows are added up."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
         different, which = np.unique(rows, axis=0, return_inverse=True)
@@ -562,10 +554,7 @@ def _with_strategy(fit: SgdFit, name: str, sample: RowSample | None) -> SgdFit:
 def _planned(
     fit: SgdFit, sample: RowSample | None, X: Array, n: int
 ) -> tuple[StrategyPlan, dict[str, SgdFit]]:
-    """Return the plan for n rows at once, and the fits of the strategies that can be run.
-
-    The formulas are in the docstring of :meth:`KernelSGDClassifier.plan`.
-    """
+    """Return the plan, by :meth:`SgdEstimator.plan`'s formulas, and the fits that can be run."""
     spec, options, costs = fit.spec, dict[str, SgdFit](), list[StrategyCost]()
     epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
     d, t, batch, item = (
@@ -606,8 +595,7 @@ def _for_pieces(fit: SgdFit, sample: RowSample | None) -> SgdFit:
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach.
 
-    Steps reach directions of eigenvalue λ of K/n after 1/(ηλ) of them, so that T steps are as a
-    penalty of 1/(ηT): a lengthscale that needs a smaller one is out of their reach. η is about ½.
+    T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: they are as such a penalty.
     """
     asked = spec.features
     if isinstance(asked.kernel, Kernel):

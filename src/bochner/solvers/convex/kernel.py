@@ -137,8 +137,7 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_iter: int) -> State:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
-    Steps of conjugate gradients, with new factors after 6, 18, 42 of them, or more often where
-    factors are small; with inactive rows steps are Newton's, and these rows have no coefficients.
+    New factors come after 6, 18, 42 of them, or sooner if small; with inactive rows in each step.
     """
     local = problem.loss.has_inactive_rows
     least = np.inf
@@ -218,10 +217,7 @@ class _Part:
 
 
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
-    """Return the rows of most curvature, or all that count where these are most, or few.
-
-    ``h`` is then raised to a least one.
-    """
+    """Return the rows of most curvature, or all that count, whose h is then raised to a least."""
     active = np.flatnonzero(h)
     if problem.loss.has_inactive_rows and len(active):
         return active
@@ -315,9 +311,7 @@ class GaussianRows:
 def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
     """Return where slopes of the dual agree to ``slopes``, or ``moves`` for each row were made.
 
-    It has converged where the duality gap is a share ``tol`` of the objective, or less.
-    Columns of y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
-    There is an intercept. O(n²) to O(n³) a column, mostly near the former.
+    y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
     before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
@@ -337,11 +331,9 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
 
 
 def decomposed_pairs(problem: Problem, codes: Array, slopes: float, moves: int = MOVES) -> State:
-    """Return the same for all pairs of classes by one call, which is faster: each has few rows.
+    """Return the same for all pairs of classes, in their order, by one call: each has few rows.
 
-    y has a column for each pair (k, l), k < l, in the order of :func:`itertools.combinations`: 1 in
-    rows of class k, −1 of l, else 0; ``codes`` are the classes of rows, from 0. Without rows of one
-    class of a pair the other wins; without rows of both none does.
+    Without rows of one class of a pair the other wins; without rows of both none does.
     """
     coef, rows, machines = np.zeros(problem.y.shape), np.flatnonzero(problem.w[:, 0] > 0), []
     present, labels = np.unique(codes[rows].astype(np.int64), return_inverse=True)

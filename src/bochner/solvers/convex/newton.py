@@ -101,9 +101,7 @@ def minimise(
 ) -> State:
     """Return the minimum, to a share ``tol`` of loss and penalty, with f at the rows there.
 
-    By default Hessians are summed again in each step: weights and copies of rows agree to more
-    digits than products with Hessians give, which joint losses take. The start is the best constant
-    by default; of kept Hessians the minimum for few rows, and of smooth losses by products zero.
+    By default Hessians are summed again in each step: weights and copies of rows then agree best.
     """
     loss = problem.loss
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
@@ -346,10 +344,7 @@ class KeptHessians:
         return Direction(gradient, np.concatenate(steps))
 
     def _factor(self, problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
-        """Return the factor of column k; columns of the same curvatures share one.
-
-        It is of the features' precision where that resolves alpha.
-        """
+        """Return the factor of column k, of the features' precision where that resolves alpha."""
         total, factor = self._factored
         if total is None or not np.array_equal(total[1], c):
             total = _changed(problem.rows, self._sums[k], c)
@@ -365,10 +360,7 @@ class KeptHessians:
 def _changed(
     rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
-    """Return the sum with factors c, none negative: the old one changed, or a new one.
-
-    It is changed if few rows differ, now and since it was new: each change leaves its rounding.
-    """
+    """Return the sum with factors c: the old one if few rows changed since it was new, or anew."""
     if old is not None:
         total, factors, drift = old
         change, active = c - factors, int(np.count_nonzero(c))
@@ -403,10 +395,7 @@ def _hessian_product(
 
 
 class Hessian:
-    """Multiplies by H, over the rows with curvature where they are few, else over all.
-
-    ``state`` is what ``Loss.curvature`` says of the rows, ``width`` that of the smoothing, or one.
-    """
+    """Multiplies by H, over the rows with curvature where they are few, else over all."""
 
     def __init__(self, problem: Problem, state: Float[Array, "n u"], width: float) -> None:
         w, rows, self.loss, self.alpha = problem.w, problem.rows, problem.loss, problem.alpha
@@ -439,10 +428,7 @@ class Hessian:
 
 
 class Preconditioner:
-    """Multiplies by an approximate inverse, of the moments of rows with curvatures, plus alpha.
-
-    ``floor`` is the least curvature of an intercept; 0: there is none.
-    """
+    """Multiplies by an approximate inverse; ``floor`` is an intercept's least curvature, or 0."""
 
     def __init__(
         self, Z: Float[Array, "m D"], curvatures: Float[Array, " m"], alpha: float, floor: float
@@ -481,10 +467,7 @@ class Preconditioner:
 
 
 def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
-    """Return preconditioners from about 2 D rows drawn in proportion to their curvatures.
-
-    ``apart`` makes one for each column, from its own curvatures; else one serves all.
-    """
+    """Return a preconditioner of all columns, or of each, of 2 D rows drawn by their curvatures."""
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
     shares = np.stack([_draw(c, 2 * rows.n_features) for c in columns])

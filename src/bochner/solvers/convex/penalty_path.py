@@ -100,11 +100,7 @@ class HeldOutLoss:
         return self.tried[step]
 
     def _lost(self, step: int | None) -> Any:
-        """Return the loss, without a step that of constants.
-
-        It is infinite where a minimum is not reached and another penalty was judged: this one is
-        then too small.
-        """
+        """Return the loss, without a step that of constants; infinite where steps do not end."""
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
         for fold, out in enumerate(self.folds):
@@ -139,8 +135,7 @@ class HeldOutLoss:
     def walk(self, ridge: float = 0.0, most: int = LAST) -> None:
         """Go downhill by twos, then by ones, from the penalty of ridge regression if it is known.
 
-        Larger penalties are tried first: they take less time. The walk starts at step ``most`` at
-        most.
+        Larger penalties are tried first: they take less time.
         """
         best = FIRST
         if np.isfinite(ridge) and ridge > 0:
@@ -158,9 +153,7 @@ class HeldOutLoss:
     def path(self, inflation: float = 1.0) -> tuple[HeldOutPath, State]:
         """Return the penalties tried, divided by ``inflation``, and the end of the first fold.
 
-        Differences of losses up to a thousandth of the loss of rows at ε, if ε cost something,
-        count as none: rows of targets without noise lie at the border of the tube, and the loss of
-        rows between them falls with the penalty for ever.
+        Without noise losses in a tube of ε fall for ever: less than a thousandth of ε's is none.
         """
         steps, loss, none = sorted(self.tried), self.problem.loss, 0.0
         if hasattr(loss, "epsilon"):
@@ -176,8 +169,7 @@ class HeldOutLoss:
 def largest_penalty(problem: Problem) -> float:
     """Return Σ w c |z|², from the first rows: at this penalty the fit is nearly a constant.
 
-    c is the mean curvature of the loss at the best constant; the jump of the slope of a nonsmooth
-    loss is spread over the residuals.
+    c is the mean curvature at the best constant; slopes that jump are spread over the residuals.
     """
     block = next(iter(problem.rows))
     rows = places(block)

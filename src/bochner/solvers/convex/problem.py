@@ -148,10 +148,7 @@ def backward(Z: Float[Array, "b D"], R: Float[Array, "b t"]) -> Float[Array, "t 
 
 @dataclass(frozen=True, eq=False)
 class OverRows:
-    """Sum over blocks of a function of the features of a block and of numbers of its rows.
-
-    Arrays are added, lists are concatenated, and the items of a tuple are summed each for itself.
-    """
+    """The sum over blocks of a function of their features, and of numbers of their rows."""
 
     part: Callable[..., Any]  # part(Z, *numbers); the sum may change its arrays
     numbers: tuple[Array, ...] = ()  # each of all rows from ``first`` on
@@ -302,10 +299,7 @@ def side_by_side(ends: Sequence[State]) -> State:
 
 
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
-    """Return the optimum of a state.
-
-    If targets were divided by ``units``, coefficients are multiplied; ``alpha`` is reported.
-    """
+    """Return the optimum of a state, of targets that were divided by ``units``."""
     return Optimum(
         units * at.coef,
         units * problem.loss.centred(at.intercept),
@@ -333,8 +327,7 @@ def hessian_factor(
 ) -> Float[Array, "p p"]:
     """Return the upper factor of H + alpha I, and as much more of its diagonal as rounding needs.
 
-    An intercept has no penalty, but a curvature of ``least``; without one the last column is a
-    multiple of the identity's.
+    An intercept, the last, has no penalty, but a curvature of ``least``.
     """
     diagonal = np.diag(H).astype(np.float64) + alpha
     diagonal[-1] = max(float(H[-1, -1]), least, TINY)
