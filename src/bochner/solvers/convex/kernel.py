@@ -18,6 +18,7 @@ and adds alpha/2wᵢ to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -146,7 +147,7 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         if problem.fit_intercept and not local and not problem.loss.joint:
             b = best_constant(problem.loss, problem.y, problem.w)
         at = State(none, b, none + b)
-    part = _part(problem, at.fitted, last)
+    system, worth = _system(problem, at.fitted, last)
     since, most = 0, 6  # steps with the first factor; twice as many with each that follows
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
@@ -154,12 +155,12 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
     steps = 0
     for _ in range(max_iter):
         steps += 1
-        if since and (local or since >= (part.worth if part.worth <= CHEAP else most)):
+        if since and (local or since >= (worth if worth <= CHEAP else most)):
             most *= 1 + (since >= most)
-            part, since = _part(problem, at.fitted, last), 0
+            (system, worth), since = _system(problem, at.fitted, last), 0
         since += 1
         gradient = _gradient(problem, at)
-        up = step = _step(problem, part, gradient)
+        up = step = system(gradient)
         steepest = _slope_along(gradient, up)
         if before is not None and not local:
             old, size, earlier = before
@@ -204,18 +205,6 @@ def _slope_along(gradient: _Gradient, step: State) -> float:
     return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """The rows that have curvature, the mean of all columns, with the factor over them."""
-
-    rows: Array
-    root: Float[Array, " a"]  # of their curvatures
-    factor: Float[Array, "a a"]
-    one: Float[Array, " a"]  # change of the coefficients if the intercept falls by one
-    rest: float  # curvature of the other rows, over alpha
-    worth: float  # number of steps that take as long as the factor
-
-
 def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
     """Return the rows of most curvature, or all that count, whose h is then raised to a least."""
     active = np.flatnonzero(h)
@@ -233,13 +222,17 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
     return every
 
 
-def _part(problem: Problem, fitted: Float[Array, "n t"], last: _Last) -> _Part:
-    """Return the Hessian by one factor, of the mean curvature of the columns of a joint loss."""
+def _system(
+    problem: Problem, fitted: Float[Array, "n t"], last: _Last
+) -> tuple[Callable[[_Gradient], State], float]:
+    """Return the step down a gradient, by the factor of the columns' mean curvature over some rows.
+
+    Other rows have α δc = −r. Also return how many steps take as long as the factor.
+    """
     loss, K, alpha, (n, t) = problem.loss, problem.rows.K, problem.alpha, problem.y.shape
     every = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted))).mean(axis=1)
     rows = _curved_rows(problem, every)
     h, diagonal = np.maximum(every[rows], TINY), K.diagonal()
-    rest, root = float(every.sum() - every[rows].sum()) / alpha, np.sqrt(h)
     if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
         # Whether a factor of float32 over these rows turns steps by next to nothing
         many = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
@@ -247,34 +240,32 @@ def _part(problem: Problem, fitted: Float[Array, "n t"], last: _Last) -> _Part:
         matrix = problem.rows.single if single else K
         if len(rows) < n:
             matrix = matrix[np.ix_(rows, rows)]
-        last[:] = [(rows, h, _factored(matrix, root, alpha))]
-    factor = last[0][2]
-    one = root * solved(factor, root[None])[0]
+        last[:] = [(rows, h, _factored(matrix, np.sqrt(h), alpha))]
+    factor, root = last[0][2], np.sqrt(h)[:, None]
+    one = (
+        root * solved(factor, root.T).T
+    )  # change of the coefficients if the intercept falls by one
+    rest = max(float(every.sum() - every[rows].sum()), 0.0) / alpha  # curvature of other rows
+
+    def step(gradient: _Gradient) -> State:
+        r, s = gradient
+        far = c = -r / alpha
+        b, wanted = np.zeros(t), (s - r.sum(axis=0)) / alpha  # of Σ δc
+        c[rows] = 0.0
+        if np.any(c):
+            matrix = problem.rows.single if factor.dtype == np.float32 else K
+            far = symmetric_product(matrix, c.astype(matrix.dtype))
+        c[rows] = root * solved(factor, (-r[rows] / root - root * far[rows]).T).T
+        if problem.fit_intercept:
+            curvature = float(one.sum()) + rest
+            if curvature > TINY**0.5:  # where no row is active, nothing determines b
+                b = (c.sum(axis=0) - wanted) / curvature
+            c[rows] -= one * b
+        c, b = loss.centred(c), loss.centred(b)
+        return State(c, b, symmetric_product(K, c) + b)
+
     # Operations of a factor that take as long as a step does for a pair of rows
-    worth = len(rows) ** 3 / 3 / (n**2 * (70 + 10 * t))
-    return _Part(rows, root, factor, one, max(rest, 0.0), worth)
-
-
-def _step(problem: Problem, part: _Part, gradient: _Gradient) -> State:
-    """Return the step down a gradient, the negative inverse of the Hessian times it.
-
-    Rows with almost no curvature have α δc = −r, and add curvature along the intercept only.
-    """
-    (r, s), rows, root = gradient, part.rows, part.root[:, None]
-    far = c = -r / problem.alpha
-    b, wanted = np.zeros(r.shape[1]), (s - r.sum(axis=0)) / problem.alpha  # of Σ δc
-    c[rows] = 0.0
-    if np.any(c):
-        K = problem.rows.single if part.factor.dtype == np.float32 else problem.rows.K
-        far = symmetric_product(K, c.astype(K.dtype))
-    c[rows] = root * solved(part.factor, (-r[rows] / root - root * far[rows]).T).T
-    if problem.fit_intercept:
-        curvature = float(part.one.sum()) + part.rest
-        if curvature > TINY**0.5:  # where no row is active, nothing determines b
-            b = (c.sum(axis=0) - wanted) / curvature
-        c[rows] -= np.outer(part.one, b)
-    c, b = problem.loss.centred(c), problem.loss.centred(b)
-    return State(c, b, symmetric_product(problem.rows.K, c) + b)
+    return step, len(rows) ** 3 / 3 / (n**2 * (70 + 10 * t))
 
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------

@@ -73,12 +73,8 @@ class LossAtRows(NamedTuple):
         return LossAtRows(*(a[..., columns] for a in self))
 
 
-class Direction(NamedTuple):
-    """The gradient of each column and its Newton step."""
-
-    gradient: Float[Array, "t p"]
-    steps: Float[Array, "t p"]
-    hessians: Any = None  # curvatures and Hessians, if the next step may use them
+#: The gradient of each column and its Newton step, and curvatures with Hessians for the next step.
+Direction = tuple[Float[Array, "t p"], Float[Array, "t p"], Any]
 
 
 def fastest(problem: Problem) -> Algorithm:
@@ -130,7 +126,7 @@ def _descended(
     """Take steps until every column is done; columns of a smooth loss each by itself."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
-    steps = idle = 0
+    taken = idle = 0
     local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and isinstance(system, HessianProducts):
@@ -142,24 +138,24 @@ def _descended(
             live, local = live[going], local.at(going)
         if not len(live):
             break
-        if steps == max_iter:
+        if taken == max_iter:
             outcome = Convergence.MOST_STEPS
             break
         part, here = problem.at(live), at.at(live)
-        step = system(part, here, local, live, tol)
-        gain = -0.5 * inner(step.gradient, step.steps, joint) / local.size  # that it promises
-        image = images(problem.rows, step.steps)
+        gradient, steps, hessians = system(part, here, local, live, tol)
+        gain = -0.5 * inner(gradient, steps, joint) / local.size  # that it promises
+        image = images(problem.rows, steps)
         loss, fitted = smoothed(part, here)
-        way = State(step.steps[:, :-1].T, step.steps[:, -1], image)
+        way = State(steps[:, :-1].T, steps[:, -1], image)
         along, across = (inner(c.T, way.coef.T, joint) for c in (here.coef, way.coef))
         length = least_length(replace(part, loss=loss), fitted, way, along, across)
-        hessians = step.hessians if len(live) == len(nothing) else None
+        hessians = hessians if len(live) == len(nothing) else None
         moved = replace(here.moved(length, way), hessians=hessians)
         local = _local(part, moved)
         at = at.put(live, moved)
         done = gain <= share * np.maximum(local.gap, tol)
         solved = bool(np.all(done))
-        steps += 1
+        taken += 1
         idle = 0 if solved else idle + bool(gain.max() < NOISE)
         if idle >= 3:  # three steps gained less than rounding hides
             outcome = Convergence.ROUNDED
@@ -172,7 +168,7 @@ def _descended(
                 local = _local(problem, at)
         else:
             live, local = live[~done], local.at(~done)
-    return valued(problem, replace(at, outcome=outcome, steps=steps))
+    return valued(problem, replace(at, outcome=outcome, steps=taken))
 
 
 def valued(problem: Problem, at: State) -> State:
@@ -279,7 +275,7 @@ def systems_of_rows(
         factor = hessian_factor(H, alpha, least, problem.fit_intercept)
         steps[k] = -solved(factor, gradient[[k]])[0]
     kept = None if problem.loss.nonsmooth else (curvatures, hessians)
-    return Direction(gradient, steps, kept)
+    return gradient, steps, kept
 
 
 def sums_at(
@@ -341,7 +337,7 @@ class KeptHessians:
         gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
         each = zip(columns.tolist(), c.T, gradient, strict=True)
         steps = [-solved(self._factor(problem, k, h.copy()), g[None]) for k, h, g in each]
-        return Direction(gradient, np.concatenate(steps))
+        return gradient, np.concatenate(steps), None
 
     def _factor(self, problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
         """Return the factor of column k, of the features' precision where that resolves alpha."""
@@ -518,4 +514,4 @@ class HessianProducts:
         shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
-        return Direction(gradient, step.solution)
+        return gradient, step.solution, None
