@@ -11,19 +11,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.shapes import Array, Float, Int
-from bochner.data.encoders import (
-    CODE,
-    FOLDS,
-    MOST_CODED,
-    Encoder,
-    Levels,
-    Numbers,
-    Times,
-    codes_of_levels,
-    folds,
-    ordered,
-    parts_for,
-)
+from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds, ordered, parts_for
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 
@@ -228,6 +216,26 @@ def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | s
     features += [f"{draft.name} (code {i})" for i in range(CODE * coded)]
     table = tuple(map(tuple, _table(means, coded).tolist()))
     return Levels(draft.name, levels, table, tuple(features), tolerated=0.5)
+
+
+#: Columns of a code, and the largest number of levels that have codes.
+CODE, MOST_CODED = 16, 1 << 11
+
+
+def codes_of_levels(count: int) -> np.ndarray:
+    """Return a code of 0 and 1 for each level, (count + 1, CODE); two differ in ≥ 4 columns.
+
+    They are words of the Reed–Muller code RM(2, 4), which has 2¹¹ words (MacWilliams and Sloane,
+    1977, chapter 13): the bits of a level's number times all monomials of degree ≤ 2 at the 16
+    points of {0, 1}⁴. On average two codes differ in half of the columns, so that a kernel of codes
+    is nearly a kernel of one column per level. The last row, for unseen levels, is equally far from
+    all others.
+    """
+    x = (np.arange(CODE)[:, None] >> np.arange(4)) & 1
+    pairs = [x[:, i] * x[:, j] for i in range(4) for j in range(i)]
+    monomials = np.column_stack([np.ones(CODE, np.int64), x, *pairs])
+    bits = (np.arange(count)[:, None] >> np.arange(monomials.shape[1])) & 1
+    return np.vstack([(bits @ monomials.T) % 2, np.full(CODE, 0.5)])
 
 
 def _table(means: Float[Array, "l t"], coded: bool) -> Array:

@@ -24,15 +24,7 @@ from bochner.data.encoders import (
 )
 from bochner.data.partitions import rows_without_target
 from bochner.data.schema import Schema, did_you_mean, listed
-from bochner.data.tables import (
-    CELLS_PER_PIECE,
-    NO_ROWS,
-    Column,
-    Reader,
-    Tables,
-    present,
-    without_target,
-)
+from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 
 Target = str | Sequence[str] | None
@@ -211,7 +203,7 @@ def _scanned(
     else:
         absent, rows = [], 0
         for reader in readers:
-            start, gaps = 0, [NO_ROWS]
+            start, gaps = 0, [reader.absent]
             size = CELLS_PER_PIECE // len(columns) + 1
             for frame in reader.frames(columns, frozenset(columns), size):
                 gaps.append(start + without_target(frame, targets))

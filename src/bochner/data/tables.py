@@ -21,15 +21,7 @@ from bochner.data.encoders import (
     texts_in,
 )
 from bochner.data.schema import Schema, listed, reasons
-from bochner.data.sources import (
-    DIGEST_ROWS,
-    Partition,
-    Piece,
-    Source,
-    digest_of,
-    require_finite,
-    require_weights,
-)
+from bochner.data.sources import Partition, Piece, Source, require_finite, require_weights
 from bochner.errors import DataWarning, InvalidInput
 
 MOST_CATEGORIES = 1000
@@ -205,7 +197,7 @@ class Tables(Source):
     def mark(self) -> str:
         marks = [reader.mark() for reader in self.readers]
         cells = self if self.raw else self.of_cells()
-        marks = marks if all(marks) else [repr(self.drafts), digest_of(cells.pieces(DIGEST_ROWS))]
+        marks = marks if all(marks) else [repr(self.drafts), Source.mark(cells)]
         return "; ".join([repr(self.schema), *marks])
 
     def part(self, start: int, stop: int) -> "Tables | None":

@@ -1,16 +1,19 @@
 """Clusters of Dask, Ray and Spark: workers sum parts of the rows."""
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter, methodcaller
+from socket import create_connection
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from bochner._core.checks import Positive
@@ -19,17 +22,55 @@ from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
 from bochner.data.partitions import DaskPartition, RayPartition, SparkPartition, said, table_of
 from bochner.data.sources import Partition
-from bochner.engines.workers import (
-    ClusterPasses,
-    Handle,
-    answering,
-    failed,
-    merged,
-    require_answer,
-    with_rows,
-)
+from bochner.engines.workers import ClusterPasses, Handle, merged
 from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.passes import LOCAL, Engine
+
+# --- What all have in common ----------------------------------------------------------------------
+
+
+def answering(
+    who: str, what: str, timeout: float, *kinds: type[BaseException]
+) -> AbstractContextManager[None]:
+    """Return the context that says that nobody answers, for errors of the system and these."""
+    silent = lambda error: EngineError(
+        f"{who}: the {what} must answer within {timeout:g} seconds; it did not "
+        f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
+        "longer with timeout=."
+    )
+    return explained(silent, OSError, *kinds)
+
+
+def require_answer(who: str, address: str, timeout: float) -> None:
+    """Refuse an address (host:port, with or without a scheme) that does not answer in time."""
+    try:
+        url = urlsplit(address if "://" in address else f"//{address}")
+        host, port = url.hostname, url.port
+    except ValueError:
+        return  # several addresses, or local[2]: the client parses them
+    if host and port is not None:
+        with answering(who, f"cluster at {address}", timeout):
+            create_connection((host, port), timeout).close()
+
+
+def failed(engine: str, task: object, said: str) -> EngineError:
+    """Return the error of a task that workers could not do; its name, or key, holds its rows."""
+    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
+    what = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
+    return EngineError(
+        f"{engine}: workers must be able to add up {what} while the cluster is there; they could "
+        f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
+        "fewer features, and fit again; start the cluster again if it is gone."
+    )
+
+
+def with_rows(
+    args: tuple[Any, ...], kind: type[Partition], handle_of: Callable[[Any], Handle]
+) -> tuple[Any, ...]:
+    """Return arguments with rows in place of partitions: handles of those of the engine's kind."""
+    rows = lambda a: handle_of(a) if isinstance(a, kind) else a.fetch()
+    return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
+
 
 # --- Dask -----------------------------------------------------------------------------------------
 

@@ -31,11 +31,10 @@ from bochner._core.optional import explained
 from bochner.data.blocks import Blocks
 from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, opened
-from bochner.engines.workers import counted
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import NamedArrays, decode, encode
 from bochner.selection.chosen import Chosen
-from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand
+from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand, counted
 
 LOG = logging.getLogger("bochner.engines")
 

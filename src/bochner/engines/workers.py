@@ -1,32 +1,19 @@
 """Passes made by worker processes: parts are summed near the rows and merged in tree order."""
 
 import logging
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice
-from socket import create_connection
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
-from bochner._core.optional import explained
-from bochner.data.blocks import Blocks, has_weight
-from bochner.data.sources import Block, Here, Partition
+from bochner.data.blocks import Blocks
+from bochner.data.sources import Block, Here
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.passes import (
-    BRANCHES,
-    MergeTree,
-    SumOf,
-    Together,
-    blocks_per_part,
-    narrowed,
-    summed,
-)
+from bochner.sums.passes import BRANCHES, MergeTree, blocks_per_part, counted, narrowed, summed
 
 Handle = Any
 
@@ -34,54 +21,6 @@ Handle = Any
 Part = Blocks | tuple[Block, ...]
 
 LOG = logging.getLogger("bochner.engines")
-
-
-def counted(summand: Any) -> Together:
-    """Return the summand beside the number of rows, and whether one has a weight."""
-    return Together((summand, SumOf(lambda block: (block.X.shape[0], has_weight(block.w)))))
-
-
-def answering(
-    who: str, what: str, timeout: float, *kinds: type[BaseException]
-) -> AbstractContextManager[None]:
-    """Return the context that says that nobody answers, for errors of the system and these."""
-    silent = lambda error: EngineError(
-        f"{who}: the {what} must answer within {timeout:g} seconds; it did not "
-        f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
-        "longer with timeout=."
-    )
-    return explained(silent, OSError, *kinds)
-
-
-def require_answer(who: str, address: str, timeout: float) -> None:
-    """Refuse an address (host:port, with or without a scheme) that does not answer in time."""
-    try:
-        url = urlsplit(address if "://" in address else f"//{address}")
-        host, port = url.hostname, url.port
-    except ValueError:
-        return  # several addresses, or local[2]: the client parses them
-    if host and port is not None:
-        with answering(who, f"cluster at {address}", timeout):
-            create_connection((host, port), timeout).close()
-
-
-def failed(engine: str, task: object, said: str) -> EngineError:
-    """Return the error of a task that workers could not do; its name, or key, holds its rows."""
-    rows = re.search(r"rows-(\d+)-(\d+)", str(task))
-    what = f"rows {int(rows[1]):,} to {int(rows[2]) - 1:,}" if rows else "sums of rows"
-    return EngineError(
-        f"{engine}: workers must be able to add up {what} while the cluster is there; they could "
-        f"not ({said}). Install on workers what is installed here, give them the memory or ask for "
-        "fewer features, and fit again; start the cluster again if it is gone."
-    )
-
-
-def with_rows(
-    args: tuple[Any, ...], kind: type[Partition], handle_of: Callable[[Any], Handle]
-) -> tuple[Any, ...]:
-    """Return arguments with rows in place of partitions: handles of those of the engine's kind."""
-    rows = lambda a: handle_of(a) if isinstance(a, kind) else a.fetch()
-    return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ import numpy as np
 from bochner._core.arrays import added, array_namespace, is_sparse, moved, to_numpy
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
-from bochner.data.blocks import Blocks, count_rows
+from bochner.data.blocks import Blocks, count_rows, has_weight
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, weights_of
 from bochner.errors import InvalidInput, InvalidType
@@ -255,6 +255,11 @@ class Together:
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [s.merge(x, y) for s, x, y in zip(self.summands, a, b, strict=True)]
+
+
+def counted(summand: Any) -> Together:
+    """Return the summand beside the number of rows, and whether one has a weight."""
+    return Together((summand, SumOf(lambda block: (block.X.shape[0], has_weight(block.w)))))
 
 
 # --- A random sample of rows ---------------------------------------------------------------------
