@@ -5,9 +5,9 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from inspect import Parameter, signature
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import BochnerError, InvalidInput, InvalidType
 
 _GIVEN = "with the same meaning"
 _LENGTHSCALE = {
@@ -184,6 +184,8 @@ def missing(
 @cache
 def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     """Return the arguments that a class takes by name; None where it takes any."""
+    if cls.__init__ is object.__init__:  # type: ignore[misc]
+        return ()
     named = list(signature(cls).parameters.values())
     takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in named)
     return None if takes_any else tuple(p.name for p in named)
@@ -201,11 +203,7 @@ class NamedArguments:
     """A class that refuses an argument it does not have with the one that was meant."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        initialised = cls.__init__ is not object.__init__
-        known = _arguments(cast("Callable[..., Any]", cls)) if initialised else ()
-        for name in given:
-            if known is not None and name not in known:
-                raise InvalidType(_unknown(cls.__name__, name, known))
+        require_arguments(cls, given, InvalidType)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -221,17 +219,15 @@ def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:
     return next((meanings[k] for k in (who, *known) if k in meanings), None)
 
 
-def _unknown(who: str, name: str, known: tuple[str, ...]) -> str:
-    here = instead(who, name, known)
-    if here is not None:
-        return f"{who} has no argument {name!r}: give {here}."
-    takes = ", ".join(known) or "none"
-    return f"{who} has no argument {name!r}{meant(name, known) or '.'} It takes: {takes}."
-
-
-def require_arguments(cls: Callable[..., Any], given: Iterable[str]) -> None:
+def require_arguments(
+    cls: Any, given: Iterable[str], kind: type[BochnerError] = InvalidInput
+) -> None:
     """Refuse names that are not arguments of a class."""
-    known = _arguments(cls)
+    who, known = cls.__name__, _arguments(cls)
     for name in given:
-        if known is not None and name not in known:
-            raise InvalidInput(_unknown(cls.__name__, name, known))
+        if known is None or name in known:
+            continue
+        if (here := instead(who, name, known)) is not None:
+            raise kind(f"{who} has no argument {name!r}: give {here}.")
+        takes = f"{meant(name, known) or '.'} It takes: {', '.join(known) or 'none'}."
+        raise kind(f"{who} has no argument {name!r}{takes}")
