@@ -22,7 +22,6 @@ from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced
 from bochner.features.map import FeatureMap
 from bochner.features.mercer.hermite import Mehler
 from bochner.features.mercer.products import Halves
-from bochner.features.nystrom import NystromMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classification import OneClassSVM
@@ -38,7 +37,6 @@ from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering, KernelCost
 from bochner.models.unsupervised.transformers import FeaturesFit, PrincipalComponents
 from bochner.persist.values import stored_classes
-from bochner.selection.chosen import Chosen
 
 
 def to_onnx(
@@ -208,14 +206,14 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
         case FeatureMap():
             return {"features": fit.features(X)}
         case FeaturesFit():
-            return {"features": fit.chosen.map.features(X)}
+            return {"features": fit.chosen.features(X)}
         case PrincipalComponents():
-            centred = _of_fit(fit.chosen, X) - fit.summed.moments.feature_mean
+            centred = fit.chosen.features(X) - fit.summed.moments.feature_mean
             return {"scores": centred @ fit.eigenvectors}
         case Correlations():
-            return {"scores": (_of_fit(fit.chosen, X) - fit.x_mean) @ fit.directions.a}
+            return {"scores": (fit.chosen.features(X) - fit.x_mean) @ fit.directions.a}
         case Clustering():
-            xp, Z, C = X.graph, _of_fit(fit.chosen, X), fit.clusters.centres
+            xp, Z, C = X.graph, fit.chosen.features(X), fit.clusters.centres
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
             squares = gaps + squared_norms(Z)[:, None]
             return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
@@ -251,14 +249,6 @@ def _labels(model: Any, f: Traced) -> Outputs:
         with suppress(AttributeError, InvalidInput, Unwritable):
             columns["probability"] = model._probabilities(f)
     return columns
-
-
-def _of_fit(chosen: Chosen, X: Traced) -> Traced:
-    """Return φ(X); landmark maps take the root in the precision of the fit."""
-    phi = chosen.map
-    if not isinstance(phi, NystromMap):
-        return phi.features(X)
-    return phi.values(X) @ phi.root(np.dtype(chosen.precision)).astype(FLOAT)
 
 
 def _function(chosen: Any, X: Traced, coef: Array, intercept: Array, rows: Any = None) -> Traced:
@@ -309,7 +299,7 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:
-            Z = _of_fit(law.chosen, X)
+            Z = law.chosen.features(X)
             kernel, landmarks = law.unexplained.kernel, law.unexplained.landmarks
             k = kernel.diagonal(X)
             inside = Z if landmarks is None else landmarks.features(X)

@@ -402,18 +402,19 @@ class NystromMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         C = self.values(X)
-        if arrays.is_numpy(C) or not self.whitened:
-            return self.whiten(C) if self.whitened else C
-        return C @ arrays.moved(self.root(arrays.precision(C)), like=C)
+        return self.whiten(C, arrays.precision(C)) if self.whitened else C
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         if self.whitened:
             C = C @ arrays.moved(self.root(arrays.precision(X)).T, like=X)
         return gradients(self.kernel, X, arrays.moved(self.landmarks, like=X), C)
 
-    def whiten(self, C: Float[Array, "n D"]) -> Float[Array, "n D"]:
-        """Return C L⁻ᵀ, written over the NumPy array C, in its precision."""
-        return triangular_product(C, self.root(C.dtype).T)
+    def whiten(self, C: Float[Array, "n D"], dtype: np.dtype) -> Float[Array, "n D"]:
+        """Return C L⁻ᵀ by the root of this precision; a NumPy array C is overwritten."""
+        root = self.root(dtype)
+        return (
+            triangular_product(C, root.T) if arrays.is_numpy(C) else C @ arrays.moved(root, like=C)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -428,8 +429,8 @@ class Rounded(FeatureMap):
         inner = self.inner
         if self.precision == "float64":
             return inner.features(in_precision(X, "float64"))
-        if isinstance(inner, NystromMap) and (arrays.is_numpy(X) or arrays.is_sparse(X)):
-            return inner.whiten(inner.values(X).astype(np.float32, copy=False))
+        if isinstance(inner, NystromMap):
+            return inner.whiten(in_precision(inner.values(X), "float32"), np.dtype(np.float32))
         return in_precision(inner.features(X), "float32")
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:

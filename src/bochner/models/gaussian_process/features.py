@@ -269,7 +269,7 @@ class FeatureProcess(ProcessLaw):
         prior = prior_functions(kernel, sample.X, len(offset), n, seed)
         f0 = prior(landmarks.landmarks)
         at = np.ascontiguousarray(f0.reshape(len(f0), -1).T)
-        explained = landmarks.whiten(at).T.reshape(f0.shape)
+        explained = landmarks.whiten(at, at.dtype).T.reshape(f0.shape)
         above = LeftOut(kernel, landmarks)
 
         def values(X: Array) -> Float[Array, "b t n"]:
