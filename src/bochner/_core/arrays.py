@@ -39,11 +39,6 @@ def device(X: Any) -> Any:
     return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
-def to_device_of(A: Any, other: Any) -> Any:
-    """Return A on the device of another array of its library."""
-    return array_api_compat.to_device(A, device(other))
-
-
 def to_numpy(X: Any) -> np.ndarray:
     """Return X as a NumPy array, copied from its device if need be; do not write into it."""
     if isinstance(X, np.ndarray):

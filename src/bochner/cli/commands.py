@@ -164,9 +164,8 @@ def _blocks(given: Any, paths: Sequence[Any], target: Any, **more: Any) -> "bo.B
 def demo(terminal: Terminal, given: Any) -> None:
     """Fit the relief of the Earth by several methods and write a page of maps."""
     from bochner.report.demo import run_demo
-    from bochner.report.render import number, require
+    from bochner.report.render import number
 
-    require("bochner demo")
     said = None if terminal.quiet else lambda line: click.echo(line, err=True)
     result = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
     errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))

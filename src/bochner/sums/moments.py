@@ -18,15 +18,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import to_device
 
-from bochner._core.arrays import (
-    array_namespace,
-    from_numpy,
-    is_sparse,
-    taken,
-    to_device_of,
-    to_numpy,
-)
+from bochner._core.arrays import array_namespace, device, from_numpy, is_sparse, taken, to_numpy
 from bochner._core.blas import add_gram, mirror, product, triangular_product
 from bochner._core.checks import LARGEST, require_room, require_within
 from bochner._core.lapack import add_both_products, add_square
@@ -375,11 +369,9 @@ class DeviceAccumulator(Accumulator):
 
     def _take(self, other: Any, right: Array, moved: Array) -> None:
         self._products, self._waiting = self._all_products(), []
-        *theirs, first = (to_device_of(A, self._z0) for A in other._all_products())
-        xp = array_namespace(first)
-        dz = xp.astype(to_device_of(other._z0, self._z0), xp.float64) - xp.astype(
-            self._z0, xp.float64
-        )
+        xp, here = array_namespace(self._z0), device(self._z0)
+        z0, *theirs, first = (to_device(A, here) for A in (other._z0, *other._all_products()))
+        dz = xp.astype(z0, xp.float64) - xp.astype(self._z0, xp.float64)
         right, moved = from_numpy(right, like=first), from_numpy(moved, like=first)
         z = first[0, ...] + right[0, ...] / 2 * dz
         parts = [
