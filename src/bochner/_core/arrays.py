@@ -6,6 +6,7 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import filterfalse
 from typing import Any
 
@@ -69,12 +70,15 @@ def precision(X: Any) -> np.dtype:
     return np.dtype(np.float32 if str(X.dtype).endswith("float32") else np.float64)
 
 
-def in_float64(X: Any) -> Any:
-    """Return X in float64: X itself if it is."""
-    if is_sparse(X):
-        return X.astype(np.float64, copy=False)
-    xp = array_namespace(X)
-    return xp.astype(X, xp.float64, copy=False)
+def in_precision(A: Array, dtype: Any) -> Array:
+    """Return A in float32 or float64, A itself if it is; ``dtype`` is NumPy's, or its name."""
+    if isinstance(A, np.ndarray) or is_sparse(A):
+        return A.astype(dtype, copy=False)
+    xp = array_namespace(A)
+    return xp.astype(A, getattr(xp, str(dtype)), copy=False)
+
+
+in_float64 = partial(in_precision, dtype="float64")
 
 
 def moved(A: np.ndarray, like: Any) -> Any:

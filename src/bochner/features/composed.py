@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from bochner._core import arrays
-from bochner._core.arrays import array_namespace, is_numpy, moved, slices, taken
+from bochner._core.arrays import array_namespace, in_precision, is_numpy, moved, slices, taken
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, in_precision, in_rounds, with_far_rows
+from bochner.features.map import FeatureMap, Method, Request, in_rounds, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear

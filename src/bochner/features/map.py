@@ -307,16 +307,7 @@ def times(A: Float[Array, "n p"], W: Float[Array, "p m"]) -> Float[Array, "n m"]
 
 def in_double(X: Array) -> tuple[Any, Array]:
     """Return the functions of X's library, and X in float64."""
-    xp = arrays.array_namespace(X)
-    return xp, xp.astype(X, xp.float64, copy=False)
-
-
-def in_precision(A: Array, dtype: Any) -> Array:
-    """Return A in float32 or float64; ``dtype`` is NumPy's, or its name."""
-    if isinstance(A, np.ndarray) or arrays.is_sparse(A):
-        return A.astype(dtype, copy=False)
-    xp = arrays.array_namespace(A)
-    return xp.astype(A, getattr(xp, str(dtype)), copy=False)
+    return arrays.array_namespace(X), arrays.in_float64(X)
 
 
 def same_arrays(a: Any, b: Any) -> bool:

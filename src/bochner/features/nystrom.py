@@ -22,7 +22,7 @@ from bochner._core.names import NamedArguments, meant
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_precision
+from bochner.features.map import FeatureMap, Method, Request, capped_shares
 from bochner.kernels.algebra import leaves_on
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
@@ -428,10 +428,11 @@ class Rounded(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         inner = self.inner
         if self.precision == "float64":
-            return inner.features(in_precision(X, "float64"))
+            return inner.features(arrays.in_float64(X))
         if isinstance(inner, NystromMap):
-            return inner.whiten(in_precision(inner.values(X), "float32"), np.dtype(np.float32))
-        return in_precision(inner.features(X), "float32")
+            C = arrays.in_precision(inner.values(X), "float32")
+            return inner.whiten(C, np.dtype(np.float32))
+        return arrays.in_precision(inner.features(X), "float32")
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients of the features as they are before they are rounded."""

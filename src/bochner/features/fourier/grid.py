@@ -16,12 +16,12 @@ from typing import Annotated
 
 import numpy as np
 
-from bochner._core.arrays import array_namespace, dense, moved, precision
+from bochner._core.arrays import array_namespace, dense, in_precision, moved, precision
 from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.nufft import waves_at
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.map import FeatureMap, Method, Request, in_precision
+from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.projections import box_of_rows, given_box
 from bochner.kernels import equispaced

@@ -22,13 +22,13 @@ from typing import Annotated, ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import dense, moved, precision
+from bochner._core.arrays import dense, in_precision, moved, precision
 from bochner._core.checks import bounded, integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, in_double, in_precision
+from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import degree_variances, of_degrees
 from bochner.kernels.zonal import alpha, recurrence
