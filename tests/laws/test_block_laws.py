@@ -19,7 +19,7 @@ import torch
 from layouts import OnlyAStream
 
 from bochner import Blocks, Schema
-from bochner.data.blocks import default_rows
+from bochner._core.sizes import block_rows
 from bochner.data.sample import chosen_rows, row_priorities
 from bochner.errors import InvalidInput, InvalidType
 
@@ -145,7 +145,7 @@ def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(everything, f
             np.testing.assert_array_equal(got, want, err_msg=name)
             assert got.dtype == np.float64, name
         assert sizes == [(s, min(rows, N - s)) for s in range(0, N, rows)], name
-    assert [default_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
+    assert [block_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
 
 
 def test_every_pass_is_the_same_though_one_is_given_up(everything, frame):

@@ -28,5 +28,5 @@ def kept_rows(n_columns: int) -> int:
 
 
 def block_rows(n_features: int) -> int:
-    """Return the rows of a block: its features take about 16 MB, and BLAS works at full speed."""
-    return max(256, min(4096, (1 << 22) // n_features))
+    """Return the rows of a block: 32 MB of float64 at most, and BLAS works at full speed."""
+    return max(256, min(4096, (1 << 22) // max(1, n_features)))

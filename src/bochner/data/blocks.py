@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core import sizes
 from bochner._core.arrays import array_namespace
 from bochner._core.checks import integer
 from bochner._core.progress import Bar
@@ -95,7 +96,7 @@ class Blocks:
         sample_weight : array (n,), optional
             Weights, zero or above.
         block_rows : int, optional
-            Rows per block; default :func:`default_rows`.
+            Rows per block; default 4096, fewer of more than 1024 columns.
 
         Raises
         ------
@@ -143,7 +144,7 @@ class Blocks:
             columns that the schema does not know are ignored, and so are a target and a weight
             that the table lacks. Default: learn it, in one more pass over text columns if any.
         block_rows : int, optional
-            Rows per block; default :func:`default_rows`.
+            Rows per block; default 4096, fewer of more than 1024 columns.
         columns : sequence of str, optional
             The feature columns, by name or by pattern as "temp*"; default all but target and
             weight. Not used with ``schema``.
@@ -223,7 +224,7 @@ class Blocks:
             Each pass iterates over it once, so wrap a generator in a function. The first piece is
             read immediately.
         block_rows : int, optional
-            Rows per block; default :func:`default_rows`.
+            Rows per block; default 4096, fewer of more than 1024 columns.
 
         Raises
         ------
@@ -234,7 +235,7 @@ class Blocks:
 
     @classmethod
     def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
-        rows = default_rows(source.n_columns) if block_rows is None else block_rows
+        rows = sizes.block_rows(source.n_columns) if block_rows is None else block_rows
         return cls(source, integer(rows, "Blocks", "block_rows", 1))
 
     @property
@@ -415,11 +416,6 @@ class Blocks:
 def has_weight(w: Any) -> bool:
     """Whether some row of a block has a weight above zero."""
     return w is None or bool(array_namespace(w).any(w > 0))
-
-
-def default_rows(n_columns: int) -> int:
-    """Return 4096 rows, or fewer (not under 256) so that a float64 block stays within 32 MB."""
-    return max(256, min(4096, (1 << 22) // max(1, n_columns)))
 
 
 def count_rows(blocks: Blocks) -> int:

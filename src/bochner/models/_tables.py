@@ -12,7 +12,8 @@ from sklearn.utils import _safe_indexing
 
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
-from bochner.data.blocks import Blocks, default_rows
+from bochner._core.sizes import block_rows
+from bochner.data.blocks import Blocks
 from bochner.data.columns import cells_in, columns_from
 from bochner.data.encoders import is_number
 from bochner.data.frames import (
@@ -209,8 +210,8 @@ def encoded(
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)
     source = tables.learned(encoders, dropped, fold_tables)
     size = blocks.block_rows
-    if size == default_rows(blocks.n_columns):  # before, each category was a column
-        size = default_rows(source.n_columns)
+    if size == block_rows(blocks.n_columns):  # before, each category was a column
+        size = block_rows(source.n_columns)
     return replace(blocks, source=source, block_rows=size)
 
 
