@@ -184,7 +184,7 @@ def missing(
 @cache
 def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
     """Return the arguments that a class takes by name; None where it takes any."""
-    if cls.__init__ is object.__init__:  # type: ignore[misc]
+    if cls.__init__ is object.__init__:
         return ()
     named = list(signature(cls).parameters.values())
     takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in named)

@@ -296,7 +296,7 @@ def fit(terminal: Terminal, given: Any) -> None:
     intervals = {}
     if model == "gp":
         with terminal.phase("intervals", "Calibrating intervals"):
-            intervals["intervals"] = models.intervals_of(fitted, models.COVERAGE)
+            intervals["intervals"] = models.intervals_of(fitted)[1]
     with terminal.phase("write"):
         bo.save(fitted, given.out)
     terminal.show(
@@ -508,8 +508,7 @@ def predict(terminal: Terminal, given: Any) -> None:
     _, fitted, blocks = _opened(terminal, given, False)
     out = given.out
     width = fitted.map_.n_features if fitted.choice_.method.has_features else 1024
-    coverage = models.coverage_of(fitted, given.coverage)
-    intervals = models.intervals_of(fitted, coverage)
+    coverage, intervals = models.intervals_of(fitted, given.coverage)
     with terminal.phase("predict", blocks=blocks.with_rows(block_rows(width))) as watched:
         chunks = (models.columns_of(fitted, block.X, coverage) for block in watched)
         first = next(chunks)

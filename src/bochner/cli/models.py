@@ -86,12 +86,20 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     }
 
 
-def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
-    """Return the coverage of intervals: as given, by default 0.9 for gp; None: no intervals."""
+def intervals_of(
+    model: KernelEstimator, coverage: float | None = None
+) -> tuple[float | None, str | None]:
+    """Return the coverage of intervals, of gp 0.9 if not given, and what holds of them.
+
+    Both are None if no intervals are made.
+    """
     if isinstance(model, bo.GaussianProcessRegressor):
-        return COVERAGE if coverage is None else coverage
+        law, coverage = model.calibration_, COVERAGE if coverage is None else coverage
+        if law.calibrates(coverage):
+            return coverage, law.guarantee
+        return coverage, f"Gaussian, true if the model is: {len(law)} rows calibrate none."
     if coverage is None:
-        return None
+        return None, None
     if not isinstance(model, WithIntervals):
         raise click.BadParameter(
             f"{type(model).__name__} predicts no quantity that could lie between bounds; leave "
@@ -99,17 +107,7 @@ def coverage_of(model: KernelEstimator, coverage: float | None) -> float | None:
             param_hint="'--interval'",
         )
     model.calibration_.require(type(model).__name__, coverage)
-    return coverage
-
-
-def intervals_of(model: Any, coverage: float | None) -> str | None:
-    """Return what holds of a model's intervals, in a sentence; None if none are made."""
-    if coverage is None:
-        return None
-    law = model.calibration_
-    if not isinstance(model, bo.GaussianProcessRegressor) or law.calibrates(coverage):
-        return law.guarantee
-    return f"Gaussian, true if the model is: {len(law)} rows calibrate none."
+    return coverage, model.calibration_.guarantee
 
 
 def _named(model: KernelEstimator, what: str, values: Any) -> dict[str, np.ndarray]:
