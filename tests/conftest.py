@@ -6,6 +6,7 @@ import signal
 import sys
 import zlib
 from collections import Counter
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -80,9 +81,7 @@ errors.BochnerError.__init__ = listened
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_runtest_call(item):
     """A test has the same draws in each run; errors in it say who requires what."""
-    group = item.get_closest_marker("xdist_group")  # xdist appends its name
-    name = item.nodeid.removesuffix(f"@{group.args[0]}") if group else item.nodeid
-    without_lottery(name, item.config)
+    without_lottery(item.nodeid, item.config)
     said.clear()
     found = yield
     odd = [m for m in said if not SENTENCE.match(m) and not any(words in m for words in BRIEF)]
@@ -90,8 +89,32 @@ def pytest_runtest_call(item):
     return found
 
 
-#: Fixtures that start Dask, Ray and Spark: one worker of pytest-xdist starts them, once.
-ENGINES = {"dask_client", "ray_here", "spark_session"}
+#: What tests of a file share: a fixture of its own, or processes of Dask, Ray and Spark.
+SHARED = re.compile('scope="module"|dask_client')
+
+
+def together(nodeid):
+    """Return what is alike of tests that one process runs, so that what they share is made once."""
+    file, _, name = nodeid.partition("::")
+    if name.startswith("test_the_law_holds["):
+        return name.rpartition("-")[2]  # fits of this learner
+    return file if shares(file) else nodeid
+
+
+@cache
+def shares(file):
+    text = (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    return SHARED.search(text) is not None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Groups of `--dist loadgroup`; those of pytest-xdist 3.8 need a pytest before 9.2."""
+    scheduling = import_module("xdist.scheduler").LoadScopeScheduling
+    ours = type(
+        "Scheduling", (scheduling,), {"_split_scope": lambda self, nodeid: together(nodeid)}
+    )
+    return ours(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def marks_of(case):
@@ -115,7 +138,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Cases beyond those of the main tier are slow; what tests of a group share is made once."""
+    """Cases beyond those of the main tier are slow."""
     cases = Counter()
     for item in items:
         assert " at 0x" not in item.nodeid, f"no two processes name this case alike: {item.nodeid}"
@@ -124,17 +147,6 @@ def pytest_collection_modifyitems(items):
         main = item.get_closest_marker("main_cases")
         if main and cases[function] > main.args[0]:
             item.add_marker("slow")
-        if ENGINES & {*item.fixturenames} or item.path.name == "test_engines.py":
-            item.add_marker(pytest.mark.xdist_group("engines"))
-        elif shared_in_file(item) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
-def shared_in_file(item):
-    """Whether a test asks for a fixture that its file makes once."""
-    fixtures = getattr(item, "_fixtureinfo", None)
-    asked = fixtures.name2fixturedefs.values() if fixtures else ()
-    return any(defs[-1].scope == "module" and ".py" in defs[-1].baseid for defs in asked)
 
 
 @pytest.fixture(scope="module")

@@ -118,8 +118,8 @@ def failed(run: Run, report: Path) -> bool:
     """Run the tests; say what failed or was skipped."""
     report.unlink(missing_ok=True)
     workers = max(1, (os.cpu_count() or 1) // run.threads)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), f"--junitxml={report}"]
-    command += [*TESTS, "-k", ONLY, "-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "--dist", "loadgroup"]
+    command += [*TESTS, "-k", ONLY, "-m", "not slow", f"--junitxml={report}"]
     code = subprocess.run(command, env=run.environment(), check=False).returncode
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case.get("name") for case in cases if case.find("skipped") is not None]

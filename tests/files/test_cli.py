@@ -640,7 +640,8 @@ def test_a_reader_that_goes_away_is_no_error():
 LABELS = ("ridge-classifier", "svc", "logistic", "sgd-classifier")
 NOTHING = ("one-class", "kmeans", "pca")
 SETTINGS = {"kmeans": "--set n_clusters=3", "pca": "--set n_components=2"}
-SETTINGS["svc"] = "--set C=2 --set loss=hinge"
+SETTINGS |= {"svc": "--set C=2 --set loss=hinge", "logistic": "--set C=2"}
+SETTINGS["svr"] = "--set C=2 --set epsilon=0.1"
 SETTINGS |= dict.fromkeys(("sgd-classifier", "sgd-regressor"), "--set strategy=approximate_cached")
 
 
@@ -732,7 +733,7 @@ def test_labels_come_back_as_words_and_are_counted(name, learner, rows):
     assert ("log loss" in out) == hasattr(model, "predict_proba")
 
 
-@pytest.mark.main_cases(4)
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", ["svc", "svr", "kmeans", "pca", "gp"])
 def test_raw_tables_have_the_certificate_that_check_gives(name, rows):
     """Columns with gaps and many categories become numbers by the fit alone."""

@@ -29,8 +29,6 @@ from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
 from bochner.report.model import report_model
 from bochner.report.render import number, picture
 
-pytestmark = pytest.mark.xdist_group("report")  # fits and pages are made once
-
 N, SHOWN = 90, 64
 LETTER = 0.52  # width of a letter as a share of its size, on average in sans-serif fonts
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}

@@ -533,15 +533,12 @@ def hold(name, case, folder):
     function(case, folder) if name == "kept" else function(case)
 
 
-def marks(name, case):
-    slow = name not in MAIN.get(case.name, name).split()
-    return [pytest.mark.xdist_group(case.name), *[pytest.mark.slow] * slow]
-
-
 @pytest.mark.parametrize(
     ("name", "case"),
     [
-        pytest.param(name, case, marks=marks(name, case))
+        pytest.param(
+            name, case, marks=() if name in MAIN.get(case.name, name).split() else pytest.mark.slow
+        )
         for name, (_, cases) in LAWS.items()
         for case in cases
     ],

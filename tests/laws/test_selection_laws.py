@@ -54,6 +54,7 @@ def error(kernel, X, y, T, u):
     return np.mean((bo.KernelRidge(kernel, method="exact").fit(X, y).predict(T) - u) ** 2)
 
 
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", ["one column", "all alike", "a turn", "noise"])
 def test_it_is_not_worse_than_one_lengthscale_on_rows_that_none_has_seen(name):
     """On 700 new rows: chance alone moves the quotient of two good fits by less than a tenth."""
