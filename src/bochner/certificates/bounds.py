@@ -62,7 +62,8 @@ class Bound:
 
     Notes
     -----
-    ``quantity`` names the error. The bounds of :func:`zonal_bound` and :func:`ball_bound` also have
+    ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
+    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have
     ``cut_for(n_features, confidence)``, the degree and order of the features.
     """
 
@@ -71,6 +72,8 @@ class Bound:
     rule: Rule
     #: Of a series that is cut: each degree that the rule chooses from.
     cuts: tuple[Cut, ...] = ()
+    #: Those that this bound is the worst of.
+    bounds: tuple["Bound", ...] = ()
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the number of features that keeps the error below ``error``, above zero."""
@@ -118,9 +121,10 @@ def _chebyshev(constant: float, *, error: float, chance: float) -> int:
     return _counted(constant / chance / error**2, error)
 
 
-def _worst(rules: tuple[Rule, ...], factor: float, *, error: float, chance: float) -> int:
+def _worst(bounds: tuple[Bound, ...], factor: float, *, error: float, chance: float) -> int:
     """Return the D of a multiple of the largest of errors, each with an equal part of δ."""
-    return max(rule(error=error / factor, chance=chance / len(rules)) for rule in rules)
+    each = chance / len(bounds)
+    return max(bound.rule(error=error / factor, chance=each) for bound in bounds)
 
 
 def of_cuts(cuts: tuple[Cut, ...], *, error: float, chance: float) -> int:
@@ -265,9 +269,10 @@ def fourier_bound(
         )
     d, ratio = effective(who, values, beyond / rank), trace / beyond
     distance = leverage_bound(trace * rank / beyond, d, per_draw)
-    rest = partial(tail, math.log(2), ratio, ratio / 3, per_draw=per_draw)
-    # costs err by 11 times the spectral distance or the relative error of the trace beyond the rank
-    return Bound("cost of projections, relative", partial(_worst, (distance.rule, rest), 11))
+    rule = partial(tail, math.log(2), ratio, ratio / 3, per_draw=per_draw)
+    parts = distance, Bound("trace beyond the rank, relative", rule)
+    # costs err by 11 times the spectral or the trace error
+    return Bound("cost of projections, relative", partial(_worst, parts, 11), bounds=parts)
 
 
 def _rahimi_recht(
