@@ -250,7 +250,8 @@ def _wide_enough(
 # Candidates are compared by leave-one-out errors on a sample of rows, with the same random features
 # at lengthscales from the median distance down.
 
-POINTS, FEWEST_OF_CURVES = 33, 100  # Points of a curve, and least number of rows for a distribution
+# Points of a curve, features of the fits, and least number of rows for a distribution
+POINTS, FEATURES, FEWEST_OF_CURVES = 33, 128, 100
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
@@ -301,11 +302,11 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     @cache
     def error(which: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
-        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], 256, seed))
+        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], FEATURES, seed))
         eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
         # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
         # of 15 rows differ by 2 % between processors.
-        rounding = 256 * np.finfo(np.float64).eps * eigen.weight / alphas
+        rounding = FEATURES * np.finfo(np.float64).eps * eigen.weight / alphas
         best = best_of(errors * (1 + rounding), "loo")
         return max(float(errors[best]), NO_ERROR * float(eigen.power.max()) / eigen.weight)
 

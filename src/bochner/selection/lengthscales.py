@@ -106,14 +106,24 @@ class ProcessRows:
 
     def first(self, m: int) -> "ProcessRows":
         """Return the first m rows, of targets that vary in them."""
-        if len(self.w) <= m:
-            return self
-        y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
-        return self if not y.shape[1] else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+        if m not in self._firsts:
+            y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
+            whole = len(self.w) <= m or not y.shape[1]
+            self._firsts[m] = self if whole else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+        return self._firsts[m]
+
+    @cached_property
+    def _firsts(self) -> dict[int, "ProcessRows"]:
+        return {}
 
     @cached_property
     def spread(self) -> Float[Array, " d"]:
         return deviations(self.X, self.w)
+
+    @cached_property
+    def median(self) -> float:
+        """The median distance in units of the columns' deviations."""
+        return median_distance(self.X, self.w, (self.spread,), 0, most=4096)
 
 
 class Objective:
@@ -168,17 +178,17 @@ class Evaluated:
         return kernel.replace(lengthscale=rounded(kernel.lengthscale))
 
     @property
+    def share(self) -> float:
+        return float(np.exp(self.at[-1]))
+
+    @property
     def alpha(self) -> float:
-        return float(np.exp(self.at[-1])) * float(self.of.rows.w.sum())
+        return self.share * float(self.of.rows.w.sum())
 
     def on(self, rows: ProcessRows) -> tuple[Any, Float[Array, " q"]]:
         """Return the objective of these rows, and the point with the same penalty."""
         share = self.at[-1] + np.log(self.of.rows.w.sum() / rows.w.sum())
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
-
-
-class _Spent(Exception):
-    """Ends a descent after its last evaluation."""
 
 
 def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
@@ -189,8 +199,8 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
 
     def value_and_gradient(vector: Array) -> tuple[float, Array]:
         nonlocal best, count
-        if count >= max(evaluations, 1):
-            raise _Spent
+        if count >= evaluations:
+            raise StopIteration
         count += 1
         at = np.where(free, on_grid(vector, 1e-6), start)
         try:
@@ -201,14 +211,13 @@ def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_G
         best = point if point.value < best.value else best
         return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
 
-    with suppress(_Spent):
+    if evaluations <= 1:
+        value_and_gradient(start)
+        return best
+    options = {"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain}
+    with suppress(StopIteration):
         minimize(
-            value_and_gradient,
-            start,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain},
+            value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
     return best
 
@@ -316,11 +325,9 @@ class MatrixSearch:
             X = dense(X)
         return MatrixSearch(replace(rows, X=X if is_sparse(X) else X - X.mean(axis=0)), criterion)
 
-    def one(
-        self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625), evaluations: int = 12
-    ) -> Evaluated:
+    def one(self, start: Kernel) -> Evaluated:
         """Optimise one factor of all lengthscales."""
-        return self.to_end(least(self.first_points(start, factors)), evaluations, 4)
+        return self.to_end(least(self.first_points(start)), 12, 4)
 
     def first_points(
         self, start: Kernel, factors: Sequence[float] = (1.0, 0.25, 0.0625)
@@ -345,9 +352,12 @@ class MatrixSearch:
         return least(descend(of, np.append(*at), 6) for at in starts)
 
     def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
-        """Optimise one factor of a kernel's lengthscales, or ``each`` lengthscale, on all rows."""
-        width = self.rows.X.shape[1] if each else 1
-        of = OnProcess(start, self.rows, self.criterion, width)
+        """Optimise one factor of a kernel's lengthscales on few rows, or ``each`` of them on all.
+
+        ``alpha`` is the penalty of all rows.
+        """
+        width, rows = (self.rows.X.shape[1], self.rows) if each else (1, self.rows.first(FEW))
+        of = OnProcess(start, rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations)
 
@@ -383,8 +393,7 @@ def recorded(
     """Return the record of a kernel whose numbers were tuned by a criterion."""
     value = float(np.exp(end.value)) if criterion.name == "loo" else end.value
     compared = (KernelComparison(numbers, kernel, value, gain, required, taken, criterion.label),)
-    share = float(np.exp(end.at[-1]))
-    return Tuning(kernel, share, criterion=criterion.name, compared=compared)
+    return Tuning(kernel, end.share, criterion=criterion.name, compared=compared)
 
 
 def shortened(kernel: Any, rows: ProcessRows) -> Any:
@@ -422,11 +431,10 @@ class OnProcess(Objective):
     def centres(self) -> Float[Array, " p"]:
         """Factors at which the lengthscales are those of the median distance."""
         rows, scales = self.rows, np.asarray(self.start.lengthscale)
-        units = np.broadcast_to(scales, rows.X.shape[1]) if self.width == 1 else rows.spread
-        log_median = float(np.log(median_distance(rows.X, rows.w, (units,), 0, most=4096)))
         if self.width == 1:
-            return np.array([log_median])
-        return log_median + np.log(rows.spread) - np.log(scales)
+            units = np.broadcast_to(scales, rows.X.shape[1])
+            return np.array([np.log(median_distance(rows.X, rows.w, (units,), 0, most=4096))])
+        return np.log(rows.median) + np.log(rows.spread) - np.log(scales)
 
     def ranges(self, at: Array) -> list[tuple[float, float]]:
         low = np.log(1 / 128) - 0.5 * np.log(self.rows.X.shape[1])  # median distances

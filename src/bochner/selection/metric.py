@@ -44,9 +44,9 @@ def turned_metrics(
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, alpha, evaluations=6)
+        end = turned.scaled(family, alpha, evaluations=4)
         scale = significant(float(np.exp(end.at[0])))
-        alpha = end.alpha
+        alpha = end.share * float(rows.w.sum())
         if diagonal:
             each: Kernel = family.replace(lengthscale=rounded(tuple(scale / np.diag(L))))
         else:
@@ -68,7 +68,7 @@ def next_root(
     s = squared_distances(Z)
     y = rows.y / np.sqrt(np.maximum(w @ (rows.y - w @ rows.y / w.sum()) ** 2, 1e-300))
     K, slope = family.with_slope(s)
-    coef = KernelRows(K, y, w, rows.centred).at(alpha).coef
+    coef = KernelRows(K, y, w, rows.centred).factored(alpha).coef
     slope, M = 2 * slope, np.zeros(L.shape)
     for c in coef.T:
         R = slope * c

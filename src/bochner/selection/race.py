@@ -34,7 +34,7 @@ from bochner.selection.held_out import (
     split_rows,
     targets_that_vary,
 )
-from bochner.selection.lengthscales import EVIDENCE, MatrixSearch, shortened
+from bochner.selection.lengthscales import EVIDENCE, Evaluated, MatrixSearch, least, shortened
 from bochner.selection.metric import MANY_COLUMNS, TunedKernel, entries, metric_of, turned_metrics
 from bochner.selection.record import HELD_OUT, LOG_LOSS, KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, median_distance, near_rows, rounded, significant
@@ -116,7 +116,7 @@ class Race:
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
             best = _ranked(radial)[0].candidate
-            few += self._all_of([partial(self._turned, best)], first)
+            few += self._all_of([partial(self._turned, best)], first, 1.05 * _ranked(few)[0].error)
         rung = Rung(self.train.lowest(self.effort.more))
         judged = self._judged_again(few, rung)
         judged += self._with_more_rows(judged, few, rung)
@@ -133,8 +133,8 @@ class Race:
     def few(self) -> Rung:
         return Rung(self.train.lowest(self.effort.rows), chooses=True)
 
-    def _all_of(self, makes: Sequence[Make], rung: Rung) -> list[Judged]:
-        """Tune candidates side by side, and judge each."""
+    def _all_of(self, makes: Sequence[Make], rung: Rung, most: float = np.inf) -> list[Judged]:
+        """Tune candidates side by side and judge them; one with an error above ``most`` is last."""
 
         def each(number: int, make: Make) -> list[Judged]:
             began, results = time.perf_counter(), []
@@ -145,6 +145,8 @@ class Race:
                 text = f"{made.name}, held-out error {results[-1].error:.4g}"
                 stage = f"Choosing the kernel with {len(rung.rows):,} rows: candidate"
                 progress(stage, text, number + 1, len(makes))
+                if results[-1].error > most:
+                    break
             return results
 
         return [*chain(*side_by_side([partial(each, *make) for make in enumerate(makes)]))]
@@ -220,10 +222,7 @@ class Race:
     # --- candidates ------------------------------------------------------------------------------
 
     def _starts(self) -> list[Make]:
-        spread = self.search(LOO).rows.spread
-        units: list[Any] = [1.0] if np.ptp(spread) <= 0.05 * spread.max() else [1.0, spread]
-        makes: list[Make] = [partial(self._one, unit) for unit in units]
-        return [*makes, self._each] if self._columns else makes
+        return [self._one, self._each] if self._columns else [self._one]
 
     def _others(self, start: TunedKernel) -> list[Make]:
         if not self._columns:
@@ -261,7 +260,7 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 8, each=True)
+        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 5, each=True)
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -274,24 +273,32 @@ class Race:
         return X.shape[1] <= 1024 and not is_sparse(X)
 
     def search(self, by: Criterion, rows: RowSample | None = None) -> MatrixSearch:
-        rows = self.few.rows if rows is None else rows
+        """Return the search on rows, or on few."""
+        if rows is None:
+            return replace(self._of_few, criterion=by)
         search = MatrixSearch.of(rows, by, self.centred, share=self.share, most=len(rows))
         assert search is not None  # targets vary
         return search
 
-    def _one(self, unit: Any) -> Iterator[TunedKernel]:
-        """Yield one lengthscale for all columns, at the median distance and tuned."""
-        search = self.search(LOO)
-        median = median_distance(search.rows.X, search.rows.w, (unit,), self.seed)
-        scale: Any = rounded(tuple((median * unit).tolist()) if np.ndim(unit) else median)
-        kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
-        if kernel is None:
-            return
-        what = "one lengthscale" if not np.ndim(unit) else "one lengthscale of scaled columns"
-        alpha = 0.03 if self.share is None else self.share * float(search.rows.w.sum())
-        yield TunedKernel(f"{what}, the median distance", kernel, alpha, 0)
-        end = search.one(kernel, (1.0, 0.25), 6)
-        yield self.ended(f"{what}, by leave-one-out", end, 1)
+    @cached_property
+    def _of_few(self) -> MatrixSearch:
+        return self.search(LOO, self.few.rows)
+
+    def _one(self) -> Iterator[TunedKernel]:
+        """Yield one lengthscale for all columns, as given or scaled, from the median distance."""
+        search, starts = self.search(LOO), list[Evaluated]()
+        rows = search.rows
+        scales: list[Any] = [median_distance(rows.X, rows.w, (1.0,), self.seed, most=4096)]
+        if np.ptp(rows.spread) > 0.05 * rows.spread.max():
+            scales.append(tuple((rows.median * rows.spread).tolist()))
+        for scale in map(rounded, scales):
+            kernel = next(filter(self.serves, (Gaussian(scale), Matern(1.5, scale))), None)
+            if kernel is not None:
+                starts.append(least(search.first_points(kernel, (1.0, 0.25))))
+        if starts:
+            end = search.to_end(least(starts), 4, 0)
+            scaled = " of scaled columns" * (np.ndim(end.kernel.lengthscale) > 0)
+            yield self.ended(f"one lengthscale{scaled}, by leave-one-out", end, 1)
 
     def _each(self) -> Iterator[TunedKernel]:
         family = next(filter(self.serves, (Matern(1.5), Gaussian())), None)
@@ -299,8 +306,7 @@ class Race:
             return
         search = self.search(self._by)
         rows = search.rows
-        median = median_distance(rows.X, rows.w, (rows.spread,), self.seed)
-        start = family.replace(lengthscale=tuple((median * rows.spread).tolist()))
+        start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
         end = search.to_end(search.each(start, search.first_points(start)), 24, 0)
         again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
@@ -315,7 +321,7 @@ class Race:
         if isinstance(family, Laplace):
             scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
-        end = search.scaled(first, start.alpha, evaluations=4 if d > 1 else 16)
+        end = search.scaled(first, start.alpha, evaluations=3 if d > 1 else 16)
         yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -352,7 +358,8 @@ class Race:
         kernel = end.rounded
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
-        return TunedKernel(name, kernel, end.alpha, numbers)
+        weight = max(float(rows.w.sum()) for rows in (end.of.rows, self.few.rows))
+        return TunedKernel(name, kernel, end.share * weight, numbers)
 
     # --- one candidate ---------------------------------------------------------------------------
 
@@ -365,7 +372,7 @@ class Race:
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
             return self._at_penalty(problem, across, candidate)
-        if rung.chooses or (not self.of_classes and len(rows) <= self.effort.rows):
+        if rung.chooses:
             return self._at_best(problem, across, candidate)
         judged = self._at_penalty(problem, across, candidate)
         if self.of_classes and of_sum is None:
@@ -383,14 +390,14 @@ class Race:
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
         """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
-        penalties = Penalties(problem)
-        alpha = penalties.best("loo", candidate.alpha, level=LEVEL)
+        penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
+        alpha = penalties.best("loo", start)
         candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
         if fit is None:
             return self._judgement(candidate, problem)
 
         def evidence() -> float:
-            likeliest = penalties.at(penalties.best("evidence", alpha, level=0.015)) or fit
+            likeliest = penalties.at(penalties.best("evidence", start)) or fit
             above = np.log(max(penalties.amplitude(likeliest, None), 1.0))
             value = _of_all_targets(problem, likeliest.criteria["evidence"][0])
             return value + float(above / AMPLITUDE) ** 2

@@ -120,7 +120,7 @@ def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> t
     Its distance is a sum over columns, which is longer by about √d.
     """
     lengths = np.asarray(scales)
-    one, two = (median_distance(X, w, (lengths,), seed, order) for order in (1, 2))
+    one, two = (median_distance(X, w, (lengths,), seed, order, 4096) for order in (1, 2))
     return tuple((lengths * one / two).tolist())
 
 

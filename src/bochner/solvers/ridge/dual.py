@@ -168,15 +168,15 @@ class KernelRows:
             before = off
         return None
 
-    def at(self, alpha: float) -> "KernelFactor":
-        """Return the solution at one penalty with the inverse M in place of its factor: O(n³)."""
+    def at(self, alpha: float, whole: bool = True) -> "KernelFactor":
+        """Return the solution at one penalty with M, or its upper triangle, for a factor: O(n³)."""
         fit = self.factored(alpha, single=False)
         A = fit.factor
         invert_triangle(A)
         outer_of_rows(A)
         if self.centred:
             add_square(A, fit.p[:, None], -1 / fit.total)
-        return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A))
+        return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A) if whole else A)
 
 
 class SolvedRows(NamedTuple):
@@ -386,7 +386,7 @@ def kernel_evidence(
 
     K is read on and below its diagonal only.
     """
-    dual = rows.at(alpha)
+    dual = rows.at(alpha, whole=False)
     value = float(evidence(rows, dual, noise, amplitude).sum())
     slope = float(evidence_slope(rows, dual, noise, amplitude).sum())
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count

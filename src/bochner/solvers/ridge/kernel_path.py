@@ -28,7 +28,7 @@ from bochner.solvers.ridge.solution import (
 
 LOWEST, HIGHEST = 1e-12, 10.0  # Penalties that are tried, as shares of the trace of √w K √w
 FIRST = 0.03  # Where the walk starts, as a share of the mean of w k(x, x)
-LEVEL = 3e-3  # The slope ∂log(criterion)/∂log α that is level
+LEVEL, NEAR = 3e-3, 1e-2  # The slope ∂log(criterion)/∂log α that is level; near a known penalty
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
 #: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
@@ -50,6 +50,7 @@ class Penalties:
 
     rows: KernelRows
     tried: dict[float, KernelFactor | None] = field(default_factory=dict)
+    level: float = LEVEL
     noise_is_constant: bool = True  # Not where a loss settles the penalty, from where this starts
 
     @property
@@ -69,12 +70,10 @@ class Penalties:
                 self.tried[alpha] = None
         return self.tried[alpha]
 
-    def best(
-        self, criterion: str, start: float, target: int | None = None, level: float = LEVEL
-    ) -> float:
+    def best(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the penalty at which a criterion is least, of one target or of all."""
         along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
-        return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, level)))
+        return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, self.level)))
 
     def slope(self, criterion: str, target: int | None, alpha: float) -> tuple[float, float]:
         """Return the logarithm of a criterion, of one target or of all, and its slope in log α.
@@ -224,7 +223,8 @@ def solve_kernel(
     the last 1024, or with ``lost`` 3072, rows.
     """
     few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
-    penalties = Penalties(few, noise_is_constant=lost is None)
+    level = LEVEL if start is None else NEAR
+    penalties = Penalties(few, level=level, noise_is_constant=lost is None)
     tried, before = dict[float, SolvedRows](), None
     chosen, criterion = _chosen(penalties, alpha, per_target, start)
     many, known = len(rows.w) > PENALTY_ROWS, PENALTY_ROWS if lost is None else len(dense.w)
@@ -388,7 +388,7 @@ def _outcome(
         tried = sorted(alpha for alpha, fit in penalties.tried.items() if fit is not None)
         for target, alpha in each.items():
             _, slope = penalties.slope(criterion, target, alpha)
-            if abs(slope) > LEVEL and alpha == tried[-1 if slope < 0 else 0]:
+            if abs(slope) > penalties.level and alpha == tried[-1 if slope < 0 else 0]:
                 falls = -slope
                 break
     if falls == 0:
