@@ -25,7 +25,7 @@ from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
-from bochner.features.fourier.grid import FourierGrid, equispaced_map
+from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
 from bochner.models.gaussian_process.law import (
     ExactProcess,
@@ -343,20 +343,16 @@ def refined(
     Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
     serve all, and are summed once.
     """
-    coarse, summed = max(surveyed.method.accuracy, 3e-3), None
-    globe = isinstance(surveyed.method, SphericalHarmonics)
+    summed, globe = None, isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
         kernel = tuning.kernel
-        if globe:
-            phi = surveyed.map_of(kernel)
-        else:
-            ends = scaled(kernel, np.array([1 / RANGE])) + scaled(kernel, np.array([RANGE]))
-            phi = equispaced_map(ends, surveyed.lower, surveyed.upper, coarse)
+        if not globe:
+            kernel = scaled(kernel, np.array([1 / RANGE])) + scaled(kernel, np.array([RANGE]))
         if summed is None or not globe:
-            chosen = surveyed.chosen(tuning, phi)
+            chosen = surveyed.chosen(tuning, surveyed.map_of(kernel, 3e-3))
             summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
         kernel, alpha, inside = lengthscales_on_waves(
-            tuning.kernel, summed.problem_of, phi, spec.noise, spec.amplitude, alpha
+            tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha
         )
         tuning = replace(tuning, kernel=kernel)
         if inside:
