@@ -190,14 +190,10 @@ def maximise_wave_evidence(
     noise: float | None,
     amplitude: float | None,
     start: float | None = None,
-    settled: bool = False,
 ) -> tuple[Evidence, list[WaveState]]:
-    """Return the largest evidence of each target, near ``start`` or there, and states."""
+    """Return the largest evidence of each target, near ``start``, and states."""
     parts = [problem.target(i) for i in range(len(problem.power))]
-    if settled and start is not None and np.all(problem.power > 0):
-        ends = [(part.at(start), EvidenceOutcome.SOLVED) for part in parts]
-    else:
-        ends = [_best(part, noise, amplitude, start) for part in parts]
+    ends = [_best(part, noise, amplitude, start) for part in parts]
     states, outcomes = zip(*ends, strict=True)
     alpha = np.array([state.alpha for state in states])
     given = noise, amplitude

@@ -99,15 +99,14 @@ class WaveProcess(ProcessLaw):
         surveyed = survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         tuning = stationary_kernel(spec.features, surveyed.sample, *asked)
-        start, few = _penalty(tuning, surveyed.sample), len(surveyed.sample) <= ROWS
+        start, many = _penalty(tuning, surveyed.sample), len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
         by_all = by == "evidence" or (by == "auto" and named)
-        if by_all and not few and "lengthscale" in tuning.kernel.get_params(deep=False):
+        if by_all and many and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
-        one = len(sums.sums.origin) == 1  # several share what a sample tells
-        return solved_waves(spec, sums, start, settled=few and one)
+        return solved_waves(spec, sums, start)
 
     @property
     def intercept(self) -> Float[Array, " t"]:
@@ -227,7 +226,6 @@ class WaveProcess(ProcessLaw):
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
-        """Mean log density of rows under the law without each, summed over targets."""
         rows = self.representation.sample.lowest(LOO_ROWS)
         errors, deviation = self.left_out(rows)
         return log_density(errors, deviation**2, rows.w)
@@ -266,9 +264,9 @@ def chosen_waves(
 
 
 def solved_waves(
-    spec: GaussianProcessSpec, sums: GridSums, start: float | None = None, settled: bool = False
+    spec: GaussianProcessSpec, sums: GridSums, start: float | None = None
 ) -> WaveProcess:
-    """Return the law that sums lead to; ``start`` is a penalty near the best one, or that one."""
+    """Return the law that sums lead to; ``start`` is a penalty near the best one."""
     sums = replace(sums, fit_intercept=spec.fit_intercept)
     rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
     if rows is not None and start is None:
@@ -279,7 +277,7 @@ def solved_waves(
     if rows is not None and low is not None and low.left > 2.0:
         return _solved_by_rows(spec, sums, rows, start)
     problem, error = sums.problem, SOLVED * sums.tolerance
-    evidence, states = maximise_wave_evidence(problem, *given, start, settled)
+    evidence, states = maximise_wave_evidence(problem, *given, start)
     parts = []
     for i, state in enumerate(states):
         one = replace(problem.target(i), probes=problem.probes[:0])

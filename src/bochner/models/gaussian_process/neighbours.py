@@ -210,7 +210,6 @@ class NeighbourProcess(ProcessLaw):
 
     @cached_property
     def loo_log_density(self) -> float:  # type: ignore[override]
-        """Mean log density of rows under the law without each, summed over targets."""
         order = self.representation.order[:LOO_ROWS]
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])

@@ -281,7 +281,6 @@ class ObservedProcess(ProcessLaw):
 
     @property
     def block_rows(self) -> int:  # type: ignore[override]
-        """Rows that are predicted together."""
         return min(self.base.block_rows, 512)
 
     @cached_property
