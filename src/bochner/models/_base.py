@@ -468,8 +468,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         page = self.fit_._repr_html_()
         return diagram if page in diagram else diagram + page
 
-    def _repr_html_inner(self) -> str:
-        return self._html_repr()
+    _repr_html_inner = _html_repr
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """Return text and, unless ``display="text"`` was set in scikit-learn, HTML."""

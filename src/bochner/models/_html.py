@@ -84,8 +84,7 @@ class FitSummary(HtmlResult):
     # scikit-learn's diagram of an estimator shows a fit that has these instead of a table of
     # attributes, which would read all, and measure certificates and calibrations.
 
+    _repr_html_inner = HtmlResult._repr_html_
+
     def __len__(self) -> int:
         return 1
-
-    def _repr_html_inner(self) -> str:
-        return self._repr_html_()

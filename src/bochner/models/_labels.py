@@ -20,7 +20,7 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.encoders import is_number
 from bochner.data.schema import Inputs, listed
-from bochner.data.sources import required_targets
+from bochner.data.sources import required_targets, weights_of
 from bochner.errors import DataWarning, InvalidInput
 from bochner.models._base import KernelEstimator, is_foreign, learned
 from bochner.models._tables import by_partition, in_one_sentence
@@ -162,9 +162,7 @@ class LabelsOf:
 
 def weights_of_classes(block: Any, n_classes: int) -> Float[Array, " K"]:
     """Return the weight of the rows of each class in a block."""
-    w = None if block.w is None else to_numpy(block.w)
-    codes = to_numpy(block.y).astype(np.int64)
-    return np.bincount(codes, w, minlength=n_classes).astype(np.float64)
+    return np.bincount(to_numpy(block.y).astype(np.int64), weights_of(block), n_classes)
 
 
 class LabelEstimator(ClassifierMixin, KernelEstimator):
@@ -186,13 +184,11 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return the label, the decision values and, where there are any, the probabilities."""
         f = to_numpy(self._decisions(X))
-        columns = {
-            "label": self.classes_[decided(f)],
-            "decision": f[:, 0] if f.shape[1] == 1 else f,
-        }
-        return columns | (
-            {"probability": self._probabilities(f)} if hasattr(self, "predict_proba") else {}
-        )
+        decision = f[:, 0] if f.shape[1] == 1 else f
+        columns = {"label": self.classes_[decided(f)], "decision": decision}
+        if hasattr(self, "predict_proba"):
+            columns["probability"] = self._probabilities(f)
+        return columns
 
     @by_partition
     def predict_proba(self, X: Tabular) -> Float[Array, "n K"]:

@@ -163,11 +163,6 @@ class ConvexFit(FitSummary):
     dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
 
     @property
-    def n_iter(self) -> int:
-        """Steps of the last descent."""
-        return max(1, self.solution.iterations)
-
-    @property
     def exact(self) -> bool:
         """Whether the coefficients belong to the kernel and each row of ``X``."""
         return self.X is not None and self.dual is None
@@ -179,7 +174,7 @@ class ConvexFit(FitSummary):
         return {
             "loss": rounded(repr(self.loss)),
             "penalty": f"{both}, {'as given' if self.path is None else self.path.reason}",
-            "passes": self.n_iter,
+            "passes": self.solution.iterations,
             "outcome": outcome.name,
             "outcome_words": str(outcome),
         }
@@ -306,7 +301,7 @@ class ConvexEstimator(KernelEstimator):
         "Where the penalty was chosen: those that were compared (1/C of the first target), and "
         "what rows left out lost. None also where rows are too few to leave some of a class out.",
     )
-    n_iter_ = learned("n_iter", "Newton steps of the last fit.")
+    n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
 
 
 # --- The kernel of few rows -----------------------------------------------------------------------

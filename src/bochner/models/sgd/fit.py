@@ -53,7 +53,7 @@ from bochner.models._html import FitSummary
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import LabelEstimator, decided
 from bochner.models._parameters import by_jobs, estimator, shared, spec_of
-from bochner.models._rows import TARGETS, KernelSum
+from bochner.models._rows import TARGETS, KernelSum, row_marks
 from bochner.models.error_law import ErrorLaw
 from bochner.models.representations.representation import ExactKernel, require_alike
 from bochner.selection.choose import choice_of, choose_kernel
@@ -557,12 +557,8 @@ def _planned(
     """Return the plan, by :meth:`SgdEstimator.plan`'s formulas, and the fits that can be run."""
     spec, options, costs = fit.spec, dict[str, SgdFit](), list[StrategyCost]()
     epochs = spec.max_iter if spec.tol is None else min(spec.max_iter, USUAL_EPOCHS)
-    d, t, batch, item = (
-        X.shape[1],
-        len(fit.walk.intercept),
-        min(spec.batch_size, n),
-        X.dtype.itemsize,
-    )
+    d, item = X.shape[1], X.dtype.itemsize
+    t, batch = len(fit.walk.intercept), min(spec.batch_size, n)
     for name, cached in zip(STRATEGIES[::2], CACHED, strict=True):
         try:
             option = _with_strategy(fit, name, sample)
@@ -600,12 +596,9 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     asked = spec.features
     if isinstance(asked.kernel, Kernel):
         return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
-    rows, v = nonempty(sample), stream(asked.seed, "different")
-    v = v.standard_normal(rows.X.shape[1])
-    # Copies count like weights, which is to say not.
-    different = np.unique(rows.X @ v if is_sparse(rows.X) else (rows.X * v).sum(axis=1))
-    steps = max(1.0, USUAL_EPOCHS * len(different) / spec.batch_size)
-    share = max(spec.alpha, 2 / steps)
+    rows = nonempty(sample)
+    different = len(np.unique(row_marks(rows.X, asked.seed)))  # copies count like weights: not
+    share = max(spec.alpha, 2 / max(1.0, USUAL_EPOCHS * different / spec.batch_size))
     return choose_kernel(asked.kernel, rows, asked.seed, share, None, asked.effort or "medium")
 
 

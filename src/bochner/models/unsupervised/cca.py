@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import Tags
 
-from bochner._core.arrays import array_namespace, as_matrix, from_numpy, to_numpy
+from bochner._core.arrays import added, array_namespace, as_matrix, from_numpy, to_numpy
 from bochner._core.checks import integer, nonnegative, warn_user
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import block_rows
@@ -116,7 +116,7 @@ def solved(
     rows: int,
 ) -> Correlations:
     """Return the fit that sums lead to; without ``alpha`` one is chosen by rows left out."""
-    moments, width = _added(*halves), sides[0].n_features
+    moments, width = added(*halves), sides[0].n_features
     if moments is None:
         raise InvalidInput(
             "KernelCCA: at least one row with a positive weight is required; got none."
@@ -153,12 +153,6 @@ def _penalty(
             scores[i] += values.sum() / (2 * max(1, len(values)))
     best = int(np.flatnonzero(scores >= scores.max() - 1e-6)[-1])  # the largest that is as good
     return float(alphas[best]), tuple(zip(alphas.tolist(), scores.tolist(), strict=True))
-
-
-def _added(a: Moments | None, b: Moments | None) -> Moments | None:
-    if a is None or b is None:
-        return a or b
-    return a + b
 
 
 def columns_of(Y: Any) -> Any:
@@ -255,7 +249,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         fit = self.fit_
         fit.require_partners(_partners(blocks))
         sides, rows = (fit.chosen, fit.chosen_y), fit.rows + count_rows(blocks)
-        first, second = map(_added, fit.halves, CorrelationsOf(*sides).over(blocks))
+        first, second = map(added, fit.halves, CorrelationsOf(*sides).over(blocks))
         return solved(*self._asked(), fit.inputs, sides, (first, second), rows)
 
     def solve_again(self) -> Self:

@@ -286,16 +286,10 @@ class State:
 
 def side_by_side(ends: Sequence[State]) -> State:
     """Return the columns that were solved one by one as one state."""
-    return replace(
-        ends[0],
-        coef=np.hstack([end.coef for end in ends]),
-        intercept=np.concatenate([end.intercept for end in ends]),
-        fitted=np.hstack([end.fitted for end in ends]),
-        value=np.concatenate([end.value for end in ends]),
-        gap=np.concatenate([end.gap for end in ends]),
-        outcome=Convergence.worst(end.outcome for end in ends),
-        steps=max(end.steps for end in ends),
-    )
+    names = "coef", "intercept", "fitted", "value", "gap"
+    columns: Any = {n: np.concatenate([getattr(end, n) for end in ends], axis=-1) for n in names}
+    outcome = Convergence.worst(end.outcome for end in ends)
+    return replace(ends[0], **columns, outcome=outcome, steps=max(end.steps for end in ends))
 
 
 def optimum(problem: Problem, at: State, units: Any = 1.0, alpha: Any = None) -> Optimum:
