@@ -98,20 +98,7 @@ from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 # --- The sample of rows by which the penalty is chosen --------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ClassSample:
-    """Rows by which the penalty is chosen."""
-
-    X: Array
-    codes: Float[Array, " m"]
-    w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
-    inflation: float = 1.0  # r̄
-    # Rows that each fold leaves out; () where rows are too few
-    folds: tuple[Array, ...] = ()  # as many as a choice needs
-    every_fold: tuple[Array, ...] = ()
-
-
-def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSample:
+def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRows":
     """Return 4096 rows to choose by, with more of rare classes, or all; two passes at most."""
     seed, n_classes = spec.features.seed, spec.n_classes
     rows, weights = sampled(blocks, seed, where=where).lowest(4096), None
@@ -130,7 +117,7 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> ClassSamp
 
 def rows_to_choose_by(
     X: Array, codes: Array, w: Array, spec: ConvexSpec, weights: Array | None = None
-) -> ClassSample:
+) -> "ClassRows":
     """Return the sample; with ``weights`` of all rows of each class a row stands for several."""
     n_classes, marks = spec.n_classes, row_marks(X, spec.features.seed)
     numbers, stands = codes.astype(np.int64), np.ones(len(w))
@@ -147,7 +134,7 @@ def rows_to_choose_by(
     every = every if others > 1 else []
     # For a penalty folds with 200 rows outside the largest class are enough
     enough = max(1, -(-N_FOLDS * 200 // max(others, 1)))
-    return ClassSample(X, codes, w, inflation, tuple(every[:enough]), tuple(every))
+    return ClassRows(spec, codes, w, X, None, inflation, tuple(every[:enough]), tuple(every))
 
 
 def _weights_and_rare_rows(
@@ -204,14 +191,14 @@ def fit_classifier(
             single = len(rows.w) * chosen.n_features**2 > SMALL
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
-            lost = OnRows(FeatureBlock(Z), rows, spec).held_out(largest)
+            lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)
             lost.walk()
             path, start = lost.path(rows.inflation)
             alpha, start = path.alpha, replace(start, multipliers=None)  # of other rows
     features = Features(chosen.map, blocks, chosen.precision, where=where)
     features.keep()
     codes, w = map(np.concatenate, zip(*features.sum(TARGETS), strict=True))
-    on_rows = OnRows(features, ClassSample(None, codes, w), spec)
+    on_rows = ClassRows(spec, codes, w, on=features)
     problem = on_rows.problem(alpha)
     solution = optimum(problem, on_rows.minimised(problem, start, spec.tol))
     calibration = None
@@ -245,18 +232,18 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
     rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, spec)
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     chosen = choose_exactly(spec, every, None if alpha is None else alpha / 2 / every.w.sum())
-    on_rows = OnRows(KernelMatrix(kernel_matrix(chosen.kernel, every.X)), rows, spec)
+    on_rows = replace(rows, on=KernelMatrix(kernel_matrix(chosen.kernel, every.X)))
     if alpha is None and rows.folds:
         path, near = _path(on_rows, chosen.search.share)
         alpha = path.alpha
     problem = on_rows.problem(1.0 if alpha is None else alpha)
     solution = optimum(problem, on_rows.minimised(problem, near, spec.tol))
-    later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
+    later: Any = partial(calibrated_later, rows) if spec.probability else None
     fit = ConvexFit(inputs, chosen, spec.loss, solution, path, later, pairs=spec.pairs, X=every.X)
     return warned(fit)
 
 
-def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Calibration | None:
+def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
     """Return the calibration of a fit, on decision values of rows held out."""
     if not rows.folds:
         return None
@@ -266,7 +253,7 @@ def calibrated_later(rows: ClassSample, spec: ConvexSpec, fit: ConvexFit) -> Cal
     if len(end.coef) == len(rows.w):
         start = State(end.coef, end.intercept, K @ end.coef + end.intercept)
     folds = enough_folds(rows.every_fold)
-    return OnRows(KernelMatrix(K), rows, spec).calibrated(folds, end.alpha, start)
+    return replace(rows, on=KernelMatrix(K)).calibrated(folds, end.alpha, start)
 
 
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
@@ -282,14 +269,13 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     every = gather(blocks, ask.seed)
     n, order = len(every), stream(ask.seed, "support").permutation(len(every))
     rows = rows_to_choose_by(every.X, every.y[:, 0], every.w, spec)
-    on_rows = OnRows(KernelMatrix(GaussianRows(kernel, rows.X)), rows, spec)
+    on_rows = replace(rows, on=KernelMatrix(GaussianRows(kernel, rows.X)))
     if len(np.unique(rows.codes[order[: few[0]]])) < 2:
         return None
     counts = []
     for size in few:
-        part_of = replace(rows, codes=rows.codes[order[:size]], w=rows.w[order[:size]])
-        K = KernelMatrix(kernel_matrix(kernel, rows.X[order[:size]]))
-        few_rows = OnRows(K, part_of, spec)
+        first, K = order[:size], KernelMatrix(kernel_matrix(kernel, rows.X[order[:size]]))
+        few_rows = replace(rows, codes=rows.codes[first], w=rows.w[first], on=K)
         coef = few_rows.minimised(few_rows.problem(alpha), moves=MOVES_TRIED).coef
         counts.append(int(np.count_nonzero(np.any(coef != 0, axis=1))))
     growth = np.log(counts[1] / counts[0]) / np.log(few[1] / few[0])
@@ -302,48 +288,54 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     support = np.any(solution.coef != 0, axis=1)
     solution, X = replace(solution, coef=solution.coef[support]), rows.X[support]
     chosen = choose_exactly(spec, every.lowest(kept_rows(blocks.n_columns)), None, X)
-    later: Any = partial(calibrated_later, rows, spec) if spec.probability else None
+    later: Any = partial(calibrated_later, rows) if spec.probability else None
     return ConvexFit(inputs, chosen, spec.loss, solution, None, later, pairs=spec.pairs, X=X)
 
 
-def _path(on_rows: "OnRows", share: float) -> tuple[HeldOutPath, State]:
+def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
     """Return penalties with the losses of rows left out: by some of many rows, then by more.
 
     More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
     """
     few, first = on_rows.subsample(2048)
-    few = few if few.rows.folds else on_rows
-    spec, ridge = on_rows.spec, 2 * share * float(few.rows.w.sum())
+    few = few if few.folds else on_rows
+    spec, ridge = on_rows.spec, 2 * share * float(few.w.sum())
     if isinstance(spec.loss, Hinge) and ridge > 0:
         ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
-    lost = few.held_out(float(few.rows.w @ np.diag(few.on.K)) or 1.0)
+    lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
     # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
     lost.walk(ridge, most=10)
-    path, end = lost.path(few.rows.inflation)
+    path, end = lost.path(few.inflation)
     if few is on_rows:
         return path, end
-    columns = spec.targets(on_rows.rows.codes[:1]).shape[1]
+    columns = spec.targets(on_rows.codes[:1]).shape[1]
     dense, kept = on_rows.subsample(max(3072, int(EXACT_ROWS / columns**0.5)))
-    rows = replace(dense.rows, folds=enough_folds(dense.rows.every_fold))
+    dense = replace(dense, folds=enough_folds(dense.every_fold))
     near, step = dense.spread(end, np.searchsorted(kept, first)), 0
-    lost = replace(dense, rows=rows).held_out(rows.inflation * path.alpha, near)
+    lost = dense.held_out(dense.inflation * path.alpha, near)
     while step < LAST and 0.998 * lost(step) > lost(step + FINER):
         step += FINER
-    finer, end = lost.path(rows.inflation)
+    finer, end = lost.path(dense.inflation)
     return (finer if step else path), on_rows.spread(end, kept)
 
 
 @dataclass(frozen=True, eq=False)
-class OnRows:
-    """Rows, and what is minimised on their features or kernel matrix."""
+class ClassRows:
+    """Rows of classes, and what is minimised on their features or kernel matrix."""
 
-    on: Any
-    rows: ClassSample
     spec: ConvexSpec
+    codes: Float[Array, " m"]
+    w: Float[Array, " m"]  # their weights, times the rows of their class that each represents
+    X: Any = None
+    on: Any = None  # their features or kernel matrix
+    inflation: float = 1.0  # r̄
+    # Rows that each fold leaves out; () where rows are too few
+    folds: tuple[Array, ...] = ()  # as many as a choice needs
+    every_fold: tuple[Array, ...] = ()
 
     def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
         """Return the problem without the rows held out."""
-        spec, w, y = self.spec, self.rows.w, self.spec.targets(self.rows.codes)
+        spec, w, y = self.spec, self.w, self.spec.targets(self.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
         y = y if isinstance(self.on, KernelMatrix) else y.astype(np.int8)
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
@@ -357,8 +349,8 @@ class OnRows:
             algorithm = fastest(problem)
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=steps)
         if spec.pairs is not None and spec.fit_intercept:
-            return decomposed_pairs(problem, self.rows.codes, SLOPES * tol, moves)
-        many = len(self.rows.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
+            return decomposed_pairs(problem, self.codes, SLOPES * tol, moves)
+        many = len(self.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
         if many or isinstance(spec.loss, Hinge):
             return decomposed(problem, SLOPES * tol, moves)
         return minimise_on_kernel(problem, start, tol=tol, max_iter=steps)
@@ -372,7 +364,7 @@ class OnRows:
         ends = (self.minimised(self.problem(alpha, out), start, tol) for out in folds)
         f = np.concatenate([end.fitted[out] for end, out in zip(ends, folds, strict=True)])
         f, every = self.spec.values(f), np.concatenate([np.flatnonzero(out) for out in folds])
-        codes, w = self.rows.codes[every], self.rows.w[every]
+        codes, w = self.codes[every], self.w[every]
         step = -(-len(f) // 50_000)  # at most so many rows: few numbers are fitted
         return calibrate(f[::step], codes[::step], w[::step])
 
@@ -381,15 +373,15 @@ class OnRows:
 
         Log losses count a tenth of a row of each other class: without it tiny penalties seem best.
         """
-        rows, spec = self.rows, self.spec
+        spec = self.spec
         margins = isinstance(spec.loss, Hinge) or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
 
         def total(every: Array, f: Array) -> float:
-            codes, w = rows.codes[every], rows.w[every]
+            codes, w = self.codes[every], self.w[every]
             if not (calibrates or isinstance(spec.loss, LOG_LOSSES)):
                 return float((w[:, None] * spec.loss.value(spec.targets(codes), f)).sum())
-            largest = float(rows.w.max())
+            largest = float(self.w.max())
             w = w if largest >= 1 else w / (2 * unit_of(largest))
             if calibrates:
                 return calibrate(spec.values(f), codes, w).log_loss
@@ -397,12 +389,11 @@ class OnRows:
             return -float(w @ (targets * log_probabilities(f)).sum(axis=1))
 
         fit = partial(self.minimised, moves=MOVES_COMPARED)
-        return HeldOutLoss(self.problem(1.0), rows.folds, fit, largest, total, near)
+        return HeldOutLoss(self.problem(1.0), self.folds, fit, largest, total, near)
 
-    def subsample(self, most: int) -> tuple["OnRows", Array]:
+    def subsample(self, most: int) -> tuple["ClassRows", Array]:
         """Return the matrix of the first ``most`` rows, and more of rare classes; their numbers."""
-        sample, spec, n_classes = self.rows, self.spec, self.spec.n_classes
-        codes = sample.codes.astype(np.int64)
+        spec, n_classes, codes = self.spec, self.spec.n_classes, self.codes.astype(np.int64)
         if len(codes) <= most:
             return self, np.arange(len(codes))
         order = stream(spec.features.seed, "some of the rows").permutation(len(codes))
@@ -411,10 +402,10 @@ class OnRows:
         for k in np.flatnonzero(np.bincount(codes[kept], minlength=n_classes) < rare):
             kept[order[codes[order] == k][:rare]] = True
         numbers = np.flatnonzero(kept)
-        weights = np.bincount(codes, sample.w, minlength=n_classes)
-        rows = part(Piece(sample.X), numbers).X, sample.codes[numbers], sample.w[numbers]
+        weights = np.bincount(codes, self.w, minlength=n_classes)
+        rows = part(Piece(self.X), numbers).X, self.codes[numbers], self.w[numbers]
         few = rows_to_choose_by(*rows, spec, weights)
-        return OnRows(KernelMatrix(self.on.K[np.ix_(numbers, numbers)]), few, spec), numbers
+        return replace(few, on=KernelMatrix(self.on.K[np.ix_(numbers, numbers)])), numbers
 
     def spread(self, at: State, numbers: Array) -> State:
         """Return the point with coefficients of these rows and zeros."""
