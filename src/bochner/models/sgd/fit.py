@@ -282,8 +282,8 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     required_targets(spec.who, block.y)
     w = np.concatenate([w for _, w in where.sum(TARGETS, blocks)])
     n, weight = int(np.count_nonzero(w)), float(w.sum())
-    begun, sample = _begun(spec, blocks, Piece(_rows(block), block.y), inputs, where)
-    fit = _for_pieces(begun, sample)
+    rows = Piece(_rows(block), block.y)
+    fit = _start(spec, blocks, rows, inputs, in_pieces=True, where=where)
     if spec.strategy == "auto":  # features that fit are kept
         size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.n_features
         kept_at = STRATEGIES.index(fit.strategy) + (size <= free_bytes() // 2)
@@ -488,20 +488,28 @@ def _start(
     blocks: Blocks,
     rows: Piece,
     inputs: Inputs,
-    before: SgdFit | None,
+    before: SgdFit | None = None,
     in_pieces: bool = False,
+    where: Executor = LOCAL,
 ) -> SgdFit:
-    """Return the fit to continue: the one before with the new spec, or one without steps."""
+    """Return the fit to continue: the one before with the new spec, or one without steps.
+
+    For pieces without an end "auto" takes features on the fly, exact ones if few.
+    """
     if before is not None:
         require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
-    begun, sample = _begun(spec, blocks, rows, inputs)
-    if in_pieces:
-        return _for_pieces(begun, sample)
+    fit, sample = _begun(spec, blocks, rows, inputs, where)
     if spec.strategy != "auto":
-        return _with_strategy(begun, spec.strategy, sample)
-    plan, options = _planned(begun, sample, rows.X, count_rows(blocks))
-    return replace(options[plan.best], plan=plan)
+        return _with_strategy(fit, spec.strategy, sample)
+    if not in_pieces:
+        plan, options = _planned(fit, sample, rows.X, count_rows(blocks))
+        return replace(options[plan.best], plan=plan)
+    with suppress(UnsupportedKernel):
+        exact = _with_strategy(fit, EXACT[0], sample)
+        if exact.chosen.n_features <= spec.features.width_to_search:
+            return exact
+    return _with_strategy(fit, STRATEGIES[4], sample)
 
 
 def _begun(
@@ -575,17 +583,6 @@ def _planned(
         costs.append(StrategyCost(cached, width, values + steps, memory + item * n * width))
     task = f"{n:,} rows of {d:,} columns, {t} outputs, {epochs} epochs in batches of {batch}"
     return StrategyPlan(task, free_bytes() // 2, tuple(costs)), options
-
-
-def _for_pieces(fit: SgdFit, sample: RowSample | None) -> SgdFit:
-    """Choose for pieces without an end: "auto" takes features on the fly, exact ones if few."""
-    if fit.spec.strategy != "auto":
-        return _with_strategy(fit, fit.spec.strategy, sample)
-    with suppress(UnsupportedKernel):
-        exact = _with_strategy(fit, EXACT[0], sample)
-        if exact.chosen.n_features <= fit.spec.features.width_to_search:
-            return exact
-    return _with_strategy(fit, STRATEGIES[4], sample)
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
