@@ -178,7 +178,7 @@ def test_what_may_not_be_read_is_named(path, monkeypatch):
     denied, folder = CANNOT + "permission denied", path.parent
     for target, read in (
         (module, partial(list, blocks)),
-        ("pathlib.Path.open", partial(Blocks.from_files, path)),
+        ("pathlib.Path.stat", partial(Blocks.from_files, path)),
         ("pathlib.Path.iterdir", partial(Blocks.from_files, folder)),
         ("pathlib.Path.is_dir", partial(Blocks.from_files, folder)),
     ):
