@@ -20,8 +20,6 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
-from bochner.features.mercer.hermite import Mehler
-from bochner.features.mercer.products import Halves
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classification import OneClassSVM
@@ -329,5 +327,5 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
 #: that bochner's model files hold, and values that these cache. None runs code when it is built.
 TRUSTED = sorted(
     f"{cls.__module__}.{cls.__qualname__}"
-    for cls in {*stored_classes(), Chains, Halves, KernelCost, Mehler, Programme}
+    for cls in {*stored_classes(), Chains, KernelCost, Programme}
 )

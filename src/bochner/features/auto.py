@@ -102,6 +102,7 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
 
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
+LEAST = 1e-6  # Rounding of a kernel matrix in float32: errors below it are equal
 SAME = 1e-4  # Errors with at most this relative difference are equal: the first method is taken
 ROWS_A_FEATURE = 4  # Rows per feature from which errors are extrapolated
 NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
@@ -296,23 +297,18 @@ def _cheapest(rows: Sequence[tuple[float, Row]], factor: float) -> Row:
     return next(row for error, row in close if error <= limit)
 
 
-def _rank_error(error: float) -> float:
-    """Return an error of the kernel matrix, at least its rounding in float32."""
-    return max(error, 1e-6)
-
-
 # --- by the kernel matrix ------------------------------------------------------------------------
 
 
 def _by_kernel(rows: list[Row], most: float, X: Array, kernel: Kernel) -> tuple[Row, str]:
     """Return the cheapest row whose kernel matrix is about as good as the best, and the reason."""
     affordable = [c for c, _ in rows if c.multiplications <= most]
-    limit = PROMISING * min(_rank_error(c.predicted) for c in affordable)
+    limit = PROMISING * min(max(c.predicted, LEAST) for c in affordable)
     K = to_numpy(kernel(X, X))
     for i, (c, phi) in enumerate(rows):
-        if c.multiplications <= most and _rank_error(c.predicted) <= limit:
+        if c.multiplications <= most and max(c.predicted, LEAST) <= limit:
             rows[i] = replace(c, error=relative_error(phi, X, K)), phi
-    measured = [(_rank_error(row[0].error), row) for row in rows if row[0].error is not None]
+    measured = [(max(row[0].error, LEAST), row) for row in rows if row[0].error is not None]
     best = _cheapest(measured, 1.1)
     said = lambda c: f"{c.predicted:.2g} predicted" if c.error is None else f"{c.error:.2g}"
     against = ", ".join(f"{c.method} {said(c)}" for c, _ in rows if c is not best[0])
@@ -353,10 +349,10 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
     """Return up to four: those with landmarks, the nearest of the others, and the cheapest."""
     order = sorted(
-        candidates, key=lambda c: (not isinstance(c.method, Nystrom), _rank_error(c.predicted))
+        candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
     )
     nearest = next((c for c in order if not isinstance(c.method, Nystrom)), order[0])
-    cheapest = min(candidates, key=lambda c: (c.multiplications, _rank_error(c.predicted)))
+    cheapest = min(candidates, key=lambda c: (c.multiplications, max(c.predicted, LEAST)))
     worse = cheapest.predicted > PROMISING * nearest.predicted
     if worse and cheapest.multiplications > 0.9 * nearest.multiplications:
         return order[:3]

@@ -102,13 +102,8 @@ class FourierMap(FeatureMap):
     random: bool = True  # False for nodes of a quadrature rule
 
     @property
-    def n_frequencies(self) -> int:
-        """Number m of frequencies."""
-        return self.frequencies.shape[1]
-
-    @property
     def n_features(self) -> int:
-        return self.n_frequencies * (1 if len(self.phases) else 2)
+        return self.frequencies.shape[1] * (1 if len(self.phases) else 2)
 
     @property
     def unbiased(self) -> bool:
@@ -149,7 +144,8 @@ class FourierMap(FeatureMap):
     def _waves(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         """Return the features, with angles in the precision of X."""
         double, phased = arrays.precision(X) == np.float64, len(self.phases) > 0
-        scale = (self.amplitude / self.n_frequencies * (2 if phased else 1)) ** 0.5
+        m = self.frequencies.shape[1]
+        scale = (self.amplitude / m * (2 if phased else 1)) ** 0.5
         turns, phases = self._turns[double]
         if arrays.is_numpy(X) or isinstance(turns, native.Chains):
             X = np.ascontiguousarray(X) if arrays.is_numpy(X) else X
@@ -162,12 +158,12 @@ class FourierMap(FeatureMap):
             Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
-        roots = np.sqrt(self.n_frequencies * np.concatenate([self.weights, self.weights]))
+        roots = np.sqrt(m * np.concatenate([self.weights, self.weights]))
         return Z * arrays.moved(roots, like=Z)
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
         """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
-        Z, m = self(X), self.n_frequencies
+        Z, m = self(X), self.frequencies.shape[1]
         if len(self.phases):
             raise InvalidInput(
                 "FourierMap.complex: features must be pairs; got cosines with phases. Draw them by "
@@ -181,7 +177,7 @@ class FourierMap(FeatureMap):
         if len(self.phases):
             turned = C * replace(self, phases=self.phases + np.pi / 2).features(X)
         else:
-            Z, m = self.features(X), self.n_frequencies
+            Z, m = self.features(X), self.frequencies.shape[1]
             turned = Z[:, :m] * C[..., m:] - Z[:, m:] * C[..., :m]
         return turned @ arrays.moved(self.matrix.T, like=X)
 

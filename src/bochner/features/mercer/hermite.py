@@ -212,8 +212,8 @@ class HermiteMap(products.Products):
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
         xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
-        decay = moved(-2.0 * self._constants.decay[:, None], like=U)
-        G = decay * U * xp.sum(C * Z, axis=1)[None, :]
+        _, decay, _, _ = mehler(self.spread)
+        G = moved(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
         steps = [
             xp.sum(taken(C, v, 1) * taken(Z, less, 1) * moved(factor, like=Z), axis=1)
             for v, less, factor in self._less
@@ -224,8 +224,8 @@ class HermiteMap(products.Products):
     @cached_property
     def _less(self) -> list[tuple[Array, Array, Array]]:
         """Of each axis: features of some degree, those of one degree less, and step √k."""
-        blocks = []
-        for j, step in zip(range(self.indices.shape[1]), self._constants.step, strict=False):
+        blocks, (_, _, steps, _) = [], mehler(self.spread)
+        for j, step in zip(range(self.indices.shape[1]), steps, strict=False):
             columns = np.flatnonzero(self.indices[:, j])
             one = np.eye(self.indices.shape[1], dtype=self.indices.dtype)[j]
             less = _places(self.indices, self.indices[columns] - one)
@@ -236,12 +236,13 @@ class HermiteMap(products.Products):
         """Return the products by recurrence in D steps a row; far rows, if any, by their tables."""
         Z = np.empty((X.shape[0], self.n_features), dtype=X.dtype)
         J, D = self.indices.shape[1], self.n_features
-        step = self._constants.step[:J].astype(X.dtype)
+        shift, decay, step, _ = mehler(self.spread)
+        step = step[:J].astype(X.dtype)
         first, count = np.zeros(1, np.int32), np.full(1, D, np.int32)
         for rows in slices(len(Z), 4096):
             U = np.clip(self._coordinates(X[rows]), -OUTSIDE, OUTSIDE).T
-            decay = moved(-self._constants.decay[:, None], like=U)
-            exponent = (decay * U.T * U.T).sum(axis=0) + float(self._constants.shift.sum())
+            negative = moved(-decay[:, None], like=U)
+            exponent = (negative * U.T * U.T).sum(axis=0) + float(shift.sum())
             near = exponent > -NEAR
             w = np.ones((len(U), J + 1), dtype=X.dtype)
             np.multiply(U[:, :J], step, out=w[:, :J], where=near[:, None])
@@ -265,12 +266,9 @@ class HermiteMap(products.Products):
         parents[v] = np.stack([_places(self.indices, columns - i * one) for i in (1, 2)], axis=1)
         inputs[v, 0] = last
         factors[v, 0] = degree**-0.5
-        factors[v, 1] = -self._constants.ratio[last] * ((degree - 1) / degree) ** 0.5
+        _, _, _, ratio = mehler(self.spread)
+        factors[v, 1] = -ratio[last] * ((degree - 1) / degree) ** 0.5
         return Programme(parents, inputs, factors)
-
-    @cached_property
-    def _constants(self) -> "Mehler":
-        return mehler(self.spread)
 
     @cached_property
     def _counts(self) -> list[int]:
@@ -285,15 +283,13 @@ class HermiteMap(products.Products):
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others."""
-        xp, J, mehler = array_namespace(X), self.indices.shape[1], self._constants
+        xp, J = array_namespace(X), self.indices.shape[1]
         U = in_double(xp.clip(self._coordinates(X), -OUTSIDE, OUTSIDE))[1]
-        shift, decay, step, ratio = (
-            moved(constant[:, None], like=U)
-            for constant in (mehler.shift, mehler.decay, mehler.step[:J], mehler.ratio[:J])
-        )
+        constants = (moved(constant[:, None], like=U) for constant in mehler(self.spread))
+        shift, decay, step, ratio = constants
         exponents = shift - decay * U * U
         first = exponents[:1, :] + xp.sum(exponents[J:, :], axis=0)
-        v = xp.clip(step * U[:J, :], -FARTHEST, FARTHEST)
+        v, ratio = xp.clip(step[:J, :] * U[:J, :], -FARTHEST, FARTHEST), ratio[:J, :]
         envelope = xp.concat([first, exponents[1:J, :]], axis=0)
         # Values are exp(envelope) g_k. At large distances exp(envelope) underflows and g_k of high
         # degree overflows: from time to time the size of g is moved into the envelope.
@@ -329,26 +325,16 @@ def _places(indices: Array, wanted: Array) -> Array:
     return np.where(keys[places] == sought, places, 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Mehler:
-    """Constants of Mehler's formula for each axis.
+def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
+    """Return shift, decay, step and ratio of Mehler's formula for N(0, spread²) along each axis.
 
     √λ_k φ_k(x) = exp(shift − decay x²) g_k, with g_0 = 1, g_1 = step x and
     g_{k+1} = (step x g_k − ratio √k g_{k−1})/√(k + 1): the powers of B are in the recurrence.
     """
-
-    shift: Float[Array, " d"]
-    decay: Float[Array, " d"]
-    step: Float[Array, " d"]
-    ratio: Float[Array, " d"]
-
-
-def mehler(spread: Float[Array, " d"]) -> Mehler:
-    """Return the constants of Mehler's formula for N(0, spread²), without cancellation."""
-    a, b = 0.25 / np.asarray(spread) ** 2, 0.5
+    a, b = 0.25 / np.asarray(spread) ** 2, 0.5  # without cancellation
     c = np.sqrt(a * a + 2 * a * b)
     A = a + b + c
-    return Mehler(0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A)
+    return 0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A
 
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -370,7 +356,7 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)
-        logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread).ratio]
+        logs = [np.arange(ask.n_features) * np.log(B) for B in mehler(spread)[3]]
         indices, _ = best_products(logs, ask.n_features)
         used = max(1, int(indices.any(axis=0).sum()))  # the axes of most variance
         indices = np.ascontiguousarray(indices[:, :used])

@@ -9,7 +9,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -26,18 +26,12 @@ from bochner.kernels.basis import Basis
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
 from bochner.kernels.spectral import Independent, Measure
 
-
-@dataclass(frozen=True, eq=False)
-class Halves:
-    """Products of rows ``i`` of ``left`` and rows ``j`` of ``right``."""
-
-    left: "Halves | Array"  # Again products, or row numbers of the table of 1-D functions
-    right: "Halves | Array"
-    i: Array
-    j: Array
+#: Row numbers of the table of 1-D functions, or ``(left, right, i, j)``: the products of rows ``i``
+#: of ``left`` and rows ``j`` of ``right``, which are again products or row numbers.
+Halves = Any
 
 
-def factored(rows: Array) -> "Halves | Array":
+def factored(rows: Array) -> Halves:
     """Return how to multiply rows[:, 0], rows[:, 1], … of a table, by halves."""
     if rows.shape[1] == 1:
         return rows[:, 0]
@@ -45,15 +39,15 @@ def factored(rows: Array) -> "Halves | Array":
     left, right = (
         np.unique(part, axis=0, return_inverse=True) for part in (rows[:, :half], rows[:, half:])
     )
-    return Halves(factored(left[0]), factored(right[0]), left[1].ravel(), right[1].ravel())
+    return factored(left[0]), factored(right[0]), left[1].ravel(), right[1].ravel()
 
 
-def multiplied(how: "Halves | Array", table: Float[Array, "m n"]) -> Float[Array, "D n"]:
+def multiplied(how: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
     """Return the products of rows of the table."""
-    if not isinstance(how, Halves):
+    if not isinstance(how, tuple):
         return taken(table, how, axis=0)
-    left, right = multiplied(how.left, table), multiplied(how.right, table)
-    return taken(left, how.i, axis=0) * taken(right, how.j, axis=0)
+    left, right, i, j = how
+    return taken(multiplied(left, table), i, axis=0) * taken(multiplied(right, table), j, axis=0)
 
 
 class Products(FeatureMap):
@@ -65,7 +59,7 @@ class Products(FeatureMap):
         """Row numbers of the table that each feature multiplies."""
 
     @cached_property
-    def how(self) -> "Halves | Array":
+    def how(self) -> Halves:
         """Rows of the table whose products are the features, by halves."""
         return factored(self.places)
 
@@ -93,11 +87,11 @@ class Products(FeatureMap):
                 here = values[:, first : first + step]
                 n = here.shape[1]
                 out = room[2].reshape(width, -1)[:, :n]
-                if isinstance(how, Halves):
-                    left, right = (part[: width * n].reshape(width, n) for part in room[:2])
-                    np.take(multiplied(how.left, here), how.i, axis=0, out=left, mode="clip")
-                    np.take(multiplied(how.right, here), how.j, axis=0, out=right, mode="clip")
-                    np.multiply(left, right, out=out)
+                if isinstance(how, tuple):
+                    sides = [part[: width * n].reshape(width, n) for part in room[:2]]
+                    for side, half, rows in zip(sides, how[:2], how[2:], strict=True):
+                        np.take(multiplied(half, here), rows, axis=0, out=side, mode="clip")
+                    np.multiply(sides[0], sides[1], out=out)
                 else:
                     out[...] = here[how]
                 Z[start + first : start + first + n] = out.T

@@ -77,7 +77,7 @@ class MaclaurinMap(FeatureMap):
 
     @property
     def n_inputs(self) -> int:
-        return self.inputs.width
+        return len(self.inputs.scales)
 
     @property
     def n_features(self) -> int:
@@ -496,7 +496,7 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ske
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
         inputs = powers.UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
-        sketch = _hashes(kernel.degree, ask.n_features, inputs.width, ask.stream("hashes"))
+        sketch = _hashes(kernel.degree, ask.n_features, ask.n_inputs + 1, ask.stream("hashes"))
         weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
         return SketchMap(kernel, inputs, weights, (sketch,), (), False)
     parts = powers.powers(kernel, ask.n_inputs)

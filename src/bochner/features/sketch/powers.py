@@ -85,13 +85,8 @@ class UnitRows:
     scales: Float[np.ndarray, " d"]  # s
     constant: float = 0.0  # c, one coordinate more; none if zero
 
-    @property
-    def width(self) -> int:
-        """Coordinates of u."""
-        return len(self.scales) + (self.constant > 0)
-
     def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array]:
-        """Return directions, (n, width) in X's precision, and lengths, (n,) in float64."""
+        """Return directions, in X's precision, and lengths, (n,) in float64."""
         if is_sparse(X):
             scaled = scipy.sparse.csr_array(X, copy=True)
             scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
