@@ -111,19 +111,19 @@ PRODUCT = [case for case in PRODUCT if case not in CASES]
 NAMES = [*map(str, (*CASES, *PRODUCT))]
 
 
-def of_maps(wanted=lambda case: True, **more):
+def of_maps(wanted=lambda case: True, main=lambda case: True, **more):
     """Run a test with each case that is wanted, and each combination of more.
 
-    Each case has one combination in the main tier, in turn; the whole product is slow.
+    Each case of the main tier has one combination there, in turn; the whole product is slow.
     """
     params = []
     for i, case in enumerate((*CASES, *PRODUCT)):
         for j, values in enumerate(product(*more.values()) if wanted(case) else ()):
-            main = i < len(CASES) and j == i % prod(map(len, more.values()))
+            here = i < len(CASES) and main(case) and j == i % prod(map(len, more.values()))
             name = "-".join(
                 [getattr(value, "__name__", str(value)) for value in values] + NAMES[i : i + 1]
             )
-            marks = () if main else pytest.mark.slow
+            marks = () if here else pytest.mark.slow
             params.append(pytest.param(case, *values, id=name, marks=marks))
     return pytest.mark.parametrize(("case", *more), params)
 
