@@ -144,7 +144,7 @@ class Compressed(Method):
     >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 3))
     >>> method = bo.Compressed(bo.Fourier(), width=4)
     >>> bo.draw(bo.kernels.Gaussian(), method, n_features=32, X=X)
-    CompressedMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=32)
+    ProjectedMap(kernel=Gaussian(lengthscale=1.0), n_inputs=3, n_features=32)
     """
 
     method: MethodField
@@ -152,21 +152,41 @@ class Compressed(Method):
 
 
 @dataclass(frozen=True, eq=False)
-class CompressedMap(FeatureMap):
-    """φ(x) = Vᵀ φ′(x)."""
+class ProjectedMap(FeatureMap):
+    """φ(x) = Vᵀ φ′(Px): a map of fewer columns, cut to fewer features, or both."""
 
     kernel: Kernel
-    inner: FeatureMap  # φ′, the wider map
+    inner: FeatureMap  # φ′
+    #: P, as it multiplies rows from the right; lengthscales of single columns are in it.
+    projection: Float[Array, "d k"] | None = None
     #: V, orthonormal columns by decreasing energy on the rows it was drawn from.
-    directions: Float[Array, "k D"]
+    directions: Float[Array, "m D"] | None = None
 
     unbiased = False  # directions are of the features that were drawn, and leave some out
 
+    @property
+    def below_kernel(self) -> bool:  # the kernel of projected rows is another
+        return self.projection is None and self.inner.below_kernel
+
+    @cached_property
+    def reach(self) -> float:
+        P = self.projection
+        return self.inner.reach * (1.0 if P is None else float(np.linalg.norm(P, 2)))
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        return times(self.inner.features(X), self.directions)
+        def turned(X: Float[Array, "n d"]) -> Float[Array, "n D"]:
+            P, V = self.projection, self.directions
+            Z = self.inner.features(X if P is None else X @ moved(P, like=X))
+            return Z if V is None else times(Z, V)
+
+        return with_far_rows(self, X, turned)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        return self.inner.pullback(X, C @ moved(self.directions.T, like=X))
+        P, V = self.projection, self.directions
+        C = C if V is None else C @ moved(V.T, like=X)
+        if P is None:
+            return self.inner.pullback(X, C)
+        return self.inner.pullback(X @ moved(P, like=X), C) @ moved(P.T, like=X)
 
 
 def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
@@ -180,7 +200,8 @@ def draw_compressed(method: Compressed, kernel: Kernel, ask: Request, draw: Draw
     for rows in slices(X.shape[0], step):
         add_gram(gram, np.ascontiguousarray(inner(X[rows]), dtype=np.float64))
     _, axes = principal_axes(mirror(gram))
-    return CompressedMap(kernel, inner, np.ascontiguousarray(axes[:, : ask.n_features]))
+    V = np.ascontiguousarray(axes[:, : ask.n_features])
+    return ProjectedMap(kernel, inner, directions=V)
 
 
 @dataclass(frozen=True)
@@ -224,30 +245,6 @@ class Projected(Method):
     how: Annotated[str, word("pca", "jl")] = "pca"
 
 
-@dataclass(frozen=True, eq=False)
-class ProjectedMap(FeatureMap):
-    """φ(x) = φ′(Px)."""
-
-    kernel: Kernel
-    inner: FeatureMap  # φ′, of d′ columns
-    #: P, as it multiplies rows from the right; lengthscales of single columns are in it.
-    projection: Float[Array, "d k"]
-
-    @cached_property
-    def reach(self) -> float:
-        return self.inner.reach * float(np.linalg.norm(self.projection, 2))
-
-    below_kernel = unbiased = False  # the kernel of projected rows is another
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        projected = lambda X: self.inner.features(X @ moved(self.projection, like=X))
-        return with_far_rows(self, X, projected)
-
-    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        P = moved(self.projection, like=X)
-        return self.inner.pullback(X @ P, C) @ moved(self.projection.T, like=X)
-
-
 def rotatable(kernel: Kernel) -> bool:
     """Whether the kernel is one of distances or inner products, as far as its structure tells."""
     return not any(
@@ -257,7 +254,7 @@ def rotatable(kernel: Kernel) -> bool:
     )
 
 
-def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> ProjectedMap:
+def draw_projected(method: Projected, kernel: Kernel, ask: Request, draw: Draw) -> FeatureMap:
     """Draw features of combinations of the columns."""
     plain, lengths = isotropic(kernel, ask.n_inputs)
     d, size, scales = ask.n_inputs, min(method.n_components, ask.n_inputs), 1 / lengths

@@ -79,6 +79,7 @@ _MODULES = re.compile(
 
 #: Classes in older files that were renamed, and their names now.
 RENAMED: dict[str, str] = {
+    "CompressedMap": "ProjectedMap",
     "ConstantMap": "LinearMap",
     "FourierPhaseMap": "FourierMap",
     "LeverageFourierMap": "FourierMap",

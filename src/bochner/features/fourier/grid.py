@@ -425,9 +425,21 @@ def _extent(
 def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
-    """Return the map of a kernel on a box: all Fourier modes for the tolerance."""
+    """Return the map of all Fourier modes for the tolerance, where the memory holds them."""
     grid = grid_of(kernel, lower, upper, tolerance)
-    _require_room(tolerance, grid)
+    most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
+    too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
+    # Of an implicit fit: sums, their FFT, and ten vectors.
+    size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
+    along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
+    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} waves,"
+    remedy = (
+        "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
+        "Gaussian process NearestNeighbours(), which has no grid."
+    )
+    if too_many:
+        raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
+    require_room(size, what, remedy)
     return _mapped(kernel, lower, upper, grid)
 
 
@@ -476,20 +488,3 @@ def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> Eq
         max(lacks + images, 0.0) + images,
         grid.tapered,
     )
-
-
-def _require_room(tolerance: float, grid: Frequencies) -> None:
-    """Raise an error if the Fourier modes exceed the memory."""
-    most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
-    too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
-    # Of an implicit fit: sums, their FFT, and ten vectors.
-    size = grid.waves * (48 * 2 ** len(grid.extent) + 320)
-    along = " x ".join(f"{2 * m + 1:,}" for m in grid.extent)
-    what = f"FourierGrid: tolerance={tolerance:.3g} takes {along} waves,"
-    remedy = (
-        "Take a larger tolerance, a longer lengthscale, a smoother kernel, Nystrom(), or for a "
-        "Gaussian process NearestNeighbours(), which has no grid."
-    )
-    if too_many:
-        raise InvalidInput(f"{what} at least, more than any memory holds. {remedy}")
-    require_room(size, what, remedy)

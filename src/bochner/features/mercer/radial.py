@@ -115,21 +115,18 @@ ROUNDING = float(np.finfo(float).eps)
 MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
 
 
-class Nodes(NamedTuple):
-    """Radii q at which R_l is factored, and the share ω of the rows that each radius represents."""
-
-    q: Float[np.ndarray, " M"]
-    share: Float[np.ndarray, " M"]
+#: Radii q at which R_l is factored, and the share ω of the rows that each radius represents.
+Nodes = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
 
 
 def quantiles(r: Float[np.ndarray, " n"], count: int) -> Nodes:
     """Return ``count`` quantiles, dense at both ends where few rows carry most of what is left."""
     if one_radius(r):
-        return Nodes(np.array([r.mean()]), np.ones(1))
+        return np.array([r.mean()]), np.ones(1)
     M = min(count, len(r))
     edges = np.sin(np.arange(M + 1) * np.pi / (2 * M)) ** 2
     middles = np.sin((np.arange(M) + 0.5) * np.pi / (2 * M)) ** 2
-    return Nodes(np.quantile(r, middles), np.diff(edges))
+    return np.quantile(r, middles), np.diff(edges)
 
 
 class RadialBlock(NamedTuple):
@@ -153,13 +150,13 @@ def spectrum(
 
     ``total`` is the mean of k(x, x) over the nodes.
     """
-    d = radial.n_inputs
+    d, (q, share) = radial.n_inputs, nodes
     last = min(15 if d <= 4 else 3, most)
     while True:
-        R = radial.matrices(last, nodes.q, nodes.q)
-        levels = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, nodes, total)]
+        R = radial.matrices(last, q, q)
+        levels = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, share, total)]
         blocks = sorted(levels, key=lambda block: -block.each)
-        rest = total - float(np.einsum("laa,a->", R, nodes.share))
+        rest = total - float(np.einsum("laa,a->", R, share))
         top = np.zeros(last + 1)
         np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
         # After many degrees, half of them without energy: rows are too far apart.
@@ -186,10 +183,10 @@ def _complete(
 
 
 def _factored(
-    l: int, d: int, R: Float[np.ndarray, "M M"], nodes: Nodes, total: float
+    l: int, d: int, R: Float[np.ndarray, "M M"], share: Array, total: float
 ) -> Iterator[RadialBlock]:
     """Yield the blocks of one degree: eigenvectors of R_l on the nodes, above what is rounding."""
-    size, root = alpha(l, d), np.sqrt(nodes.share)
+    size, root = alpha(l, d), np.sqrt(share)
     if size > MOST_HARMONICS:
         return
     values, vectors = principal_axes(root[:, None] * R * root)
@@ -404,28 +401,28 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
         require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel))
     # The radii to factor on, and up to which functions are interpolated: 0 for none.
-    nodes, limit = Nodes(np.ones(1), np.ones(1)), 0.0
+    (q, share), limit = (np.ones(1), np.ones(1)), 0.0
     if ask.X is not None or not radial.zonal:
         X = ask.rows("MercerHarmonic", "its radial functions")
         r = polar(X.astype(np.float64))[1]
         if radial.zonal:  # one radial function a degree, the same for any radius but zero
-            nodes = Nodes(np.array([r.max() or 1.0]), np.ones(1))
+            q = np.array([r.max() or 1.0])
         else:
-            nodes, limit = quantiles(r, NODES), REACH * float(r.max())
-    total = float(to_numpy(plain.diag(on_axis(nodes.q, ask.n_inputs))) @ nodes.share)
-    blocks = spectrum(radial, nodes, total, ask.n_features)
+            (q, share), limit = quantiles(r, NODES), REACH * float(r.max())
+    total = float(to_numpy(plain.diag(on_axis(q, ask.n_inputs))) @ share)
+    blocks = spectrum(radial, (q, share), total, ask.n_features)
     sizes = np.array([float(b.size) for b in blocks])
     counts = np.diff(np.minimum(np.cumsum(sizes), ask.n_features), prepend=0).astype(int)
     blocks, counts = blocks[: np.count_nonzero(counts)], counts[counts > 0]  # the last is cut
     if not blocks:
         raise UnsupportedKernel(
             "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
-            f"to {float(nodes.q.max()):.3g} lengthscales no degree has energy. Take a larger "
+            f"to {float(q.max()):.3g} lengthscales no degree has energy. Take a larger "
             "lengthscale."
         )
     rest = max(total - sum(b.each * n for b, n in zip(blocks, counts.tolist(), strict=True)), 0.0)
     factors = np.array([b.size for b in blocks]) ** -0.5
-    functions = RadialFunctions.of(plain, ask.n_inputs, nodes.q, blocks, factors)
+    functions = RadialFunctions.of(plain, ask.n_inputs, q, blocks, factors)
     if limit:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
         functions = functions.interpolated(limit, max(1e-13 * total, 1e-5 * rest))
     leading = axes_needed(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts.tolist()))

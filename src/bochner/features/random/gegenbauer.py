@@ -287,12 +287,10 @@ def _optimal(
 ) -> Radials:
     """Return radial functions from the radial kernels: the given number, or all that matter."""
     d = radial.n_inputs
-    nodes = (
-        mercer.Nodes(np.ones(1), np.ones(1))
-        if radial.zonal
-        else mercer.quantiles(_required(r), mercer.NODES)
-    )
-    total = float(kernel.diag(mercer.on_axis(nodes.q, d)) @ nodes.share)
+    nodes = np.ones(1), np.ones(1)
+    if not radial.zonal:
+        nodes = mercer.quantiles(_required(r), mercer.NODES)
+    total = float(kernel.diag(mercer.on_axis(nodes[0], d)) @ nodes[1])
     q = _capped(48 if method.degree is None else method.degree, d)
     blocks = mercer.spectrum(radial, nodes, total, 1 << 62, q)
     if method.degree is None:  # beyond which almost no energy is left
@@ -304,7 +302,7 @@ def _optimal(
     components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
     signs = 1 - degrees // 2 % 2 * 2
-    functions = mercer.RadialFunctions.of(kernel, d, nodes.q, blocks, signs)
+    functions = mercer.RadialFunctions.of(kernel, d, nodes[0], blocks, signs)
     if not radial.zonal:
         reach = mercer.REACH * float(_required(r).max())
         functions = functions.interpolated(reach, 1e-6 * total / D**0.5)  # share of the noise
