@@ -118,7 +118,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     elif kind.startswith("Sparse"):
         column = column.sparse.to_dense()
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, in whatever order it is
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, mostly
         return column.to_numpy().astype(dtype.newbyteorder("="), copy=False)
     if str(dtype) == "category":
         codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]

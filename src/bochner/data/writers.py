@@ -25,8 +25,8 @@ Chunk = Mapping[str, Any]
 def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a file for writing that takes its name only once it is complete and on the disk.
 
-    Whatever goes wrong, Ctrl-C included, an older file stays as it is; a process that is killed
-    leaves a part, ``.NAME.*.part``. Mode "w" writes UTF-8 with lines ended as they are given.
+    After an error or Ctrl-C an older file is as it was; a process that is killed leaves a part,
+    ``.NAME.*.part``. Mode "w" writes UTF-8 with line ends as given.
     """
     path = Path(os.path.realpath(Path(path).expanduser()))
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
