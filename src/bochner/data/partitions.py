@@ -54,7 +54,7 @@ def readers_of(
         for i, (partition, rows, key) in enumerate(partitions)
     ]
     none = Reader(label, columns, partial(_fetched, 0), 0)
-    return [reader for reader in readers if reader.n_rows] or readers[:1] or [none]
+    return [reader for reader in readers if reader.n_rows] or [none]
 
 
 def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:

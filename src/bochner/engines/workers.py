@@ -60,19 +60,18 @@ class ClusterPasses:
             tree.take(handle)
             begun.append((handle, elsewhere))
             if len(begun) > 4 * count:  # parts that are handed out ahead
-                self._wait(begun.popleft(), blocks)
+                self._wait(*begun.popleft(), blocks)
         root = tree.root()
         while begun:
-            self._wait(begun.popleft(), blocks)
+            self._wait(*begun.popleft(), blocks)
         total, (n, weighty) = self.result(root)
         seconds = time.monotonic() - began
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
         blocks.finished(n, weighty)
         return total
 
-    def _wait(self, begun: tuple[Handle, int], blocks: Blocks) -> None:
+    def _wait(self, handle: Handle, rows: int, blocks: Blocks) -> None:
         """Wait for a part, and report its rows to the callbacks."""
-        handle, rows = begun
         self.wait(handle)
         if rows:
             blocks.passed(rows)
