@@ -722,10 +722,9 @@ class KernelRegressor(ConvexRegressor):
                 yield X, G
 
     def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
-        loss = self.loss_
-        if not (isinstance(loss, Quantile) and _several_levels(loss)):
+        if not _several_levels(self.loss_):
             return predicted
-        nearest = int(np.argmin(np.abs(np.sort(loss.level) - 0.5)))
+        nearest = int(np.argmin(np.abs(np.sort(self.loss_.level) - 0.5)))
         return predicted[:, nearest : nearest + 1]
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:

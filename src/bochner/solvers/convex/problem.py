@@ -10,6 +10,7 @@ Parameters are (t, D + 1): a row of coefficients, and the intercept, for each co
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import getitem
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -154,6 +155,7 @@ class OverRows:
     numbers: tuple[Array, ...] = ()  # each of all rows from ``first`` on
     first: int = 0
     into: bool = False  # whether part(total, Z, *numbers) adds to the total, None at first
+    stacked: bool = False  # whether parts are put into a list and not added up
 
     def zero(self) -> None:
         return None
@@ -163,7 +165,8 @@ class OverRows:
         numbers = (a[rows] for a in self.numbers)
         if self.into:
             return self.part(total, block.Z, *numbers)
-        return added(total, self.part(block.Z, *numbers))
+        part = self.part(block.Z, *numbers)
+        return added(total, [part] if self.stacked else part)
 
     def merge(self, a: Any, b: Any) -> Any:
         return added(a, b)
@@ -179,20 +182,12 @@ def gradients(rows: Rows, slopes: Float[Array, "n t"]) -> Float[Array, "t p"]:
 
 def images(rows: Rows, theta: Float[Array, "t p"]) -> Float[Array, "n t"]:
     """Return Z β + b at all rows, by one pass."""
-    return np.concatenate(rows.sum(OverRows(partial(_image, theta=theta))))
-
-
-def _image(Z: Float[Array, "b D"], theta: Float[Array, "t p"]) -> list[Array]:
-    return [forward(Z, theta)]
+    return np.concatenate(rows.sum(OverRows(partial(forward, theta=theta), stacked=True)))
 
 
 def taken_rows(rows: Rows, taken: Bool[Array, " n"]) -> Float[Array, "m D"]:
     """Return the features of the rows taken, by one pass."""
-    return np.concatenate(rows.sum(OverRows(_taken, (taken,))))
-
-
-def _taken(Z: Float[Array, "b D"], taken: Bool[Array, " b"]) -> list[Array]:
-    return [Z[taken]]
+    return np.concatenate(rows.sum(OverRows(getitem, (taken,), stacked=True)))
 
 
 # --- the problem ---------------------------------------------------------------------------------
