@@ -50,7 +50,6 @@ from bochner.solvers.convex.problem import (
 )
 
 EVERY = 4  # Step of thinning, where enough rows are left to start from
-CHEAP = 4.0  # Steps that a factor may take the time of to be made again after as many
 TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
 
 
@@ -138,7 +137,7 @@ def _factored(K: Array, root: Float[Array, " a"], alpha: float) -> Float[Array, 
 def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_iter: int) -> State:
     """Take steps until the last promised, and made, less than ``tol`` of the objective.
 
-    New factors come after 6, 18, 42 of them, or sooner if small; with inactive rows in each step.
+    New factors come after 6, 18, 42 of them; with inactive rows in each step.
     """
     local = problem.loss.has_inactive_rows
     least = np.inf
@@ -147,7 +146,7 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
         if problem.fit_intercept and not local and not problem.loss.joint:
             b = best_constant(problem.loss, problem.y, problem.w)
         at = State(none, b, none + b)
-    system, worth = _system(problem, at.fitted, last)
+    system = _system(problem, at.fitted, last)
     since, most = 0, 6  # steps with the first factor; twice as many with each that follows
     value = problem.objective(values(problem, at), at.intercept)
     before: tuple[_Gradient, float, State] | None = None
@@ -155,9 +154,9 @@ def _descended(problem: Problem, at: State | None, last: _Last, tol: float, max_
     steps = 0
     for _ in range(max_iter):
         steps += 1
-        if since and (local or since >= (worth if worth <= CHEAP else most)):
+        if since and (local or since >= most):
             most *= 1 + (since >= most)
-            (system, worth), since = _system(problem, at.fitted, last), 0
+            system, since = _system(problem, at.fitted, last), 0
         since += 1
         gradient = _gradient(problem, at)
         up = step = system(gradient)
@@ -224,10 +223,10 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
 
 def _system(
     problem: Problem, fitted: Float[Array, "n t"], last: _Last
-) -> tuple[Callable[[_Gradient], State], float]:
+) -> Callable[[_Gradient], State]:
     """Return the step down a gradient, by the factor of the columns' mean curvature over some rows.
 
-    Other rows have α δc = −r. Also return how many steps take as long as the factor.
+    Other rows have α δc = −r.
     """
     loss, K, alpha, (n, t) = problem.loss, problem.rows.K, problem.alpha, problem.y.shape
     every = weighted(problem.w, loss.diagonal(loss.curvature(problem.y, fitted))).mean(axis=1)
@@ -264,8 +263,7 @@ def _system(
         c, b = loss.centred(c), loss.centred(b)
         return State(c, b, symmetric_product(K, c) + b)
 
-    # Operations of a factor that take as long as a step does for a pair of rows
-    return step, len(rows) ** 3 / 3 / (n**2 * (70 + 10 * t))
+    return step
 
 
 # --- duals, by LIBSVM -----------------------------------------------------------------------------
