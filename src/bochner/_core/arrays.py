@@ -222,7 +222,9 @@ def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
     """Return Σ_j X_ij² of each row, dense or sparse."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    return np.einsum("ij,ij->i", X, X) if is_numpy(X) else array_namespace(X).sum(X * X, axis=1)
+    if is_numpy(X) and X.dtype == np.float64:  # in float32 its sums lose digits
+        return np.einsum("ij,ij->i", X, X)
+    return array_namespace(X).sum(X * X, axis=1)
 
 
 def unit_of(largest: float) -> float:
