@@ -242,14 +242,21 @@ def grid_of(
                 f"FourierGrid: the box must have a size along each column; got column {a} (counted "
                 f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
             )
-    lengths = upper - lower
+    d, lengths = len(lower), upper - lower
     spacing, images = spacing_of(kernel, lengths, tolerance)
     far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
     short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
     # A period this many times the period of the taper takes more waves for every kernel.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
-    grid = with_images(kernel, spacing, images, tolerance)
+    period, kernel = 2 * math.pi / spacing, equispaced.on_frequencies(kernel, spacing)
+
+    def sampled(a: int, t: Array) -> Array:
+        along, most = _along(kernel, a, d), 0 if equispaced.is_cyclic(kernel, a, d) else 2
+        return np.sum([along(np.abs(t + n * period[a])) for n in range(-most, most + 1)], axis=0)
+
+    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
+    grid = Frequencies(spacing, tuple(extent), images)
     return grid if short is None or short.waves >= grid.waves else short
 
 
@@ -276,22 +283,6 @@ def _periodic(
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
     common, error = equispaced.common_period(terms, length, tolerance, a)
     return common * (math.ceil(least / common) + any(season.steady for season in terms)), error
-
-
-def with_images(
-    kernel: Kernel, spacing: Float[Array, " d"], images: float, tolerance: float
-) -> Frequencies:
-    """Return frequencies of the kernel and its images."""
-    d, period = len(spacing), 2 * math.pi / spacing
-    kernel = equispaced.on_frequencies(kernel, spacing)
-
-    def sampled(a: int, t: Array) -> Array:
-        along, images = _along(kernel, a, d), 0 if equispaced.is_cyclic(kernel, a, d) else 2
-        many = [along(np.abs(t + n * period[a])) for n in range(-images, images + 1)]
-        return np.sum(many, axis=0)
-
-    extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
-    return Frequencies(spacing, tuple(extent), images)
 
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:

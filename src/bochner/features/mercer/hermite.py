@@ -71,9 +71,10 @@ class ColumnwiseMap(products.Products):
 
     below_kernel = True  # a product of projections: always
 
-    @property
-    def places(self) -> Int[Array, "D d"]:
-        return self.indices + np.cumsum([0, *(w.shape[1] for w in self.weights[:-1])])
+    @cached_property
+    def how(self) -> products.Halves:
+        starts = np.cumsum([0, *(w.shape[1] for w in self.weights[:-1])])
+        return products.factored(self.indices + starts)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -276,10 +277,10 @@ class HermiteMap(products.Products):
         most = self.indices.max(axis=0)
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 
-    @property
-    def places(self) -> Int[Array, "D J"]:
+    @cached_property
+    def how(self) -> products.Halves:
         starts = np.cumsum([0, *self._counts])  # degree by degree
-        return starts[self.indices] + np.arange(self.indices.shape[1])
+        return products.factored(starts[self.indices] + np.arange(self.indices.shape[1]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         """Return √λ_k φ_k of every axis and degree that occurs; the first axis bears the others."""

@@ -53,15 +53,10 @@ def multiplied(how: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
 class Products(FeatureMap):
     """A map whose features are products of functions of one column each."""
 
-    @property
-    @abstractmethod
-    def places(self) -> Int[Array, "D J"]:
-        """Row numbers of the table that each feature multiplies."""
-
     @cached_property
+    @abstractmethod
     def how(self) -> Halves:
         """Rows of the table whose products are the features, by halves."""
-        return factored(self.places)
 
     @abstractmethod
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
@@ -139,9 +134,9 @@ class BasisMap(Products):
 
     below_kernel = True  # some of the features that make the kernel: always
 
-    @property
-    def places(self) -> Int[Array, "D d"]:
-        return self.indices * self.n_inputs + np.arange(self.n_inputs)
+    @cached_property
+    def how(self) -> Halves:
+        return factored(self.indices * self.n_inputs + np.arange(self.n_inputs))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
@@ -232,9 +227,9 @@ class EigenfunctionMap(Products):
         Z = super().features(X)
         return Z * moved(self.amplitudes, like=Z)
 
-    @property
-    def places(self) -> Int[Array, "D d"]:
-        return self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]])
+    @cached_property
+    def how(self) -> Halves:
+        return factored(self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]]))
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))

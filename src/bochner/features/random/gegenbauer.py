@@ -184,17 +184,12 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         m -= m % 2
     directions = draw_directions(ask.n_inputs, m, ask.stream("directions"))
     phi = GegenbauerMap(kernel, polar, directions, *radials)
-    if ask.X is not None and (method.degree is None or method.order is None):
-        _warn_of_bias(phi, ask.X)
-    return phi
-
-
-def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
-    """Warn of a truncation error that matters for a fit."""
-    rows = X[:: -(-X.shape[0] // ROWS)].astype(np.float64)
+    if ask.X is None or not (method.degree is None or method.order is None):
+        return phi
+    rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
     rest, variance = phi.left_out(rows), to_numpy(phi.kernel.diag(rows))
     share = float(rest.sum() / variance.sum()) if variance.any() else 0.0
-    if share > 0.01:
+    if share > 0.01:  # which matters for a fit
         warnings.warn(
             f"Gegenbauer: degree {phi.degree} and order {phi.order} at {phi.n_features} "
             f"features leave out {100 * share:.2g} % of k(x, x) in the mean of the rows, which "
@@ -203,6 +198,7 @@ def _warn_of_bias(phi: GegenbauerMap, X: Array) -> None:
             FeatureWarning,
             stacklevel=2,
         )
+    return phi
 
 
 def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:

@@ -7,6 +7,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -18,7 +19,7 @@ from bochner._core.arrays import array_namespace, dense, is_sparse, moved, to_nu
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.map import Method, Request, capped_shares, in_double
-from bochner.features.mercer.products import Products
+from bochner.features.mercer.products import Halves, Products, factored
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel, Scaled
@@ -254,9 +255,9 @@ class MonomialMap(Products):
 
     below_kernel = True  # exact, so below
 
-    @property
-    def places(self) -> Array:
-        return self.columns
+    @cached_property
+    def how(self) -> Halves:
+        return factored(self.columns)
 
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
