@@ -250,8 +250,7 @@ def _wide_enough(
 # Candidates are compared by leave-one-out errors on a sample of rows, with the same random features
 # at lengthscales from the median distance down.
 
-# Points of a curve, features of the fits, and least number of rows for a distribution
-POINTS, FEATURES, FEWEST_OF_CURVES = 33, 128, 100
+POINTS, FEWEST_OF_CURVES = 33, 100  # Points of a curve, and least number of rows for a distribution
 
 
 def choose_curves(rows: RowSample, seed: int) -> Curves | None:
@@ -264,13 +263,15 @@ def choose_curves(rows: RowSample, seed: int) -> Curves | None:
         return None
     judged = rows.lowest(1024)
     progress("Choosing transformations of skewed columns", f"{len(columns)} columns")
-    error = _error_near_median(judged, seed)
+    width = 128 if len(rows) <= 2048 else 256
+    error = _error_near_median(judged, seed, width)
     first = min((error(k, -2), k, -2) for k in (0, 1))
     as_given, which, step = min(first, *((error(first[1], s), first[1], s) for s in (-4, 0)))
     tried = []
     for name in _SHAPES:
         if (curves := _candidate(name, rows.X, columns)) is not None:
-            bent = _error_near_median(replace(judged, X=curves.inputs(judged.X)), seed)
+            moved = replace(judged, X=curves.inputs(judged.X))
+            bent = _error_near_median(moved, seed, width)
             tried.append((bent(which, step), curves, bent))
     if not tried:
         return None
@@ -291,7 +292,7 @@ def _skewed(X: Float[Array, "n d"]) -> tuple[int, ...]:
     return tuple(int(j) for j in np.flatnonzero(odd) if len(np.unique(X[:FEWEST_OF_CURVES, j])) > 2)
 
 
-def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float]:
+def _error_near_median(rows: RowSample, seed: int, width: int) -> Callable[[int, int], float]:
     """Return the leave-one-out error of features as a function of kind and steps of √2.
 
     The kind is 0 for one lengthscale and 1 for one per column; steps start at the median distance.
@@ -302,11 +303,11 @@ def _error_near_median(rows: RowSample, seed: int) -> Callable[[int, int], float
     @cache
     def error(which: int, step: int) -> float:
         kernel = Gaussian(times(starts[min(which, len(starts) - 1)], 2.0 ** (step / 2)))
-        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], FEATURES, seed))
+        phi = draw_map(Fourier(Orthogonal()), kernel, Request(X.shape[1], width, seed))
         eigen, alphas, errors = left_out(phi.features(X), rows.y, rows.w)
         # Errors are rounded by this share times the penalty per row: at penalties of 1.4e-12 those
         # of 15 rows differ by 2 % between processors.
-        rounding = FEATURES * np.finfo(np.float64).eps * eigen.weight / alphas
+        rounding = width * np.finfo(np.float64).eps * eigen.weight / alphas
         best = best_of(errors * (1 + rounding), "loo")
         return max(float(errors[best]), NO_ERROR * float(eigen.power.max()) / eigen.weight)
 

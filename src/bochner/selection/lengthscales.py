@@ -351,12 +351,14 @@ class MatrixSearch:
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
         return least(descend(of, np.append(*at), 6) for at in starts)
 
-    def scaled(self, start: Any, alpha: float, evaluations: int, each: bool = False) -> Evaluated:
-        """Optimise one factor of a kernel's lengthscales on few rows, or ``each`` of them on all.
+    def scaled(
+        self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False
+    ) -> Evaluated:
+        """Optimise one factor of a kernel's lengthscales, or ``each`` of them, on all rows or few.
 
         ``alpha`` is the penalty of all rows.
         """
-        width, rows = (self.rows.X.shape[1], self.rows) if each else (1, self.rows.first(FEW))
+        width, rows = self.rows.X.shape[1] if each else 1, self.rows.first(FEW if few else 1 << 30)
         of = OnProcess(start, rows, self.criterion, width)
         at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
         return descend(of, at, evaluations)

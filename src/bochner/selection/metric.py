@@ -34,9 +34,9 @@ class TunedKernel:
 
 
 def turned_metrics(
-    kernel: Any, alpha: float, search: MatrixSearch, rounds: int
+    kernel: Any, alpha: float, search: MatrixSearch, rounds: int, brief: bool = False
 ) -> Iterator[TunedKernel]:
-    """Yield the kernel of each round."""
+    """Yield the kernel of each round, its scale tuned on all rows or, ``brief``, on few."""
     rows, d = search.rows, search.rows.X.shape[1]
     diagonal = d > MANY_COLUMNS
     family = kernel.replace(lengthscale=1.0)
@@ -44,7 +44,7 @@ def turned_metrics(
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, alpha, evaluations=4)
+        end = turned.scaled(family, alpha, 4 if brief else 6, few=brief)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:

@@ -116,7 +116,8 @@ class Race:
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
             best = _ranked(radial)[0].candidate
-            few += self._all_of([partial(self._turned, best)], first, 1.05 * _ranked(few)[0].error)
+            most = 1.05 * _ranked(few)[0].error if self._brief else np.inf
+            few += self._all_of([partial(self._turned, best)], first, most)
         rung = Rung(self.train.lowest(self.effort.more))
         judged = self._judged_again(few, rung)
         judged += self._with_more_rows(judged, few, rung)
@@ -242,7 +243,8 @@ class Race:
         """Yield kernels in metrics learned from the gradients of fits."""
         kernel, X = start.kernel, self.train.X
         if isinstance(kernel, Radial) and 1 < X.shape[1] <= MANY_COLUMNS and not is_sparse(X):
-            yield from turned_metrics(kernel, start.alpha, self.search(LOO), self.effort.rounds)
+            search, rounds = self.search(LOO), self.effort.rounds
+            yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
 
     def _takes_more_rows(self, start: TunedKernel) -> bool:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
@@ -260,8 +262,15 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, 5, each=True)
+        end = search.scaled(
+            shortened(start.kernel, search.rows), start.alpha, 5 if self._brief else 8, each=True
+        )
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
+
+    @property
+    def _brief(self) -> bool:
+        """Whether there are so few rows that shorter descents err no more."""
+        return len(self.train) <= 2048
 
     @property
     def _by(self) -> Criterion:
@@ -321,7 +330,8 @@ class Race:
         if isinstance(family, Laplace):
             scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
-        end = search.scaled(first, start.alpha, evaluations=3 if d > 1 else 16)
+        evaluations = 4 - self._brief if d > 1 else 16
+        end = search.scaled(first, start.alpha, evaluations, few=self._brief)
         yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
