@@ -94,7 +94,7 @@ LEARNERS = {
 }  # fmt: skip
 
 
-@pytest.mark.main_cases(4)
+@pytest.mark.main_cases(2)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_engine_gives_the_bits_of_one_process(dask, name):
     model, y, bits = LEARNERS[name]

@@ -176,12 +176,13 @@ def apart(found, true):
 
 
 RIDGES = {
-    **{f"{k!r}, {t}": (k, bo.FourierGrid(t), places(460, d)[0], t) for d, k, t in HELD},
     **{name: (k, bo.FourierGrid(t), places(460, d)[0], t) for name, (d, k, t) in KERNELS.items()},
     "globe": (OnSphere("gaussian", 40.0), bo.SphericalHarmonics(25), globe(400)[0], 1e-6),
+    **{f"{k!r}, {t}": (k, bo.FourierGrid(t), places(460, d)[0], t) for d, k, t in HELD},
 }
 
 
+@pytest.mark.main_cases(24)
 @pytest.mark.parametrize(("kernel", "method", "X", "tolerance"), RIDGES.values(), ids=RIDGES)
 def test_ridge_regression_is_the_exact_one(kernel, method, X, tolerance):
     """Of two targets that are draws of the process, with weights or without an intercept."""
