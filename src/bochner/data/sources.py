@@ -17,9 +17,6 @@ from bochner.data.encoders import Where
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
 
-#: Rows that are read together for a digest of all rows.
-DIGEST_ROWS = 1 << 13
-
 #: Most numbers that are read at a time, 32 MB in float64; one chunk if that has more.
 CELLS_READ = 1 << 22
 
@@ -98,7 +95,14 @@ class Source(ABC):
 
     def mark(self) -> str:
         """Return a fingerprint of the rows: by default a digest of all rows, in one pass."""
-        return digest_of(self.pieces(DIGEST_ROWS))
+        import joblib  # noqa: PLC0415  few need it
+
+        def plain(array: Any) -> Any:
+            in_memory = array is not None and not is_sparse(array)
+            return np.ascontiguousarray(to_numpy(array)) if in_memory else array
+
+        pieces = self.pieces(1 << 13)
+        return str(joblib.hash([joblib.hash([*map(plain, piece)]) for piece in pieces]))
 
     @property
     def partitions(self) -> Any:
@@ -408,17 +412,6 @@ def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     if w is not None:
         require_weights(w, where)
     return Piece(X, y, w)
-
-
-def digest_of(pieces: Iterable[Piece]) -> str:
-    """Return a digest of rows in pieces."""
-    import joblib  # noqa: PLC0415  few need it
-
-    def plain(array: Any) -> Any:
-        in_memory = array is not None and not is_sparse(array)
-        return np.ascontiguousarray(to_numpy(array)) if in_memory else array
-
-    return str(joblib.hash([joblib.hash([*map(plain, piece)]) for piece in pieces]))
 
 
 def _first_row(piece: Piece) -> bytes:
