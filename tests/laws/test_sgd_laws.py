@@ -259,3 +259,10 @@ def test_quantiles_leave_their_share_below():
             n_features=64, strategy="approximate_cached", random_state=0,
         )  # fmt: skip
         assert abs(np.mean(y < model.fit(X, y).predict(X)) - q) < 0.08
+
+
+def test_probabilities_of_float32_decisions_do_not_overflow():
+    model = bo.KernelSGDClassifier(loss="log_loss")
+    with np.errstate(over="raise"):
+        p = model._probabilities(np.array([[-100.0], [100.0]], np.float32))
+    np.testing.assert_allclose(p, [[1, 0], [0, 1]], atol=1e-40)

@@ -323,16 +323,14 @@ LEAST_GAIN = 0.01  # Share of its costs that a finer law must save
 
 
 def learn_errors(rows: LeftOutRows, seed: int) -> ErrorLaw:
-    """Learn the law of errors: the simplest whose interval scores are within 1 % of the best.
-
-    Held-out rows are split in half: one half learns the law, the other gives the scores.
-    """
+    """Learn the law of errors: the simplest whose interval scores are within 1 % of the best."""
     if rows.deviation is not None:  # a process has a scale of its own
         return ErrorLaw.of_process(rows.errors, rows.deviation, rows.source, rows.w)
     order = np.random.default_rng(seed).permutation(len(rows.w))
     learned = scored = np.sort(order[:LEFT_OUT_ROWS]) if rows.source == "leave one out" else order
     shared = rows.source != "held out"
     if not shared:
+        # One half learns the law, the other gives the scores
         half = len(order) // 2 if len(order) >= 2 * FEWEST_ROWS else 0
         learned, scored = order[:half], order[half:]
     parts = rows.take(learned), rows.take(scored)

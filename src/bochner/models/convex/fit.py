@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -126,10 +127,7 @@ class ConvexSpec:
     one_level: bool = False  # Whether one quantile is predicted as (n,)
     nu: float = 0.5  # Share of rows outside, of a machine of one class
 
-    @property
-    def who(self) -> str:
-        """The class of the learner, as messages name it."""
-        return self.features.who
+    who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
 
     def targets(self, codes: Array) -> Float[Array, "m t"]:
         """Return targets of −1 and +1 from class codes, or one-hot columns for a joint loss."""

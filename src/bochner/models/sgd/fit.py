@@ -492,10 +492,7 @@ def _start(
     in_pieces: bool = False,
     where: Executor = LOCAL,
 ) -> SgdFit:
-    """Return the fit to continue: the one before with the new spec, or one without steps.
-
-    For pieces without an end "auto" takes features on the fly, exact ones if few.
-    """
+    """Return the fit to continue: the one before with the new spec, or one without steps."""
     if before is not None:
         require_alike(spec.who, blocks, before.target_shape)
         return replace(before, spec=spec, errors=None)
@@ -505,7 +502,7 @@ def _start(
     if not in_pieces:
         plan, options = _planned(fit, sample, rows.X, count_rows(blocks))
         return replace(options[plan.best], plan=plan)
-    with suppress(UnsupportedKernel):
+    with suppress(UnsupportedKernel):  # of pieces without an end exact features if few
         exact = _with_strategy(fit, EXACT[0], sample)
         if exact.chosen.n_features <= spec.features.width_to_search:
             return exact

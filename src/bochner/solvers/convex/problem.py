@@ -348,10 +348,9 @@ def least_length(
     across: Float[Array, " t"],
     doublings: int = 20,
 ) -> Float[Array, " t"]:
-    """Return the length of each column's step at which the objective is least.
+    """Return the length of each column's step at which the objective is least, without a pass.
 
-    ``fitted`` is where the loss is evaluated at length zero, ``along`` and ``across`` are β·d and
-    d·d; no passes over features are made.
+    ``fitted`` is where the loss is evaluated at length zero; ``along``, ``across``: β·d and d·d.
     """
     image = step.fitted
 
@@ -374,10 +373,9 @@ ENOUGH = 0.1  # Slopes below this share of the first count as zero
 
 
 def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, " t"]:
-    """Return lengths where slopes are a tenth of the first at most; zero if they do not fall.
+    """Return lengths where slopes, which rise, are a tenth of the first; zero if they do not fall.
 
-    ``slope`` takes and gives ``count`` numbers, one per target, and rises in each. From one each
-    length is doubled until its slope is positive, then found by secants and bisection.
+    From one each is doubled until its slope is positive, then found by secants and bisection.
     """
     low, high = np.zeros(count), np.ones(count)
     first, at_high = slope(low), slope(high)
@@ -398,8 +396,7 @@ def _root(
 ) -> Float[Array, " t"]:
     """Return where a rising function is within ``enough`` of zero: secants and bisection.
 
-    The value at an end that stays is halved (the Illinois algorithm): where rows reach a jump,
-    slopes beyond it are many powers of ten larger, and secants would stay before it.
+    The value at an end that stays is halved (Illinois): beyond a jump slopes are far larger.
     """
     best: Array = high
     value: Array = at_high
@@ -426,10 +423,7 @@ def _root(
 def best_constant(
     loss: Loss, y: Float[Array, "n t"], w: Float[Array, " n #t"]
 ) -> Float[Array, " t"]:
-    """Return the constants of least loss: by a formula, or doubling about zero, then halving.
-
-    Of a joint loss by a descent in all columns together.
-    """
+    """Return the constants of least loss: by a formula, a descent, or doubling, then halving."""
     known = loss.constant(y, w)
     if known is not None:
         return known
