@@ -262,7 +262,7 @@ def test_quantiles_leave_their_share_below():
 
 
 def test_probabilities_of_float32_decisions_do_not_overflow():
-    model = bo.KernelSGDClassifier(loss="log_loss")
+    model = KernelSGDClassifier(loss="log_loss")
     with np.errstate(over="raise"):
         p = model._probabilities(np.array([[-100.0], [100.0]], np.float32))
     np.testing.assert_allclose(p, [[1, 0], [0, 1]], atol=1e-40)
