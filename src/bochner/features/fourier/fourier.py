@@ -23,7 +23,7 @@ from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import placements
-from bochner.features.fourier.placements import IID, Fastfood, Placement, Structured, Transforms
+from bochner.features.fourier.placements import IID, Chained, Placement, Transforms
 from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of, with_far_rows
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
@@ -80,7 +80,7 @@ class Fourier(Method):
 
     @property
     def numbers_each(self) -> int | None:  # type: ignore[override]
-        chained = isinstance(self.placement, Structured | Fastfood)  # never held as a matrix
+        chained = isinstance(self.placement, Chained)  # never held as a matrix
         return 3 if chained else None
 
     @property
@@ -202,13 +202,11 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    rng = ask.stream("frequencies")
-    if isinstance(kernel, Stationary):
-        W = placement.place(kernel.spectral_measure(d), m, rng)
-        if isinstance(W, Transforms) and W.multiplications >= d * m:
-            W = W.matrix
-    else:
-        W = frequencies(kernel, placement, m, d, rng)
+    if isinstance(kernel, Stationary) and isinstance(placement, Chained):
+        chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
+        if chains is not None and chains.multiplications < d * m:
+            return FourierMap(kernel, chains, amplitude, phases)
+    W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
     return FourierMap(kernel, W, amplitude, phases)
 
 
@@ -220,8 +218,7 @@ def frequencies(
 ) -> Float[Array, "d m"]:
     """Return m frequencies of a stationary kernel, (d, m); those of factors add."""
     if isinstance(kernel, Stationary | SkewedChi2):
-        W = placement.place(kernel.spectral_measure(d), m, rng)
-        return W.matrix if isinstance(W, Transforms) else W
+        return placement.place(kernel.spectral_measure(d), m, rng)
 
     def draw(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
         return frequencies(part, placement, m, columns, rng)

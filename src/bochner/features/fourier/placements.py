@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated, Union
+from typing import Annotated
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -27,16 +27,13 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import norms
 from bochner.kernels.spectral import Components, GaussianMixture, Independent, Measure, fixed
 
-#: Frequencies W, (d, m), float64, or what gives angles without them.
-Frequencies = Union[Float[Array, "d m"], "Transforms"]
-
 
 class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d."""
 
     @abstractmethod
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
-        """Return W, (d, m) float64, or transforms: each column has the law ``measure``."""
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        """Return W, (d, m) float64: each column has the law ``measure``."""
 
 
 #: Frequencies that one stream gives, at least.
@@ -333,8 +330,21 @@ class Transforms:
         return 2 * np.pi * W[:, :d].T
 
 
+class Chained(Placement):
+    """Frequencies that are products of Hadamard matrices and diagonals."""
+
+    @abstractmethod
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
+        """Return m frequencies as transforms, in turns; None where they are dense."""
+
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        if (chains := self.chains(measure, m, rng)) is None:
+            return Orthogonal().place(measure, m, rng)
+        return chains.matrix
+
+
 @dataclass(frozen=True)
-class Structured(Placement):
+class Structured(Chained):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
@@ -350,11 +360,11 @@ class Structured(Placement):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
         # With fewer, transforms are far from a uniformly random rotation, and no faster.
         if len(law.scales) < 32:
-            return Orthogonal().place(measure, m, rng)
+            return None
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs = child.choice((-1.0, 1.0), (blocks, 3, p))
@@ -367,7 +377,7 @@ class Structured(Placement):
 
 
 @dataclass(frozen=True)
-class Fastfood(Placement):
+class Fastfood(Chained):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times
@@ -381,7 +391,7 @@ class Fastfood(Placement):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Frequencies:
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
         law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
