@@ -318,8 +318,8 @@ def stationary_kernel(
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(
-            f'{asked.who}: metric="learned" chooses features of many columns, and {asked.method} '
-            'makes none; set one of them. lengthscale="evidence" of a Gaussian process scales '
+            f'{asked.who}: metric="learned" chooses features of many columns, {asked.method} '
+            'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
             "columns."
         )
     if isinstance(asked.method, SphericalHarmonics):
