@@ -14,7 +14,7 @@ from bochner.data.blocks import Blocks
 from bochner.datasets import load_earth, on_sphere
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian, Kernel, NeuralTangent
-from bochner.kernels.zonal import Angle, coefficients, gegenbauers
+from bochner.kernels.zonal import Angle, alpha, angles, gegenbauers, orthonormals
 from bochner.selection.choose import choose
 from bochner.selection.chosen import FeatureSpec
 
@@ -125,7 +125,9 @@ def figure_1(options: Options) -> Iterator[Row]:
         exact, t = function(theta).real, np.cos(theta)
         series = {"Taylor": taylor(function, t, DEGREE)}
         for d in (2, 4, 8, 32):
-            c = coefficients(lambda angle: function(angle).real, d, DEGREE)  # noqa: B023
+            nodes, w = angles(d, DEGREE)
+            means = np.array(orthonormals(DEGREE, d, np.cos(nodes))) @ (w * function(nodes).real)
+            c = [alpha(l, d) ** 0.5 * float(mean) for l, mean in enumerate(means)]
             terms = [c_l * P for c_l, P in zip(c, gegenbauers(DEGREE, d, t), strict=True)]
             series["Chebyshev" if d == 2 else f"Gegenbauer d={d}"] = np.cumsum(terms, axis=0)
         for who, sums in series.items():
