@@ -65,7 +65,7 @@ def left_out(
     dtype: Any = np.float64,
     ratio: float = 1.0,
 ) -> tuple[ridge.Eigen, Float[Array, " a"], Float[Array, " a"]]:
-    """Return the spectrum, penalties (or that of a share), and the error of each: O(m D² + D³).
+    """Return the spectrum, penalties (one if a share is given) and their errors; O(m D² + D³).
 
     Errors are leave-one-out mean squared errors of ridge regression on features.
     """

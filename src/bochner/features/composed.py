@@ -99,11 +99,11 @@ Changed = algebra.Transformed | SkewedChi2
 
 @dataclass(frozen=True, eq=False)
 class DerivedMap(FeatureMap):
-    """Features of a kernel made of one other: of other rows, times a factor, or over windows."""
+    """Features of a kernel made from one kernel: of changed rows, with a factor, of windows."""
 
     kernel: Scaled | algebra.Modulated | algebra.Normalised | Windows | Changed
     inner: FeatureMap
-    inputs: int | None = None  # where the inner map has others
+    inputs: int | None = None  # columns of X; None: as many as the inner map takes
 
     @cached_property
     def reach(self) -> float:

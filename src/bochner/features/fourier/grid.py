@@ -416,7 +416,7 @@ def _extent(
 def equispaced_map(
     kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
 ) -> EquispacedMap:
-    """Return the map of all Fourier modes for the tolerance, where the memory holds them."""
+    """Return the map of all Fourier modes for the tolerance; refuse more than memory holds."""
     grid = grid_of(kernel, lower, upper, tolerance)
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
     too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
