@@ -121,7 +121,9 @@ class Custom(Kernel):
             return answer(self.diagonal_of(X), (X.shape[0],), X, "Custom")
         blocks = (X[rows, :] for rows in arrays.slices(max(X.shape[0], 1), 64))
         squares = [self.evaluate(rows, rows) for rows in blocks]
-        return arrays.joined([arrays.array_namespace(K).linalg.diagonal(K) for K in squares])
+        return arrays.joined(
+            [arrays.array_namespace(K).reshape(K, (-1,))[:: K.shape[0] + 1] for K in squares]
+        )
 
 
 class Transformed(Kernel):
