@@ -26,7 +26,7 @@ from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, f
 from bochner.solvers.harmonics import from_waves, to_waves
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem
-from bochner.sums.fourier import BoxPlaces, GlobePlaces, WavesOf, as_complex
+from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, waves_of
 
 pytest.importorskip("finufft")
 
@@ -577,14 +577,15 @@ def test_a_tolerance_takes_no_more_and_no_fewer_waves(kernel, tolerance, highest
 # --- Sums, products, solutions -------------------------------------------------------------------
 
 
-def sums_of(summand, X, y, w, centred):
+def sums_of(places, extent, X, y, w, centred):
     """Sums of rows as waves, of two parts; about the mean of the targets where it is taken away."""
     third = len(X) // 3
     parts = [
         Block(X[:third], y[:third], w[:third], 0),
         Block(X[third:], y[third:], w[third:], third),
     ]
-    sums = summand.merge(*(summand.add(summand.zero(), part) for part in parts))
+    first, second = (waves_of(places, extent, np.ones(3), 1e-13, part) for part in parts)
+    sums = first + second
     return sums.about(sums.origin + sums.total / sums.weight if centred else np.zeros(3))
 
 
@@ -594,7 +595,7 @@ def problem_of(extent, centred, n=150):
     X, w = rng.uniform(-1, 1, (n, d)), rng.uniform(0, 2, n)
     y = rng.standard_normal((n, 3)) + 2
     places = BoxPlaces(np.zeros(d), np.full(d, 1.7), np.ones(d), np.zeros(d))
-    sums = sums_of(WavesOf(places, extent, np.ones(3), 1e-13), X, y, w, centred)
+    sums = sums_of(places, extent, X, y, w, centred)
     v = rng.uniform(0.1, 1, tuple(2 * m + 1 for m in extent))
     v = (v + np.flip(v)) / 2
     k = np.stack(np.meshgrid(*[np.arange(-m, m + 1) for m in extent], indexing="ij"), -1)
@@ -612,7 +613,7 @@ def problem_of_globe(degree, centred, X=None):
     rng, X = np.random.default_rng(1), globe(200)[0] if X is None else X
     n = len(X)
     w, y = rng.uniform(0, 2, n) if n == 200 else np.ones(n), rng.standard_normal((n, 3)) + 2
-    sums = sums_of(WavesOf(GlobePlaces(), (degree, degree), np.ones(3), 1e-13), X, y, w, centred)
+    sums = sums_of(GlobePlaces(), (degree, degree), X, y, w, centred)
     kernel, method = OnSphere(Matern(0.8, 2.0), 5.0), bo.SphericalHarmonics(degree)
     phi = bo.draw(kernel, method, n_features=(degree + 1) ** 2, X=X)
     gram = phi.gram(as_complex(sums.gram), phi.variances, centred)

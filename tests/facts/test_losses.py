@@ -62,9 +62,9 @@ ONE, TWO = mpmath.mpf(1) / 5, mpmath.mpf(3) / 10
 
 #: Of y = −1 or 1.
 OF_CLASSES = [
-    (losses.Hinge(), lambda y, f: ramp(0)(1 - y * f)),
+    (losses.Hinge(0.0), lambda y, f: ramp(0)(1 - y * f)),
     (losses.Hinge(0.2), lambda y, f: ramp(ONE)(1 - y * f)),
-    (losses.SquaredHinge(), lambda y, f: max(1 - y * f, 0) ** 2),
+    (losses.Hinge(), lambda y, f: max(1 - y * f, 0) ** 2),
     (losses.Logistic(), lambda y, f: mpmath.log(1 + mpmath.exp(-y * f))),
     (as_loss("modified_huber"), modified_huber),
     (as_loss("perceptron"), lambda y, f: max(0, -y * f)),
@@ -78,9 +78,9 @@ OF_NUMBERS = [
     (Absolute(0.2), lambda y, f: two_slopes(-1, 1, ONE)(y - f)),
     (Quantile(0.3), lambda y, f: two_slopes(TWO - 1, TWO)(y - f)),
     (Quantile(0.3, 0.2), lambda y, f: two_slopes(TWO - 1, TWO, ONE)(y - f)),
-    (EpsilonInsensitive(0.3), lambda y, f: ramp(0)(abs(y - f) - TWO)),
+    (EpsilonInsensitive(0.3, 0.0), lambda y, f: ramp(0)(abs(y - f) - TWO)),
     (EpsilonInsensitive(0.3, 0.2), lambda y, f: ramp(ONE)(abs(y - f) - TWO)),
-    (losses.SquaredEpsilonInsensitive(0.3), lambda y, f: max(abs(y - f) - TWO, 0) ** 2),
+    (losses.EpsilonInsensitive(0.3), lambda y, f: max(abs(y - f) - TWO, 0) ** 2),
     (losses.BelowZero(), lambda y, f: max(0, -f)),
     (losses.BelowZero(0.2), lambda y, f: ramp(ONE)(-f)),
     (PoissonDeviance(), lambda y, f: mpmath.exp(f) - y * f + y * mpmath.log(y) - y),
@@ -122,9 +122,9 @@ def test_a_loss_in_other_units_is_a_power_of_the_units_times_the_loss(loss):
 
 # ==== Nonsmooth losses and others: against brute force, and against each other.
 
-NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3), losses.BelowZero()]
+NONSMOOTH = [Absolute(), Quantile(0.2), EpsilonInsensitive(0.3, 0.0), losses.BelowZero()]
 SMOOTH = [losses.Squared(), Huber(0.4), PoissonDeviance(), losses.GammaDeviance()]
-SMOOTH += [losses.SquaredEpsilonInsensitive(0.3)]
+SMOOTH += [losses.EpsilonInsensitive(0.3)]
 N, D = 60, 5
 
 
@@ -268,7 +268,7 @@ def test_slopes_at_jumps_lie_between_both_sides_and_no_exponent_is_too_large():
     assert np.all(np.abs(as_loss("perceptron").slope(y, f)) <= 1)
     assert np.array_equal(Absolute().slope(y, y), [[0.0, 0.0]])
     assert np.allclose(Quantile(0.3).slope(y, y), 0.2)  # −(0.3 − 0.7)/2
-    assert np.array_equal(losses.Hinge().slope(y, y), [[0.0, 0.0]])
+    assert np.array_equal(losses.Hinge(0.0).slope(y, y), [[0.0, 0.0]])
     y, f = np.ones((1, 2)), np.array([[590.0, 650.0]])
     assert np.isfinite(PoissonDeviance().value(y, f)).tolist() == [[True, False]]
     assert PoissonDeviance().curvature(y, f)[0, 0] == pytest.approx(np.exp(590.0))
@@ -307,8 +307,8 @@ def test_errors_within_the_tube_are_no_reason_for_a_smaller_penalty():
     y, w = np.sin(3 * x), np.ones((300, 1))
     out = np.arange(300) % 3 == 0
     epsilon = 0.05
-    path, _ = held_out(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon), 1.0), [out])
-    constant = best_constant(EpsilonInsensitive(epsilon), y, np.where(out[:, None], 0.0, w))
+    path, _ = held_out(Problem(Rows(Z), y, w, EpsilonInsensitive(epsilon, 0.0), 1.0), [out])
+    constant = best_constant(EpsilonInsensitive(epsilon, 0.0), y, np.where(out[:, None], 0.0, w))
     unfitted = np.maximum(np.abs(y - constant) - epsilon, 0)[out].mean()
     assert path.none == pytest.approx(1e-3 * epsilon / unfitted)
     assert path.errors[path.best] <= 1.0001 * path.errors.min() + path.none

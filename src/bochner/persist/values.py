@@ -90,6 +90,8 @@ RENAMED: dict[str, str] = {
     "ScaledMap": "DerivedMap",
     "SignMap": "ReLUMap",
     "SineMap": "EigenfunctionMap",
+    "SquaredEpsilonInsensitive": "EpsilonInsensitive",
+    "SquaredHinge": "Hinge",
     "UserFunctions": "IndexedFunctions",
     "WindowsMap": "DerivedMap",
 }

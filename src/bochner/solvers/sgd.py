@@ -15,7 +15,6 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner.solvers.convex.losses import (
-    ClassMargin,
     EpsilonInsensitive,
     Hinge,
     Huber,
@@ -23,30 +22,9 @@ from bochner.solvers.convex.losses import (
     Loss,
     Quantile,
     Squared,
-    SquaredEpsilonInsensitive,
-    SquaredHinge,
 )
 
 SLOWEST = 1e-6  # Rates of "adaptive" below this end the descent
-
-
-@dataclass(frozen=True)
-class Perceptron(ClassMargin):
-    """max(0, −y f)."""
-
-    width: float = 0.0
-    at_jump = 1.0
-
-    def margin(self, y: Array, f: Array) -> Array:
-        return -y * f
-
-
-@dataclass(frozen=True)
-class ModifiedHuber(ClassMargin):
-    """max(0, 1 − y f)² where y f ≥ −1, else −4 y f: Zhang (2004)."""
-
-    width = 0.5
-    slopes = 0.0, 4.0
 
 
 #: Losses of classes and of numbers, as scikit-learn scales them, so that alpha is the same; and the
@@ -71,8 +49,9 @@ CURVATURE = {
 
 def as_loss(name: str, epsilon: float = 0.1, quantile: float = 0.5) -> Loss:
     """Return the loss of this name."""
-    of_classes = (Hinge(), SquaredHinge(), Logistic(), ModifiedHuber(), Perceptron())
-    tubes = (EpsilonInsensitive(epsilon), SquaredEpsilonInsensitive(epsilon))
+    huber = Hinge(0.5, slopes=(0.0, 4.0))  # (1 − y f)² where y f ≥ −1, else −4 y f: Zhang (2004)
+    of_classes = (Hinge(0.0), Hinge(), Logistic(), huber, Hinge(0.0, edge=0.0, at_jump=1.0))
+    tubes = (EpsilonInsensitive(epsilon, 0.0), EpsilonInsensitive(epsilon))
     losses = (*of_classes, Squared(), Huber(epsilon), *tubes, Quantile(quantile))
     return dict(zip((*CLASS_LOSSES, *NUMBER_LOSSES), losses, strict=True))[name]
 

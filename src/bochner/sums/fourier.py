@@ -145,60 +145,46 @@ def within(angles: Float[Array, "n d"], turns: Float[Array, " d"]) -> Float[Arra
 # --- The sums ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class WavesOf:
-    """The summand of :class:`WaveSums`: a type-1 non-uniform FFT of each block.
+def waves_of(
+    places: Places,
+    extent: tuple[int, ...],
+    origin: Float[Array, " t"],
+    error: float,
+    block: Block,
+) -> WaveSums:
+    """Return the sums of a block by type-1 non-uniform FFTs.
 
-    Targets and weights share transforms, the ones as real and the others as imaginary parts.
+    ``extent`` is m, and ``error`` that of the transforms, relative.
     """
+    X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
+    y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)
+    w = weights_of(block)
+    if not w.all():  # rows of weight zero may lie outside the box
+        X, y, w = X[w > 0], y[w > 0], w[w > 0]
+    places.require_served(X)
+    angles, y = places.angles(X), y.T - origin[:, None]
+    gram, cross = _waves(angles, w, y, extent, error)
+    return WaveSums(len(w), float(w.sum()), origin, y @ w, y**2 @ w, gram, cross)
 
-    places: Places  # θ of rows
-    extent: tuple[int, ...]  # m
-    origin: Float[Array, " t"]
-    error: float  # of the transforms, relative
 
-    def zero(self) -> WaveSums:
-        t = len(self.origin)
-        extents = (*(4 * m + 1 for m in self.extent), 2)
-        kept = (t, *(2 * m + 1 for m in self.extent), 2)
-        none = np.zeros(t)
-        return WaveSums(0, 0.0, self.origin, none, none, np.zeros(extents), np.zeros(kept))
-
-    def add(self, total: WaveSums, block: Block) -> WaveSums:
-        X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
-        y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)
-        w = weights_of(block)
-        if not w.all():  # rows of weight zero may lie outside the box
-            X, y, w = X[w > 0], y[w > 0], w[w > 0]
-        if not len(w):
-            return total
-        self.places.require_served(X)
-        angles, y = self.places.angles(X), y.T - self.origin[:, None]
-        gram, cross = self._waves(angles, w, y)
-        here = WaveSums(len(w), float(w.sum()), self.origin, y @ w, y**2 @ w, gram, cross)
-        return total + here
-
-    def merge(self, a: WaveSums, b: WaveSums) -> WaveSums:
-        return a + b
-
-    def _waves(self, angles: Array, w: Array, y: Array) -> tuple[Array, Array]:
-        """Return t and b of a block; the first target travels with the weights."""
-        scale = np.abs(y).max(axis=1, initial=0.0)
-        scale = np.where(scale > 0, scale, 1.0)
-        scaled = w * y / scale[:, None]
-        wide = sums_of_waves(
-            angles, (w + 1j * scaled[0])[None], tuple(2 * m for m in self.extent), self.error
-        )[0]
-        gram, first = _parted(wide)
-        pairs = scaled[1:]
-        if len(pairs) % 2:
-            pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
-        parts = [_inner(first, tuple(2 * m + 1 for m in self.extent), last=0)]
-        if len(pairs):
-            both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], self.extent, self.error)
-            parts += [part for transform in both for part in _parted(transform)]
-        cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
-        return _as_real(gram), _as_real(cross)
+def _waves(
+    angles: Array, w: Array, y: Array, extent: tuple[int, ...], error: float
+) -> tuple[Array, Array]:
+    """Return t and b; weights and targets share transforms, as real and imaginary parts."""
+    scale = np.abs(y).max(axis=1, initial=0.0)
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = w * y / scale[:, None]
+    twice = tuple(2 * m for m in extent)
+    gram, first = _parted(sums_of_waves(angles, (w + 1j * scaled[0])[None], twice, error)[0])
+    pairs = scaled[1:]
+    if len(pairs) % 2:
+        pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
+    parts = [_inner(first, tuple(2 * m + 1 for m in extent), last=0)]
+    if len(pairs):
+        both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], extent, error)
+        parts += [part for transform in both for part in _parted(transform)]
+    cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
+    return _as_real(gram), _as_real(cross)
 
 
 def as_complex(waves: Array) -> Array:

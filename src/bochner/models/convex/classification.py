@@ -82,7 +82,6 @@ from bochner.solvers.convex.losses import (
     Logistic,
     Loss,
     Multinomial,
-    SquaredHinge,
 )
 from bochner.solvers.convex.newton import constant, fastest, minimise, valued
 from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
@@ -259,7 +258,7 @@ def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
 def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit | None:
     """Return LIBSVM's fit to many rows; None where, by two samples, support vectors are many."""
     ask, alpha, n, few = spec.features, spec.alpha, blocks.n_rows or 0, SUPPORT_SAMPLES
-    kernel, hinge = ask.kernel, isinstance(spec.loss, Hinge) and spec.fit_intercept
+    kernel, hinge = ask.kernel, spec.loss.nonsmooth and spec.fit_intercept
     given = is_given(kernel) and not ask.learns_metric and n > EXACT_ROWS
     most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
     if alpha is None or not isinstance(kernel, Gaussian) or not (given and hinge):
@@ -300,7 +299,7 @@ def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
     few, first = on_rows.subsample(2048)
     few = few if few.folds else on_rows
     spec, ridge = on_rows.spec, 2 * share * float(few.w.sum())
-    if isinstance(spec.loss, Hinge) and ridge > 0:
+    if spec.loss.nonsmooth and ridge > 0:
         ridge = max(ridge, 0.03)  # below it a hinge rarely changes: margins are met
     lost = few.held_out(float(few.w @ np.diag(few.on.K)) or 1.0)
     # Beyond step 10 a fit from nothing stops far from the minimum, its neighbours with it
@@ -350,8 +349,8 @@ class ClassRows:
             return minimise(problem, start, algorithm=algorithm, tol=tol, max_iter=steps)
         if spec.pairs is not None and spec.fit_intercept:
             return decomposed_pairs(problem, self.codes, SLOPES * tol, moves)
-        many = len(self.w) > SQUARED_HINGE_ROWS and isinstance(spec.loss, SquaredHinge)
-        if many or isinstance(spec.loss, Hinge):
+        many = len(self.w) > SQUARED_HINGE_ROWS and spec.loss.has_inactive_rows
+        if many or spec.loss.nonsmooth:
             return decomposed(problem, SLOPES * tol, moves)
         return minimise_on_kernel(problem, start, tol=tol, max_iter=steps)
 
@@ -374,7 +373,7 @@ class ClassRows:
         Log losses count a tenth of a row of each other class: without it tiny penalties seem best.
         """
         spec = self.spec
-        margins = isinstance(spec.loss, Hinge) or spec.pairs is not None
+        margins = spec.loss.nonsmooth or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
 
         def total(every: Array, f: Array) -> float:
@@ -505,7 +504,8 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         few = local and n <= kept_rows(blocks.n_columns) and self._on_kernel(blocks, EXACT_ROWS)
         spec = self._spec_for(n_classes, n if few else 0)
         # LIBSVM needs an intercept.
-        most = {Hinge: 0, SquaredHinge: SQUARED_HINGE_ROWS}.get(type(spec.loss), EXACT_ROWS)
+        most = SQUARED_HINGE_ROWS if spec.loss.has_inactive_rows else EXACT_ROWS
+        most = 0 if spec.loss.nonsmooth else most
         if few and (spec.fit_intercept or self._on_kernel(blocks, most)):
             return fit_classifier_exactly(spec, blocks, inputs)
         if local and not few and self._on_kernel(blocks, sys.maxsize):
@@ -634,7 +634,7 @@ class SVC(ConvexClassifier):
             two = n_classes == 2 or self._pairs(n_classes, rows) is not None
             asked = "hinge" if rows and self.fit_intercept and two else "squared_hinge"
         squared = one_of(asked, "SVC", "loss", ("squared_hinge", "hinge")) == "squared_hinge"
-        return SquaredHinge() if squared else Hinge()
+        return Hinge(None if squared else 0.0)
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
         # From 100 rows a class on pairs of classes have rows enough to tell them apart

@@ -64,7 +64,6 @@ from bochner.solvers.convex.losses import (
     Multinomial,
     PoissonDeviance,
     Quantile,
-    SquaredEpsilonInsensitive,
     by_name,
     huber_scale,
 )
@@ -232,7 +231,7 @@ def curvature_of(loss: Loss, rows: ScaledRows) -> float:
     """Return the curvature as if all rows were active, of squares or over the spread of y."""
     if loss.nonsmooth:
         return 1 / float(np.maximum(rows.spread, 1e-3).mean())
-    return 2.0 if isinstance(loss, SquaredEpsilonInsensitive) else 1.0
+    return 2.0 if loss.has_inactive_rows else 1.0
 
 
 def _by_folds(
@@ -579,7 +578,7 @@ class SVR(KernelParameters, ConvexRegressor):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         kinds = "epsilon_insensitive", "squared_epsilon_insensitive"
         squared = one_of(self.loss, "SVR", "loss", kinds) == kinds[1]
-        loss: Loss = SquaredEpsilonInsensitive() if squared else EpsilonInsensitive()
+        loss = EpsilonInsensitive(width=None if squared else 0.0)
         C = number_or_word(self.C, "SVR", "C", positive)
         epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
         tube = {"epsilon": "auto" if epsilon is None else epsilon}

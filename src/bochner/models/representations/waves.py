@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,7 +39,7 @@ from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
-from bochner.sums.fourier import WavesOf, WaveSums, as_complex, corners_of
+from bochner.sums.fourier import WaveSums, as_complex, corners_of, waves_of
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, nonempty, sample_of
 
 
@@ -264,12 +264,12 @@ def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
     return Surveyed(features, sample, lower, upper, shape)
 
 
-def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> WavesOf:
+def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
     """Return the sums of the waves of a map, with an origin of the targets."""
     phi: WaveMap = chosen.map  # type: ignore[assignment]
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
     error = min(TRANSFORMED * method.accuracy, 1e-8)  # Its rounding hides penalties below it
-    return WavesOf(phi.places, phi.shape, origin, error)
+    return SumOf(partial(waves_of, phi.places, phi.shape, origin, error))
 
 
 # --- ridge regression on a grid ------------------------------------------------------------------

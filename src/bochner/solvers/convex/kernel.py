@@ -32,9 +32,8 @@ from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import (
     BelowZero,
-    ClassMargin,
     EpsilonInsensitive,
-    SquaredHinge,
+    Hinge,
     weighted,
 )
 from bochner.solvers.convex.problem import (
@@ -307,7 +306,7 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
         y, live = column.y[:, 0], column.w[:, 0] > 0
-        of_classes = isinstance(column.loss, ClassMargin)
+        of_classes = isinstance(column.loss, Hinge)
         rows = np.flatnonzero(live & (y != 0) if of_classes else live)
         if not (before and np.array_equal(rows, before[0]) and np.array_equal(column.w, before[1])):
             before = rows, column.w, _matrix(column, rows)
@@ -353,7 +352,7 @@ def _fitted(problem: Problem, rows: Array, K: Any, y: Array, slopes: float, move
         K, _ = K.kernel.in_units(K.X, K.X)  # rows in place of their matrix
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is part of the outcome
-        return machine.fit(K, y, UNBOUNDED * w if isinstance(problem.loss, SquaredHinge) else w)
+        return machine.fit(K, y, UNBOUNDED * w if problem.loss.has_inactive_rows else w)
 
 
 def _ended(
@@ -372,7 +371,7 @@ def judged(
     """Return the point with its duality gap; converged if that is a share ``tol`` or less."""
     image, w = problem.rows.K @ coef, problem.w
     at, norms = State(coef, intercept, image + intercept), (coef * image).sum(axis=0)
-    if isinstance(problem.loss, SquaredHinge):
+    if problem.loss.has_inactive_rows:
         norms += problem.alpha / 2 * (coef**2 / np.where(w > 0, w, np.inf)).sum(axis=0)
     value, epsilon = values(problem, at), np.asarray(getattr(problem.loss, "epsilon", 0.0))
     dual = (problem.y * coef - epsilon * np.abs(coef)).sum(axis=0) - 0.5 * norms
@@ -400,7 +399,7 @@ def _matrix(problem: Problem, rows: Array) -> Any:
         return GaussianRows(K.kernel, K.X[rows])
     few = len(rows) < len(K)
     K = K[np.ix_(rows, rows)] if few else K
-    if isinstance(problem.loss, SquaredHinge):
+    if problem.loss.has_inactive_rows:
         K = K if few else K.copy()
         K[np.diag_indices(len(K))] += problem.alpha / (2 * problem.w[rows, 0])
     return K

@@ -15,7 +15,7 @@ what ``hessian_product(state, V)`` needs to multiply the Hessians of the rows by
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,8 +32,6 @@ class Loss(ABC):
 
     #: Whether one value is made of all columns of a row.
     joint: ClassVar[bool] = False
-    #: Whether rows of no curvature, beyond a margin, have no slope: they are inactive.
-    has_inactive_rows: ClassVar[bool] = False
     #: p, where the loss of y and f in units s is s⁻ᵖ times that in units of one; else 0.
     degree: ClassVar[int] = 0
     #: Name of a parameter that is a number or one for each column, and whether it is in units of y.
@@ -46,6 +44,11 @@ class Loss(ABC):
     def nonsmooth(self) -> bool:
         """Whether slopes jump, so that algorithms go through ``smooth``."""
         return self.width == 0
+
+    @property
+    def has_inactive_rows(self) -> bool:
+        """Whether rows of no curvature, beyond a margin, have no slope: of squared margins."""
+        return self.width is None and isinstance(self, MarginLoss)
 
     @abstractmethod
     def value(self, y: Float[Array, "n t"], f: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -117,7 +120,7 @@ class MarginLoss(Loss):
     The slopes are between 0 and 1 by default: with a width of zero max(0, m).
     """
 
-    at_jump: ClassVar[float] = 0.0  # share of the largest slope in q where m is zero
+    at_jump = 0.0  # share of the largest slope in q where m is zero
 
     @abstractmethod
     def margin(self, y: Array, f: Array) -> Array:
@@ -263,37 +266,23 @@ class Absolute(TwoSlopes):
     slopes = -1.0, 1.0
 
 
-class OutsideTube(MarginLoss):
-    """A loss of |y − f| − ε; one ε, or one per column."""
+@dataclass(frozen=True)
+class EpsilonInsensitive(MarginLoss):
+    """max(0, |y − f| − ε), squared without a width; one ε, or one per column."""
 
-    epsilon: float | tuple[float, ...]
+    epsilon: float | tuple[float, ...] = 0.1
+    width: float | None = None
     parameter = "epsilon"
+
+    @property
+    def degree(self) -> int:  # type: ignore[override]
+        return 2 if self.width is None else 1
 
     def margin(self, y: Array, f: Array) -> Array:
         return np.abs(y - f) - np.asarray(self.epsilon)
 
     def direction(self, y: Array, f: Array) -> Array:
         return np.sign(f - y)
-
-
-@dataclass(frozen=True)
-class EpsilonInsensitive(OutsideTube):
-    """max(0, |y − f| − ε): the loss of support vector regression."""
-
-    epsilon: float | tuple[float, ...] = 0.1
-    width: float = 0.0
-
-    degree = 1
-
-
-@dataclass(frozen=True)
-class SquaredEpsilonInsensitive(OutsideTube):
-    """max(0, |y − f| − ε)²."""
-
-    epsilon: float | tuple[float, ...] = 0.1
-
-    degree = 2
-    has_inactive_rows = True
 
 
 @dataclass(frozen=True)
@@ -342,28 +331,20 @@ def _exp(f: Array) -> Array:
 # --- losses of classes, one column: y is −1 or +1, or 0 ------------------------------------------
 
 
-class ClassMargin(MarginLoss):
-    """A loss of 1 − y f; nothing where y is 0, which rows that take no part have."""
+@dataclass(frozen=True)
+class Hinge(MarginLoss):
+    """max(0, 1 − y f), squared without a width; nothing where y is 0: such rows take no part."""
+
+    width: float | None = None
+    edge: float = field(default=1.0, repr=False)  # The least y f without a loss
+    slopes: tuple[float, float] = field(default=(0.0, 1.0), repr=False)
+    at_jump: float = field(default=0.0, repr=False)
 
     def margin(self, y: Array, f: Array) -> Array:
-        return np.abs(y) - y * f
+        return self.edge * np.abs(y) - y * f
 
     def direction(self, y: Array, f: Array) -> Array:
         return -y
-
-
-@dataclass(frozen=True)
-class SquaredHinge(ClassMargin):
-    """max(0, 1 − y f)²."""
-
-    has_inactive_rows = True
-
-
-@dataclass(frozen=True)
-class Hinge(ClassMargin):
-    """max(0, 1 − y f); with a width δ, (1 − y f)²/2δ until that is δ/2, and straight from there."""
-
-    width: float = 0.0
 
 
 @dataclass(frozen=True)

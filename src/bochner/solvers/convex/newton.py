@@ -16,11 +16,12 @@ Hessian, and for its image Zd, with which the length of the step is found on n n
 Of the systems H d = −∇, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) with the curvatures of the rows
 in S, there are three. Hessians are summed again in each step (:func:`systems_of_rows`), or the last
 one is changed by the rows whose curvature has changed, O(a D² + D³) for a of them
-(:class:`KeptHessians`; Mangasarian 2002; Keerthi and DeCoste 2005). Conjugate gradients
-(:class:`HessianProducts`; Lin, Weng and Keerthi 2008) are preconditioned with moments of a few
+(:func:`kept_hessians`; Mangasarian 2002; Keerthi and DeCoste 2005). Conjugate gradients
+(:func:`hessian_products`; Lin, Weng and Keerthi 2008) are preconditioned with moments of a few
 thousand rows drawn by their curvature, or exactly where rows are few: O(a² D + a³).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -105,10 +106,10 @@ def minimise(
     system: Any = systems_of_rows
     share = 0.1 if loss.nonsmooth or algorithm == "cholesky" else 1.0
     if algorithm == "cholesky updates" and not loss.nonsmooth:
-        system = KeptHessians(problem)
+        system = kept_hessians(problem)
         start = start or _thinned(problem, tol, max_iter)
     elif algorithm == "conjugate gradients":
-        system = HessianProducts(apart=loss.nonsmooth)
+        system = hessian_products(apart=loss.nonsmooth)
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
     if start is None:
         start = constant(problem)
@@ -129,7 +130,7 @@ def _descended(
     taken = idle = 0
     local = _local(problem, at)
     nothing = np.full(len(live), -np.inf)
-    if not np.any(problem.alpha) and isinstance(system, HessianProducts):
+    if not np.any(problem.alpha) and system is not systems_of_rows:
         nothing = 1e-9 * _local(problem, constant(problem, 0.0)).size
     while True:
         going = local.size > nothing[live]
@@ -264,7 +265,7 @@ def systems_of_rows(
     active = np.count_nonzero(curvatures, axis=0)
     few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # both take as long
     if few and problem.rows.cached and np.all(problem.alpha):
-        return HessianProducts(apart=True)(problem, at, local, columns, tol)
+        return hessian_products(apart=True)(problem, at, local, columns, tol)
     gradient, hessians = sums_at(problem, at, slopes, curvatures)
     gradient = _completed(problem, at, gradient)
     # Where no row holds an intercept it moves by about this much at most.
@@ -321,36 +322,36 @@ def _add_active(
     H += part
 
 
-class KeptHessians:
-    """Keeps Σ c z zᵀ of each column with its factors c, z ending in a one, and the last factor."""
+def kept_hessians(problem: Problem) -> Callable[..., Direction]:
+    """Return steps that keep Σ c z zᵀ of each column, z ending in a one, and the last factor."""
+    # The upper triangle in Fortran order, c, and rows that changed since the sum was new
+    sums: list[tuple[Array, Array, int] | None] = [None] * problem.y.shape[1]
+    total: Any = None
+    last = np.empty(0)
 
-    def __init__(self, problem: Problem) -> None:
-        # The upper triangle in Fortran order, c, and rows that changed since the sum was new
-        self._sums: list[tuple[Array, Array, int] | None] = [None] * problem.y.shape[1]
-        self._factored: tuple[Any, Array] = None, np.empty(0)
-
-    def __call__(
-        self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
-    ) -> Direction:
-        """Return the steps of these columns."""
-        gradient = gradients(problem.rows, weighted(problem.w, local.slope))
-        gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
-        each = zip(columns.tolist(), c.T, gradient, strict=True)
-        steps = [-solved(self._factor(problem, k, h.copy()), g[None]) for k, h, g in each]
-        return gradient, np.concatenate(steps), None
-
-    def _factor(self, problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
+    def factor(problem: Problem, k: int, c: Float[Array, " n"]) -> Array:
         """Return the factor of column k, of the features' precision where that resolves alpha."""
-        total, factor = self._factored
+        nonlocal total, last
         if total is None or not np.array_equal(total[1], c):
-            total = _changed(problem.rows, self._sums[k], c)
+            total = _changed(problem.rows, sums[k], c)
             H = total[0]
             trace = float(np.trace(H, dtype=np.float64)) + len(H) * problem.alpha
             single = H.dtype == np.float32 and problem.alpha >= 2e-6 * trace
             least = FLOOR * float(problem.w.sum())
-            factor = hessian_factor(H, problem.alpha, least, problem.fit_intercept, single)
-        self._sums[k], self._factored = total, (total, factor)
-        return factor
+            last = hessian_factor(H, problem.alpha, least, problem.fit_intercept, single)
+        sums[k] = total
+        return last
+
+    def steps(
+        problem: Problem, at: State, local: LossAtRows, columns: Array, _tol: float
+    ) -> Direction:
+        gradient = gradients(problem.rows, weighted(problem.w, local.slope))
+        gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
+        each = zip(columns.tolist(), c.T, gradient, strict=True)
+        made = [-solved(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
+        return gradient, np.concatenate(made), None
+
+    return steps
 
 
 def _changed(
@@ -423,46 +424,45 @@ class Hessian:
 # --- preconditioners -----------------------------------------------------------------------------
 
 
-class Preconditioner:
-    """Multiplies by an approximate inverse; ``floor`` is an intercept's least curvature, or 0."""
+Solve = Callable[[Float[Array, "t p"]], Float[Array, "t p"]]
 
-    def __init__(
-        self, Z: Float[Array, "m D"], curvatures: Float[Array, " m"], alpha: float, floor: float
-    ) -> None:
-        if not np.all(curvatures > 0):
-            Z, curvatures = Z[curvatures > 0], curvatures[curvatures > 0]
-        D, mass, self.alpha = Z.shape[1], float(curvatures.sum()), alpha
-        self.mass = mass + floor if floor else 0.0
-        self.mean = np.zeros(D)
-        if floor and mass:
-            self.mean = (curvatures @ Z / mass).astype(np.float64)
-        U = np.sqrt(curvatures).astype(Z.dtype)[:, None] * (Z - self.mean.astype(Z.dtype))
-        self.rows: Array | None = None
-        if 2 * len(U) < D and alpha > 0:  # then alpha I + U Uᵀ is factored, else UᵀU + alpha I
-            self.rows = U.astype(np.float64)
-            G = self.rows @ self.rows.T
+
+def preconditioner(
+    Z: Float[Array, "m D"], curvatures: Float[Array, " m"], alpha: float, floor: float
+) -> Solve:
+    """Return an approximate inverse; ``floor`` is an intercept's least curvature, or 0.
+
+    It solves in coefficients about the mean, where the intercept is alone.
+    """
+    if not np.all(curvatures > 0):
+        Z, curvatures = Z[curvatures > 0], curvatures[curvatures > 0]
+    D, mass = Z.shape[1], float(curvatures.sum())
+    mean = (curvatures @ Z / mass).astype(np.float64) if floor and mass else np.zeros(D)
+    U = np.sqrt(curvatures).astype(Z.dtype)[:, None] * (Z - mean.astype(Z.dtype))
+    rows: Array | None = None
+    if 2 * len(U) < D and alpha > 0:  # then alpha I + U Uᵀ is factored, else UᵀU + alpha I
+        rows = U.astype(np.float64)
+        G = rows @ rows.T
+    else:
+        G = np.zeros((D, D), U.dtype, order="F")
+        add_gram(G, U)
+        G = mirror(G).astype(np.float64)
+    size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
+    factor = raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
+
+    def solve(V: Float[Array, "t p"]) -> Float[Array, "t p"]:
+        v = V[:, :-1] - np.outer(V[:, -1], mean)
+        if rows is None:
+            coef = cho_solve((factor, True), v.T, check_finite=False).T
         else:
-            G = np.zeros((D, D), U.dtype, order="F")
-            add_gram(G, U)
-            G = mirror(G).astype(np.float64)
-        size = max(float(np.trace(G)) / max(len(G), 1), alpha, 1e-300)
-        self.factor = raised_factor(G + alpha * np.eye(len(G)), 0.0, 1e-7 * size)
+            coef = (v - cho_solve((factor, True), rows @ v.T, check_finite=False).T @ rows) / alpha
+        last = V[:, -1] / (mass + floor) - coef @ mean if floor else np.zeros(len(V))
+        return np.column_stack([coef, last])
 
-    def __call__(self, V: Float[Array, "t p"]) -> Float[Array, "t p"]:
-        """Solve in coefficients about the mean, where the intercept is alone."""
-        if not self.mass:
-            return np.column_stack([self._solve(V[:, :-1]), np.zeros(len(V))])
-        coef = self._solve(V[:, :-1] - np.outer(V[:, -1], self.mean))
-        return np.column_stack([coef, V[:, -1] / self.mass - coef @ self.mean])
-
-    def _solve(self, V: Float[Array, "t D"]) -> Float[Array, "t D"]:
-        if self.rows is None:
-            return cho_solve((self.factor, True), V.T, check_finite=False).T
-        inside = cho_solve((self.factor, True), self.rows @ V.T, check_finite=False)
-        return (V - inside.T @ self.rows) / self.alpha
+    return solve
 
 
-def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
+def from_rows(hessian: Hessian, apart: bool) -> list[Solve]:
     """Return a preconditioner of all columns, or of each, of 2 D rows drawn by their curvatures."""
     rows, curvature = hessian.rows, hessian.w * hessian.loss.diagonal(hessian.state)
     columns = (curvature if apart else curvature.mean(axis=1, keepdims=True)).T
@@ -470,7 +470,7 @@ def from_rows(hessian: Hessian, apart: bool) -> list[Preconditioner]:
     taken = np.any(shares > 0, axis=0)
     Z = taken_rows(rows, taken)
     each = zip(shares[:, taken], np.broadcast_to(hessian.alpha, len(columns)), strict=True)
-    return [Preconditioner(Z, *numbers, hessian.floor) for numbers in each]
+    return [preconditioner(Z, *numbers, hessian.floor) for numbers in each]
 
 
 def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
@@ -482,25 +482,23 @@ def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
     return tick * np.diff(np.floor(sums / tick + 0.5), prepend=0.0)
 
 
-class HessianProducts:
-    """Newton steps by conjugate gradients, with the preconditioner of the first step for all.
+def hessian_products(apart: bool) -> Callable[..., Direction]:
+    """Return steps by conjugate gradients, with the preconditioner of the first step for all.
 
     ``apart``: each column has its own preconditioner, made again in each step.
     """
+    shared: list[Solve] = []
 
-    def __init__(self, apart: bool) -> None:
-        self._apart, self._shared = apart, list[Preconditioner]()
-
-    def __call__(
-        self, problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
+    def steps(
+        problem: Problem, at: State, local: LossAtRows, _columns: Array, tol: float
     ) -> Direction:
-        """Return the steps of these columns."""
+        nonlocal shared
         gradient = gradients(problem.rows, weighted(problem.w, local.slope))
         gradient, joint = _completed(problem, at, gradient), problem.loss.joint
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
-        parts = self._shared or from_rows(hessian, self._apart)
-        self._shared = [] if self._apart else parts
+        parts = shared or from_rows(hessian, apart)
+        shared = [] if apart else parts
 
         def inverse(V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
             if len(parts) == 1:
@@ -515,3 +513,5 @@ class HessianProducts:
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
         return gradient, step.solution, None
+
+    return steps

@@ -14,7 +14,7 @@ Rasmussen and Williams 2006, eq. 2.30 and 5.10):
 n is the number of rows, or W where weights count copies.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,38 +24,13 @@ LEAST_SLACK = 1e-100  # Least value of 1 − h, for a row that the fit interpola
 TINY = float(np.finfo(float).tiny)  # Below this numbers are no divisors
 
 
-class Smoother(Protocol):
-    """The solution at one penalty, or along a path of penalties, which is then the first axis.
-
-    ``gcv`` needs no q and no log determinant; ``evidence`` neither the residuals nor their freedom.
-    """
-
-    @property
-    def alpha(self) -> Any: ...
-    @property
-    def rss(self) -> Float[Array, "*p t"]: ...  # Σ w (y − ŷ)² of each target
-    @property
-    def free(self) -> Any: ...  # residual degrees of freedom, tr (I − H) on the contrasts
-    @property
-    def quadratic_form(self) -> Float[Array, "*p t"]: ...  # q of each target
-    @property
-    def log_det(self) -> Any: ...  # log |K + αI| on the contrasts
-
-
-class RidgeProblem(Protocol):
-    """A ridge regression without its penalty: quantities that criteria need.
-
-    ``at(alpha)`` of :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows` and
-    :class:`bochner.solvers.waves.WaveProblem`, and :func:`~.iterative.state_at` of wide features,
-    return the solution at a penalty.
-    """
-
-    @property
-    def weight(self) -> float: ...  # W = Σ w
-    @property
-    def count(self) -> float: ...  # number of rows, or W where weights count copies
-    @property
-    def centred(self) -> bool: ...  # whether an intercept is fitted
+# A problem has ``weight``, W = Σ w, ``count``, n or W where weights count copies, and ``centred``,
+# whether an intercept is fitted: :class:`~.eigen.Eigen`, :class:`~.dual.KernelRows`,
+# :class:`bochner.solvers.waves.WaveProblem` and :class:`~.iterative.WideProblem`.
+#
+# A smoother, the solution at one penalty, or along a path of penalties, which is then the first
+# axis, has ``alpha``, ``rss`` and ``quadratic_form``, Σ w (y − ŷ)² and q of each target, ``free``,
+# tr (I − H), and ``log_det``, log |K + αI|. ``gcv`` needs no q and no ``log_det``.
 
 
 def slack_of_leverage(leverage: Array, w: Array) -> Array:
@@ -75,7 +50,7 @@ def left_out_errors(residuals: Array, slack: Array) -> Array:
     return np.divide(residuals, slack, out=errors, where=slack > 0)
 
 
-def gcv(problem: RidgeProblem, smoother: Any) -> Float[Array, "*p t"]:
+def gcv(problem: Any, smoother: Any) -> Float[Array, "*p t"]:
     """Return generalised cross-validation; infinite where no degree of freedom is left."""
     free = np.asarray(smoother.free)[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -83,13 +58,13 @@ def gcv(problem: RidgeProblem, smoother: Any) -> Float[Array, "*p t"]:
     return np.where(free > 0, values, np.inf)
 
 
-def freedom(problem: RidgeProblem) -> float:
+def freedom(problem: Any) -> float:
     """Return ν."""
     return max(problem.count - problem.centred, 0.0)
 
 
 def amplitude_at(
-    problem: RidgeProblem, smoother: Any, noise: float | None = None, amplitude: float | None = None
+    problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return a² of each target: ``amplitude``, else σ²/α of a given noise, else the best."""
     q = np.maximum(smoother.quadratic_form, TINY)
@@ -101,7 +76,7 @@ def amplitude_at(
 
 
 def evidence(
-    problem: RidgeProblem, smoother: Any, noise: float | None = None, amplitude: float | None = None
+    problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
     """Return log p(y) of each target, maximised over what is not given."""
     nu, a2 = freedom(problem), amplitude_at(problem, smoother, noise, amplitude)
@@ -111,8 +86,8 @@ def evidence(
 
 
 def evidence_slope(
-    problem: RidgeProblem,
-    smoother: Smoother,
+    problem: Any,
+    smoother: Any,
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Float[Array, "*p t"]:
