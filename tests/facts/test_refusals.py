@@ -465,6 +465,7 @@ CASES = [
     (lambda: bounds.ball_bound(Matern(1.5), X, alpha=1.0), UnsupportedKernel, "the Gaussian"),
     (lambda: bounds.ball_bound(Gaussian(0.01), X, alpha=0.1), InvalidInput, "functions, which a"),
     (lambda: CUTS.error(1), InvalidInput, "must be 2 or above; got 1"),
+    (lambda: HOEFFDING.cut_for(9), InvalidInput, "requires a bound of zonal_bound"),
     (lambda: directions(k.Angular(), X, bo.ReLU(1)), UnsupportedKernel, r"requires Angular\(\)"),
     (lambda: directions(k.ArcCosine(1), X, bo.ReLU(1)), UnsupportedKernel, "power series of ⟨"),
     (lambda: directions(DIVERGENT, 0.3 * X, ALL_DEGREES), UnsupportedKernel, "whose terms 2ᴺ a_N"),

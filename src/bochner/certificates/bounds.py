@@ -94,6 +94,8 @@ class Bound:
 
     def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
         """Return the cut with the least error at this width."""
+        if not self.cuts:
+            raise InvalidInput("cut_for requires a bound of zonal_bound or of ball_bound.")
         error = self.error(n_features, confidence)
         return _least(self.cuts, error, chance_of(confidence))[1]
 
@@ -140,7 +142,7 @@ def _least(cuts: tuple[Cut, ...], error: float, chance: float) -> tuple[int, Cut
             f"width: error must be above {cuts[-1].rest:.3g}, which the last cut leaves "
             f"out; got {error!r}. Ask for a larger error or penalty."
         )
-    widths = [cut.directions.width(error - cut.rest, 1 - chance) for cut in within]
+    widths = [cut.directions.rule(error=error - cut.rest, chance=chance) for cut in within]
     return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
 
 
