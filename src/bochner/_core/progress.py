@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from time import monotonic
 from typing import Any
@@ -44,10 +45,8 @@ def listening(listener: Listener | None) -> Iterator[None]:
         _listeners.reset(token)
 
 
-def print_step(step: str) -> None:
-    """Print a step to standard output, as ``verbose=True`` asks."""
-    sys.stdout.write(f"{step}\n")
-    sys.stdout.flush()
+#: Prints a step to standard output, as ``verbose=True`` asks.
+print_step = partial(print, flush=True)
 
 
 @dataclass

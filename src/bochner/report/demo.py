@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -309,13 +308,11 @@ def relief_around(
     rows, columns = shape
     i, j = np.divmod(np.arange(len(known)), columns)
     step = np.maximum(1, np.round(1 / np.cos(np.deg2rad(places[:, 0])))).astype(int)
-    reach, grid, parts = range(-3, 4), known.reshape(rows, columns), []  # three cells on a side
-    for a, b in ((a, b) for a in reach for b in reach if a or b):
-        row, turned = i + a, j + b * step
-        beyond = (row < 0) | (row >= rows)
-        row = np.where(row < 0, -1 - row, np.where(row >= rows, 2 * rows - 1 - row, row))
-        turned = (turned + beyond * (columns // 2)) % columns
-        parts.append(grid[row, turned] - predicted)
+    grid, reach = known.reshape(rows, columns), range(-3, 4)  # three cells on a side
+    other = np.roll(grid, columns // 2, axis=1)
+    wide = np.concatenate([other[2::-1], grid, other[:-4:-1]])
+    near = [(a, b) for a in reach for b in reach if a or b]
+    parts = [wide[i + a + 3, (j + b * step) % columns] - predicted for a, b in near]
     around = np.stack(parts, axis=1)
     size = np.sqrt(np.mean(around**2, axis=1)) + 20.0  # metres, also where the relief is flat
     log = np.log(size)
@@ -349,7 +346,7 @@ def earth_page(result: DemoResult) -> str:
             "error": _map("Prediction less truth, m", error, ERROR, (-1500, 1500)),
         },
         curves=picture(
-            "Test error against the number of features", partial(_draw_curves, curves=r.curves)
+            "Test error against the number of features", lambda ax: _draw_curves(ax, r.curves)
         ),
         where={
             "median": np.nanmedian(errors),
