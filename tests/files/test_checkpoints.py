@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -369,6 +370,7 @@ def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):
 
 
 TENSORS = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
+EMPTIED = bo.Blocks.from_iterable(partial(next, iter(2 * [[(X, Y)]]), ()))
 ANEW = "must be the same each time it is made; got random_state"
 
 
@@ -379,8 +381,9 @@ ANEW = "must be the same each time it is made; got random_state"
         ({"random_state": np.random.default_rng(0)}, SMALL, ANEW),
         ({"random_state": np.random.RandomState(0)}, SMALL, ANEW),
         ({}, TENSORS, "a checkpoint holds sums of NumPy arrays"),
+        ({}, EMPTIED, "must have at least one row; pieces of .* has none"),
     ],
-    ids=["none", "generator", "state", "torch"],
+    ids=["none", "generator", "state", "torch", "emptied"],
 )
 def test_fits_that_cannot_be_recorded_are_refused(where, changes, rows, match):
     with pytest.raises((InvalidInput, InvalidType), match=match):

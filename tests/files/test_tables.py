@@ -69,6 +69,14 @@ def test_a_part_of_a_table_takes_no_other_rows_along(library):
     assert len(pickle.dumps(blocks.part(4096, 8192))) < 200_000
 
 
+def test_texts_of_polars_are_not_copied_before_they_are_read():
+    table = pl.DataFrame({"a": np.arange(1e5), "b": ["a text of some length"] * 100_000})
+    before = pa.total_allocated_bytes()
+    blocks = Blocks.from_table(table)
+    assert blocks.n_rows == 100_000
+    assert pa.total_allocated_bytes() - before < 500_000
+
+
 def test_all_problems_of_a_table_come_in_one_message():
     table = pd.DataFrame({"a": [[1], [2]], "b": [1j, 2], "c": [1.0, 2.0], "y": [[1], [2]]})
     three = r"column 'a' must .* column 'b' must .* target 'y' must"

@@ -84,7 +84,7 @@ class Numbers(Encoder):
             row = int(np.argmax(np.isinf(cells)))
             raise InvalidInput(
                 f"Blocks: column {self.name!r} must hold finite numbers; got {cells[row]} in "
-                f"{where(row)}. Leave such cells empty, or drop such rows first."
+                f"{where(row)}. Drop such rows first, or leave such cells empty for a fit."
             )
         return cells
 

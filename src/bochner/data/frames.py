@@ -11,7 +11,7 @@ import numpy as np
 
 from bochner._core.optional import needed
 from bochner.data.schema import refuse_repeated
-from bochner.data.tables import Column, Reader
+from bochner.data.tables import Column, Reader, takeable
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
@@ -64,7 +64,8 @@ def _require_names(names: list[Any], label: str) -> None:
 
 def arrow_table(table: Any, names: Sequence[str]) -> Any:
     """Return columns of a table in memory as an Arrow table."""
-    return needed("pyarrow", _WHO).table({name: _column(table[name]) for name in names})
+    columns = {name: takeable(_column(table[name])) for name in names}
+    return needed("pyarrow", _WHO).table(columns)
 
 
 def is_pandas(table: Any) -> bool:
@@ -101,10 +102,7 @@ def _column(column: Any) -> Any:
         return column
     streams = hasattr(column, "__arrow_c_stream__")
     column = pa.chunked_array(column if streams else [column])
-    kind = str(column.type)  # Arrow cannot take rows of these
-    if kind == "string_view":
-        return column.cast("large_string")
-    coded = kind.startswith("run_end_encoded")
+    coded = str(column.type).startswith("run_end_encoded")  # Arrow cannot take rows of these
     return needed("pyarrow.compute", _WHO).run_end_decode(column) if coded else column
 
 

@@ -74,7 +74,7 @@ class Reader:
 
         held = {name: self.content[name] for name in names}
         starts = range(0, self.n_rows or 0, rows)
-        return (pa.table({n: held[n][i : i + rows] for n in names}) for i in starts)
+        return (pa.table({n: takeable(held[n][i : i + rows]) for n in names}) for i in starts)
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -88,11 +88,17 @@ class Reader:
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
-        content, rows = self.content, np.arange(start, stop)
+        content, rows = self.content, np.arange(stop - start)
         if content is not None:  # slices of Arrow would be pickled with all rows
-            known = content.items()
-            content = {name: a if isinstance(a, str) else a.take(rows) for name, a in known}
+            few = lambda a: a if isinstance(a, str) else takeable(a[start:stop]).take(rows)
+            content = {name: few(column) for name, column in content.items()}
         return replace(self, n_rows=stop - start, first=self.first + start, content=content)
+
+
+def takeable(column: Any) -> Any:
+    """Return a column whose rows Arrow can take; few at a time, for views of text are copied."""
+    views = str(getattr(column, "type", "")) == "string_view"
+    return column.cast("large_string") if views else column
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -60,9 +60,10 @@ class SumOf:
     """The sum of ``part(block)``: numbers and arrays, lists to be joined, or a tuple of these."""
 
     part: Callable[[Any], Any]  # The sum may change its arrays
+    none: Any = None  # The sum of no rows
 
-    def zero(self) -> None:
-        return None
+    def zero(self) -> Any:
+        return self.none
 
     def add(self, total: Any, block: Any) -> Any:
         return added(total, self.part(block))
@@ -259,7 +260,8 @@ class Together:
 
 def counted(summand: Any) -> Together:
     """Return the summand beside the number of rows, and whether one has a weight."""
-    return Together((summand, SumOf(lambda block: (block.X.shape[0], has_weight(block.w)))))
+    seen = lambda block: (block.X.shape[0], has_weight(block.w))
+    return Together((summand, SumOf(seen, (0, False))))
 
 
 # --- A random sample of rows ---------------------------------------------------------------------
