@@ -150,59 +150,44 @@ class Walk:
         return used | self.mean_coef.any(axis=1) if len(self.mean_coef) else used
 
 
-class Descent:
-    """Makes the steps, which change the arrays of ``walk``, the state after the steps so far.
+def descended(
+    walk: Walk,
+    loss: Loss,
+    schedule: Schedule,
+    fit_intercept: bool,
+    average_from: int,
+    batch_size: int,
+    rows_of: tuple[Float[Array, "c m"], Float[Array, "c t"], Float[Array, " c"]],
+    coordinates: Array | None = None,
+) -> tuple[Walk, float, float]:
+    """Make the steps of these rows, a batch at a time, in the arrays of ``walk``.
 
+    Returns it, the sum of the rows' losses, and their weight. Rows are (R, y, w), w of mean one
+    over all rows. R has their features, or kernel values: then ``coordinates`` are their rows of u.
     Coefficients are averaged from step ``average_from`` on, counted from 1; 0 for never.
     """
-
-    def __init__(
-        self,
-        loss: Loss,
-        schedule: Schedule,
-        walk: Walk,
-        fit_intercept: bool,
-        average_from: int,
-        batch_size: int,
-    ) -> None:
-        self.walk = walk
-        self.total = self.weight = 0.0  # loss of the rows of this epoch, and their weight
-        self._loss, self._schedule, self._fit_intercept = loss, schedule, fit_intercept
-        self._from, self._batch = average_from, batch_size
-
-    def step(
-        self,
-        R: Float[Array, "c m"],
-        y: Float[Array, "c t"],
-        w: Float[Array, " c"],
-        coordinates: Array | None = None,
-    ) -> None:
-        """Make the steps of these rows, a batch at a time; w has mean one over all rows.
-
-        ``R`` has features of these rows, or kernel values: then ``coordinates`` are the rows of u
-        of these rows.
-        """
-        walk, steps, averaged = self.walk, self.walk.steps, self.walk.averaged
-        coef, mean, b, middle = walk.coef, walk.mean_coef, walk.intercept, walk.mean_intercept
-        for first in range(0, len(y), self._batch):
-            batch = slice(first, first + self._batch)
-            rows, targets, weights = R[batch].astype(np.float64, copy=False), y[batch], w[batch]
-            f = rows @ coef + b
-            self.total += float(weights @ self._loss.value(targets, f).mean(axis=1))
-            self.weight += float(weights.sum())
-            eta = self._schedule.rate(steps, walk.rate)
-            g = eta * (self._loss.slope(targets, f) * (weights / len(targets))[:, None])
-            # Never through zero: a penalty too large for the rate makes coefficients zero.
-            coef *= max(0.0, 1 - eta * self._schedule.alpha)
-            if coordinates is None:
-                coef -= rows.T @ g
-            else:
-                coef[coordinates[batch]] -= g
-            if self._fit_intercept:
-                b -= g.sum(axis=0)
-            steps += 1
-            if 0 < self._from <= steps:
-                averaged += 1
-                mean += (coef - mean) / averaged
-                middle += (b - middle) / averaged
-        self.walk = replace(walk, steps=steps, averaged=averaged)
+    R, y, w = rows_of
+    steps, averaged, total, weight = walk.steps, walk.averaged, 0.0, 0.0
+    coef, mean, b, middle = walk.coef, walk.mean_coef, walk.intercept, walk.mean_intercept
+    for first in range(0, len(y), batch_size):
+        batch = slice(first, first + batch_size)
+        rows, targets, weights = R[batch].astype(np.float64, copy=False), y[batch], w[batch]
+        f = rows @ coef + b
+        total += float(weights @ loss.value(targets, f).mean(axis=1))
+        weight += float(weights.sum())
+        eta = schedule.rate(steps, walk.rate)
+        g = eta * (loss.slope(targets, f) * (weights / len(targets))[:, None])
+        # Never through zero: a penalty too large for the rate makes coefficients zero.
+        coef *= max(0.0, 1 - eta * schedule.alpha)
+        if coordinates is None:
+            coef -= rows.T @ g
+        else:
+            coef[coordinates[batch]] -= g
+        if fit_intercept:
+            b -= g.sum(axis=0)
+        steps += 1
+        if 0 < average_from <= steps:
+            averaged += 1
+            mean += (coef - mean) / averaged
+            middle += (b - middle) / averaged
+    return replace(walk, steps=steps, averaged=averaged), total, weight

@@ -64,10 +64,10 @@ from bochner.solvers.sgd import (
     CLASS_LOSSES,
     NUMBER_LOSSES,
     SLOWEST,
-    Descent,
     Schedule,
     Walk,
     as_loss,
+    descended,
 )
 from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_order, sampled
 
@@ -396,18 +396,13 @@ def _walked(
 ) -> SgdFit:
     """Return the fit after epochs over windows of rows, while the loss falls or the score rises."""
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
-    descent = Descent(
-        as_loss(spec.loss, spec.epsilon, spec.quantile),
-        spec.schedule(fit.size),
-        fit.walk.of_width(width, bool(spec.average)),
-        spec.fit_intercept,
-        spec.average,
-        spec.batch_size,
-    )
+    walk = fit.walk.of_width(width, bool(spec.average))
+    loss, schedule = as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
+    how = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
         number, given = fit.epochs + len(losses), list[Window]()
-        descent.total = descent.weight = 0.0
+        total = weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for i, (table, y, w) in enumerate(kept or windows()):
                 n, size = len(w), block_rows(table.width, spec.batch_size)
@@ -415,15 +410,17 @@ def _walked(
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
                 for index in map(order.__getitem__, slices(n, size)):
                     itself = table.width - n + index if fit.is_dual else None
-                    descent.step(table.values(index), y[index], w[index], itself)
+                    rows = table.values(index), y[index], w[index]
+                    walk, lost, mass = descended(walk, *how, rows, itself)
+                    total, weight = total + lost, weight + mass
                 given += [(table, y, w)] if fit.strategy in CACHED else []
-        kept, walk = given, descent.walk
+        kept = given
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
                 f"{spec.who}: the steps diverged in epoch {number + 1}: coefficients are no longer "
                 "finite numbers. Lower eta0, or scale the columns of X and the target."
             )
-        losses.append(descent.total / descent.weight)
+        losses.append(total / weight)
         scores += [] if judge is None else [judge(walk)]
         if spec.tol is None:
             continue
@@ -434,14 +431,14 @@ def _walked(
             stopped = spec.learning_rate != "adaptive" or walk.rate <= SLOWEST
             if stopped:
                 break
-            descent.walk = replace(walk, rate=walk.rate / 5)
+            walk = replace(walk, rate=walk.rate / 5)
             idle = 0
     if not stopped:
         warn_user(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
             "max_iter or tol, or take tol=None to run just so many."
         )
-    walk, epochs = descent.walk, fit.epochs + len(losses)
+    epochs = fit.epochs + len(losses)
     return replace(fit, walk=walk, epochs=epochs, losses=tuple(losses), scores=tuple(scores))
 
 
