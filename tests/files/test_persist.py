@@ -464,6 +464,7 @@ def changed(fit, place, value):
         ("solution", None, "solution of RidgeFit"),
         ("solution.coef", np.full((24, 1), np.nan), "coef of Solution must be finite"),
         ("solution.intercept", np.array([np.inf]), "intercept of Solution must be finite"),
+        ("representation.moments.weight", np.float32(np.nan), "weight of Moments must be finite"),
     ],
 )
 def test_parts_of_a_fit_that_do_not_fit_are_refused(place, value, match, model, path):

@@ -88,6 +88,11 @@ def test_maps_by_rule_are_unbiased(kernel, method, D):
     assert D == 60 or "SketchedProduct" not in type(maps[0]).__name__
 
 
+def test_places_of_a_sketched_product_are_no_matrix_to_multiply_by():
+    phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))
+    assert phi.multiplications == phi.left.multiplications + phi.right.multiplications
+
+
 def test_exact_parts_need_no_method():
     kernel = bo.kernels.Normalised((Linear() + 2.0) ** 2) * bo.kernels.Constant(3.0)
     phi = draw(kernel, Signed(), n_features=40, n_inputs=3, random_state=0)

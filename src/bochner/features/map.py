@@ -150,7 +150,8 @@ class FeatureMap(ABC):
         """Multiplications per row, in those of a matrix product of equal time."""
         if parts := parts_of(self):
             own = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-            matrices = sum(value.size for value in own if getattr(value, "ndim", 0) == 2)
+            own = (value for value in own if getattr(value, "ndim", 0) == 2)
+            matrices = sum(value.size for value in own if value.dtype.kind == "f")  # not indices
             return matrices + sum(part.multiplications for part in parts)
         return float(self.n_inputs * self.n_features)
 

@@ -377,7 +377,9 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
 def is_finite(value: Any) -> bool:
     """Whether an array or number is finite everywhere; other values are no numbers."""
     numbers = value.data if scipy.sparse.issparse(value) else value
-    return not isinstance(numbers, np.ndarray | float) or bool(np.isfinite(numbers).all())
+    return not isinstance(numbers, np.ndarray | np.number | float) or bool(
+        np.isfinite(numbers).all()
+    )
 
 
 def _has_nan(part: Any) -> bool:

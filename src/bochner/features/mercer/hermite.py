@@ -332,9 +332,9 @@ def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
     √λ_k φ_k(x) = exp(shift − decay x²) g_k, with g_0 = 1, g_1 = step x and
     g_{k+1} = (step x g_k − ratio √k g_{k−1})/√(k + 1): the powers of B are in the recurrence.
     """
-    a, b = 0.25 / np.asarray(spread) ** 2, 0.5  # without cancellation
+    a, b = 0.25 / np.asarray(spread) ** 2, 0.5
     c = np.sqrt(a * a + 2 * a * b)
-    A = a + b + c
+    A = a + b + c  # 2ab/(a + c) is c − a without cancellation
     return 0.25 * np.log(2 * c / A), 2 * a * b / (a + c), 2 * np.sqrt(c * b / A), b / A
 
 
