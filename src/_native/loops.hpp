@@ -180,7 +180,7 @@ inline std::size_t rows_at_a_time(std::size_t d) {
 // Calls finish(sums, i, f, width) with the finished sums of row i and columns f to f + width.
 template <class Sum, class T, class Kind, class Finish>
 void walk(const Kind& task, std::size_t first, std::size_t last, const Finish& finish) {
-    alignas(64) T sums[tile_rows * strip];
+    alignas(64) T sums[tile_rows * strip] = {};  // polynomials read a panel beyond those that are filled
     const T* x[tile_rows];
     const std::size_t columns = columns_at_a_time<T>(task.d), rows = rows_at_a_time<T>(task.d);
     for (std::size_t top = first; top < last; top += rows)
