@@ -370,7 +370,7 @@ def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):
 
 
 TENSORS = bo.Blocks.from_arrays(torch.asarray(X), torch.asarray(Y), block_rows=16)
-EMPTIED = bo.Blocks.from_iterable(partial(next, iter(2 * [[(X, Y)]]), ()))
+EMPTIED = bo.Blocks.from_iterable(partial(next, iter(4 * [[(X, Y)]]), ()))
 ANEW = "must be the same each time it is made; got random_state"
 
 
