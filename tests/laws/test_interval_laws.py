@@ -275,6 +275,9 @@ def test_rows_of_weight_zero_and_several_targets_are_left_out_too():
         alone = clone(CONVEX[name]).fit(X[w], y[w])._left_out()
         assert found.errors.shape == (60, 2)
         np.testing.assert_allclose(found.errors[:, 0], alone.errors[:, 0], atol=1e-2)
+    weights = np.arange(3000) % 100 == 0  # few of more rows than are left out
+    many = clone(CONVEX["median"]).fit(*table(3000, seed=5), sample_weight=weights)
+    assert len(many._left_out().w) == 30
 
 
 # ---- held out: Errors on rows held out: of a fit that has not seen them, in the measures of scikit-learn

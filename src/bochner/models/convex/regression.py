@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 
 from bochner._core.arrays import array_namespace, is_sparse, to_numpy, unit_of
 from bochner._core.checks import nonnegative, one_of, positive
-from bochner._core.random import Seed
+from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
@@ -152,10 +152,15 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
     """Return rows that are no landmarks with f without each, by O(D²); None without features."""
     if not problem.rows.cached or problem.loss.joint:
         return None
-    # Others than those that the kernel was chosen by
-    X, _, _, index = rows.blocks.sample(MOST, chosen.seed + 1)
-    there = np.flatnonzero(problem.w[index, 0] > 0)
-    X, index = part(Piece(X if is_sparse(X) else to_numpy(X)), there).X, index[there]
+    index = np.flatnonzero(problem.w[:, 0] > 0)
+    if len(index) > MOST:
+        index = np.sort(stream(chosen.seed, "left out").permutation(index)[:MOST])
+    pieces = []
+    for block in rows.blocks:
+        X = block.X if is_sparse(block.X) else to_numpy(block.X)
+        here = index[(index >= block.start) & (index < block.start + X.shape[0])]
+        pieces.append(part(Piece(X), here - block.start))
+    X = join(pieces).X
     slopes, curvatures, hessians = at_rows(problem, at)
     Z = np.column_stack([chosen.double(X), np.full(len(index), float(problem.fit_intercept))])
     moved = np.empty((len(index), len(hessians)))

@@ -483,7 +483,7 @@ def _draw(weights: Float[Array, " m"], most: int) -> Float[Array, " m"]:
 
 
 def hessian_products(apart: bool) -> Callable[..., Direction]:
-    """Return steps by conjugate gradients, with the preconditioner of the first step for all.
+    """Return steps by conjugate gradients; the preconditioner is kept while it is cheaper to keep.
 
     ``apart``: each column has its own preconditioner, made again in each step.
     """
@@ -498,7 +498,6 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
         width = at.width if problem.loss.nonsmooth else 1.0
         hessian = Hessian(problem, local.curvature, width)
         parts = shared or from_rows(hessian, apart)
-        shared = [] if apart else parts
 
         def inverse(V: Float[Array, "u p"], columns: Array) -> Float[Array, "u p"]:
             if len(parts) == 1:
@@ -512,6 +511,10 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
         shares = np.clip(np.maximum(np.sqrt(rest), np.sqrt(0.1 * tol / rest)), 0.01, 0.1)
         along = partial(inner, joint=joint)
         step = conjugate_gradients(hessian, -gradient, inverse, shares, 250, along)
+        # An operation of a product takes six times as long as one of making the preconditioner.
+        D, n = hessian.rows.n_features, len(hessian.w)
+        spent, making = step.products * 24 * D * n * len(gradient), (min(2 * D, n) + D / 3) * D**2
+        shared = [] if apart or spent >= making else parts
         return gradient, step.solution, None
 
     return steps
