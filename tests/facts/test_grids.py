@@ -903,3 +903,18 @@ def test_neighbours_are_near_in_lengthscales_of_the_globe_and_of_time():
         rows = np.argsort(np.hypot(apart, (X[:, 0] - row[0]) / 4.0))[:12]
         twin = near(WEATHER, 12, X[rows], y[rows]).predict(row[None], return_std=True)
         np.testing.assert_allclose([part[i] for part in found], np.ravel(twin), atol=1e-9)
+
+
+def test_lengthscales_on_waves_are_those_of_the_largest_evidence():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0, 1, (3000, 1))
+    y = np.sin(9 * X[:, 0]) + 0.5 * np.cos(23 * X[:, 0]) + 0.2 * rng.standard_normal(3000)
+
+    def fitted(length, how):
+        options = dict(method=bo.FourierGrid(), lengthscale=how, random_state=0)
+        return bo.GaussianProcessRegressor(RationalQuadratic(1.0, length), **options).fit(X, y)
+
+    found = fitted(0.1, "evidence")
+    best, length = found.log_marginal_likelihood_value_, found.kernel_.lengthscale
+    for other in (1.3 * length, length / 1.3):
+        assert fitted(other, "loo").log_marginal_likelihood_value_ < best

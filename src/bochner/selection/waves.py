@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import LinearConstraint, minimize
 
 from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
@@ -31,8 +31,8 @@ from bochner.features.projections import box_of_rows
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 from bochner.selection.rows import rounded, times
-from bochner.solvers.ridge.problem import evidence
-from bochner.solvers.waves import WaveProblem, maximise_wave_evidence
+from bochner.solvers.ridge.problem import evidence, freedom
+from bochner.solvers.waves import WaveProblem, WaveState, maximise_wave_evidence
 
 FEWEST_ROWS = 8193  # With fewer rows the exact kernel, or its features, take seconds
 #: Errors of the kernel as shares of k(x, x), of which the first with few enough modes is taken.
@@ -92,9 +92,8 @@ def _harmonics(kernel: Kernel, most: int) -> tuple[WaveMap, Method, str] | None:
 # --- Lengthscales of the largest evidence of all rows --------------------------------------------
 
 RANGE = 1.6  # Largest factor of the lengthscales from their start, for which the modes suffice
-ENOUGH = 0.01  # A step that gains less log evidence than this is the last
+ENOUGH = 0.05  # A step that gains less log evidence than this is the last
 STEP = 1e-4  # Step of log ℓ in differences of weights
-FIRST = 0.2  # Length of the first step, of log lengthscales and the log penalty
 
 
 def scaled(kernel: Any, factors: Float[Array, " q"]) -> Any:
@@ -110,44 +109,75 @@ def lengthscales_on_waves(
     amplitude: float | None,
     alpha: float | None,
 ) -> tuple[Kernel, float, bool]:
-    """Maximise the evidence over lengthscales and penalty, by its gradient.
+    """Maximise the evidence over lengthscales and penalty, from the curvature at the start.
 
     Return the kernel, the penalty, and whether every lengthscale is inside the range of the modes.
     """
-    q, given = np.size(kernel.lengthscale), (noise, amplitude)
+    q = np.size(kernel.lengthscale)
     if alpha is None:
-        known, _ = maximise_wave_evidence(problem_of(phi.variances_of(kernel)), *given)
+        known, _ = maximise_wave_evidence(problem_of(phi.variances_of(kernel)), noise, amplitude)
         alpha = float(np.exp(np.log(known.alpha).mean()))
-    start = np.append(np.zeros(q), np.log(alpha))
-    reach = np.append(np.full(q, np.log(RANGE)), np.log(4) * (noise is None or amplitude is None))
-    best = np.inf, start
+    reach = np.append(np.full(q, np.log(RANGE)), np.log(4))
+    reach[-1] *= noise is None or amplitude is None
+    start, free, given = np.append(np.zeros(q), np.log(alpha)), reach > 0, (noise, amplitude)
 
-    def judged(x: Float[Array, " p"]) -> tuple[float, Array]:
-        """Return minus the log evidence, and its slope."""
-        nonlocal best
+    def judged(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
+        """Return minus the log evidence, its slope and the information."""
         weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])
-        slopes = [*(state.slope_in(rate, *given) for rate in rates), state.slope(*given)]
-        value = -float(evidence(state.problem, state, *given).sum())
-        best = min(best, (value, x), key=lambda pair: pair[0])
-        return value, -np.sum(slopes, axis=1) * (reach > 0)
+        slope = [float(state.slope_in(rate, *given).sum()) for rate in rates]
+        slope.append(float(state.slope(*given).sum()))
+        value = float(evidence(state.problem, state, *given).sum())
+        return -value, -np.array(slope)[free], _information(state, rates, *given)
 
-    value, slope = judged(start)
-    unit = (FIRST / max(float(np.linalg.norm(slope)), 1.0)) ** 0.5  # The first step is −slope
+    first = judged(start)
+    # In these units the curvature is about one, which is what SLSQP starts from
+    unit = np.linalg.inv(np.linalg.cholesky(first[2][np.ix_(free, free)])).T
 
-    def in_units(z: Float[Array, " p"]) -> tuple[float, Array]:
-        at, along = judged(start + unit * z) if np.any(z) else (value, slope)
-        return at, unit * along
+    def place(z: Float[Array, " q"]) -> Float[Array, " p"]:
+        x = start.copy()
+        x[free] += np.clip(unit @ z, -reach[free], reach[free])  # Rounding
+        return x
 
-    bounds = np.stack([-reach, reach], axis=1) / unit
+    def in_units(z: Float[Array, " q"]) -> tuple[float, Array]:
+        value, slope, _ = judged(place(z)) if np.any(z) else first
+        return value, unit.T @ slope
+
+    box = LinearConstraint(unit, -reach[free], reach[free])
     options = {"ftol": ENOUGH, "maxiter": 25}
-    minimize(in_units, 0 * start, jac=True, method="SLSQP", bounds=bounds, options=options)
-    end = best[1]
-    found = scaled(kernel, np.exp(end[:-1]))
-    found = found.replace(lengthscale=rounded(found.lengthscale))
-    inside = bool(np.all(np.abs(end - start) <= 0.98 * reach))
-    return found, float(np.exp(end[-1])), inside
+    zero = np.zeros(len(unit))
+    found = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
+    end = place(found.x if found.fun < first[0] else zero)
+    best = scaled(kernel, np.exp(end[:-1]))
+    best = best.replace(lengthscale=rounded(best.lengthscale))
+    inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * reach, ~free)))
+    return best, float(np.exp(end[-1])), inside
+
+
+def _information(
+    state: WaveState, rates: list[Array], noise: float | None, amplitude: float | None
+) -> Float[Array, "p p"]:
+    """Return the approximate Fisher information of log lengthscales and log penalty.
+
+    Modes are taken as independent, with variances a² v_j + σ²/g_j; the share λ_j = 1 − α (A⁻¹)_jj
+    belongs to the function (Whittle 1953).
+    """
+    share = np.clip(1 - state.alpha * state.inverse_diagonal, 0.0, 1.0)
+    both = noise is None and amplitude is None
+    fixed = noise is not None and amplitude is None  # a² = σ²/α
+    of_signal = [*rates, np.full_like(share, -1.0 if fixed else 0.0), np.ones_like(share)]
+    of_noise = np.array([0.0] * len(rates) + [0.0 if fixed else 1.0, 1.0])
+    waves = np.stack(
+        [share * a + (1 - share) * b for a, b in zip(of_signal, of_noise, strict=True)]
+    )
+    rows = max(freedom(state.problem) - state.problem.gram.dimension, 0.0)
+    information = waves @ waves.T + rows * np.outer(of_noise, of_noise)
+    information *= 0.5 * len(state.problem.power)
+    kept, rest = information[:-1, :-1], information[:-1, -1]
+    if both:  # the amplitude is profiled
+        kept = kept - np.outer(rest, rest) / information[-1, -1]
+    return kept + 1e-3 * np.eye(len(kept))
 
 
 def _rates(kernel: Any, phi: WaveMap, logs: Float[Array, " q"]) -> list[Array]:

@@ -414,10 +414,23 @@ def _extent(
 
 
 def equispaced_map(
-    kernel: Kernel, lower: Float[Array, " d"], upper: Float[Array, " d"], tolerance: float
+    kernel: Kernel,
+    lower: Float[Array, " d"],
+    upper: Float[Array, " d"],
+    tolerance: float,
+    ends: tuple[Kernel, ...] = (),
 ) -> EquispacedMap:
-    """Return the map of all Fourier modes for the tolerance; refuse more than memory holds."""
-    grid = grid_of(kernel, lower, upper, tolerance)
+    """Return the map of all Fourier modes for the tolerance; refuse more than memory holds.
+
+    They suffice for ``ends`` in place of the kernel where given: two kernels, the shorter first.
+    """
+    grids = [grid_of(each, lower, upper, tolerance) for each in ends or (kernel,)]
+    spacing = np.min([grid.spacing for grid in grids], axis=0)
+    reached = np.max([grid.spacing * grid.extent / spacing for grid in grids], axis=0)
+    extent = tuple(math.ceil(m) for m in reached.round(6))
+    # Shorter kernels fall within any period and taper of the longest.
+    images = max(grid.images for grid in grids)
+    grid = Frequencies(spacing, extent, images, grids[-1].tapered)
     most = MOST_ALONG if len(grid.extent) > 1 else MOST_ALONE
     too_many = grid.waves > 1 << 30 or max(grid.extent) >= most
     # Of an implicit fit: sums, their FFT, and ten vectors.

@@ -343,11 +343,10 @@ def refined(
     """
     summed, globe = None, isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
-        kernel = tuning.kernel
-        if not globe:
-            kernel = scaled(kernel, np.array([1 / RANGE])) + scaled(kernel, np.array([RANGE]))
         if summed is None or not globe:
-            chosen = surveyed.chosen(tuning, surveyed.map_of(kernel, 3e-3))
+            kernel = tuning.kernel
+            ends = scaled(kernel, np.array([1 / RANGE])), scaled(kernel, np.array([RANGE]))
+            chosen = surveyed.chosen(tuning, surveyed.map_of(kernel, ends))
             summed = surveyed.summed(chosen, spec.fit_intercept, blocks, where)
         kernel, alpha, inside = lengthscales_on_waves(
             tuning.kernel, summed.problem_of, summed.map, spec.noise, spec.amplitude, alpha

@@ -226,11 +226,12 @@ class Surveyed:
     def method(self) -> WaveMethod:
         return self.features.method  # type: ignore[return-value]
 
-    def map_of(self, kernel: Kernel, coarse: float = 0.0) -> WaveMap:
-        """Return the waves that the method takes of a kernel, or those of a coarse tolerance."""
+    def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> WaveMap:
+        """Return the waves that the method takes of a kernel, or coarse ones that serve two."""
         if isinstance(self.method, SphericalHarmonics):
             return spherical_map(kernel, self.method.degree)
-        return equispaced_map(kernel, self.lower, self.upper, max(coarse, self.method.accuracy))
+        tolerance = max(3e-3 if ends else 0.0, self.method.accuracy)
+        return equispaced_map(kernel, self.lower, self.upper, tolerance, ends)
 
     def chosen(self, tuning: Tuning, phi: WaveMap | None = None) -> Chosen:
         """Return the choices for a kernel, with the method's map or the given one."""
