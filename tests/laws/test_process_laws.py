@@ -149,6 +149,14 @@ def test_functions_have_the_mean_and_the_covariance_of_the_process(kernel, metho
     assert np.abs(deviations(drawn, ours, X)).max() < bar(20)
 
 
+def test_functions_vary_as_predicted_where_a_kernel_has_no_fourier_features():
+    ours = model(Polynomial(6), fit_intercept=False, n_features=8).fit(*table(200))
+    X = table(5, seed=3)[0]
+    drawn = ours.sample_functions(100, random_state=1)(X).std(axis=1)
+    share = drawn / ours.predict(X, return_std=True)[1]
+    assert np.all((0.7 < share) & (share < 1.3))  # Of 100 draws: within 0.07 each
+
+
 @pytest.mark.parametrize("t", [None, 2])
 def test_a_function_has_one_value_at_a_row(t):
     ours = model().fit(*table(t=t))
