@@ -117,25 +117,6 @@ def pytest_xdist_make_scheduler(config, log):
     return ours(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
-def marks_of(case):
-    return getattr(case, "marks", ())
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_generate_tests(metafunc):
-    """Cases marked as slow are not made where the main tier is asked for."""
-    marks = [m for m in metafunc.definition.own_markers if m.name == "parametrize"]
-    named = not all(callable(m.kwargs.get("ids", str)) for m in marks)  # one by one
-    if named or metafunc.config.option.markexpr != "not slow":
-        return
-    for mark in marks:
-        names, given = mark.args
-        given = [*given]
-        kept = [case for case in given if not any(m.name == "slow" for m in marks_of(case))]
-        metafunc.parametrize(names, kept or given, **mark.kwargs)
-        metafunc.definition.own_markers.remove(mark)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Cases beyond those of the main tier are slow."""
