@@ -106,10 +106,11 @@ class ProcessRows:
 
     def first(self, m: int) -> "ProcessRows":
         """Return the first m rows, of targets that vary in them."""
+        varies = np.ptp(self.y[:m], axis=0) > 0
+        if len(self.w) <= m or not varies.any():
+            return self
         if m not in self._firsts:
-            y = self.y[:m, np.ptp(self.y[:m], axis=0) > 0]
-            whole = len(self.w) <= m or not y.shape[1]
-            self._firsts[m] = self if whole else replace(self, X=self.X[:m], y=y, w=self.w[:m])
+            self._firsts[m] = replace(self, X=self.X[:m], y=self.y[:m, varies], w=self.w[:m])
         return self._firsts[m]
 
     @cached_property

@@ -350,9 +350,8 @@ class Table:
     """Rows as the steps read them: features, or kernel values with ``support``, cached or not."""
 
     def __init__(self, fit: SgdFit, X: Any, support: Any = None) -> None:
-        if (
-            fit.is_dual and support is None
-        ):  # rows that have coefficients, and then those to step on
+        if fit.is_dual and support is None:
+            # Rows that have coefficients, and then those to step on
             support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
         self.fit, self.X, self.support = fit, X, support
         self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features

@@ -240,9 +240,8 @@ def _system(
             matrix = matrix[np.ix_(rows, rows)]
         last[:] = [(rows, h, _factored(matrix, np.sqrt(h), alpha))]
     factor, root = last[0][2], np.sqrt(h)[:, None]
-    one = (
-        root * solved(factor, root.T).T
-    )  # change of the coefficients if the intercept falls by one
+    # The change of the coefficients if the intercept falls by one
+    one = root * solved(factor, root.T).T
     rest = max(float(every.sum() - every[rows].sum()), 0.0) / alpha  # curvature of other rows
 
     def step(gradient: _Gradient) -> State:
