@@ -31,7 +31,6 @@ from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
-from bochner.report.demo import DemoResult, MethodResult
 from bochner.report.render import number
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.solution import PENALTY_CRITERIA
@@ -325,18 +324,19 @@ def test_demo_shows_what_the_report_found(monkeypatch):
         assert (quick, seed) == (True, 4)
         if show is not None:
             show("Fitting")
-        numbers = (64, 512.25, 0.95, 1.5, 500.0, 0.1, 0.25, (0.2, 0.3))
-        best = MethodResult("Nyström", "Nystrom()", *numbers)
-        rival = MethodResult("Rival", "f()", 64, 900.0, 0.8, 2.5, float("nan"), 0.1)
-        curves, grid = [{"name": "Nyström", "n_features": [64], "rmse": [512.25]}], np.zeros((2, 2))
-        rest = ("Gaussian(0.1)", 0.1, "in words", 90, 10, seed, Path(out) / "earth.html")
-        return DemoResult((best, rival), curves, best, grid, grid, grid > 0, *rest)
+        numbers = {"n_features": 64, "rmse": 512.25, "r_squared": 0.95, "seconds": 1.5}
+        best = {"name": "Nyström", **numbers, "epsilon": 0.25, "epsilon_interval": (0.2, 0.3)}
+        worse = {"rmse": 900.0, "r_squared": 0.8, "epsilon": None, "loo": float("nan")}
+        rival = {**best, "name": "Rival", **worse}
+        words = {"kernel": "Gaussian(0.1)", "certificate_words": "in words", "alpha": 0.1}
+        more = {"methods": [best, rival], "best": best, "maps": {}, "seconds": 1.0}
+        return {**words, **more, "page": str(Path(out) / "earth.html")}
 
     monkeypatch.setattr("bochner.report.demo.run_demo", found)
     out, err = cli("demo --out . --quick --seed 4")
     for words in (
         "Nyström 64 512.2 0.9500 1.50 0.25",
-        "Rival 64 900 0.8000 2.50 –",
+        "Rival 64 900 0.8000 1.50 –",
         "best Nyström, 64 features: RMSE 512.2 m, R² 0.9500",
         "ε: distance from the exact kernel at alpha = 0.1",
         "certificate in words",

@@ -445,7 +445,7 @@ def demo(tmp_path_factory):
         patch.setattr("bochner.report.demo.load_earth", coarse_earth)
         out = tmp_path_factory.mktemp("demo") / "new" / "folder"
         result = run_demo(out, quick=True, seed=3, show=lines.append)
-    return result, lines, result.path.read_text(encoding="utf-8")
+    return result, lines, (out / "earth.html").read_text(encoding="utf-8")
 
 
 def test_the_demo_is_a_whole_page_that_fetches_and_runs_nothing(demo):
@@ -459,52 +459,57 @@ def test_table_shows_the_results(demo):
     result, _, page = demo
     header, *rows = read(page, without=["small"]).cells[:8]
     assert header == ["Method", "Test RMSE, m", "R²", "Seconds", "Kernel error, %", "ε"]
-    assert len(rows) == len(result.methods) == 7
-    for cells, row in zip(rows, result.methods, strict=True):
-        assert cells[0] == row.name
-        assert float(cells[1].replace(",", "")) == round(row.rmse)
-        assert float(cells[2]) == pytest.approx(row.r_squared, abs=5.1e-4)
-        assert float(cells[3]) == pytest.approx(row.seconds, abs=0.051)
-        if row.epsilon is None:
+    assert len(rows) == len(result["methods"]) == 7
+    for cells, row in zip(rows, result["methods"], strict=True):
+        assert cells[0] == row["name"]
+        assert float(cells[1].replace(",", "")) == round(row["rmse"])
+        assert float(cells[2]) == pytest.approx(row["r_squared"], abs=5.1e-4)
+        assert float(cells[3]) == pytest.approx(row["seconds"], abs=0.051)
+        if row["epsilon"] is None:
             assert cells[4:] == ["–", "–"]
         else:
-            assert float(cells[4]) == pytest.approx(100 * row.frobenius, abs=0.051)
-            assert float(cells[5]) == pytest.approx(row.epsilon, rel=6e-3)
+            assert float(cells[4]) == pytest.approx(100 * row["frobenius"], abs=0.051)
+            assert float(cells[5]) == pytest.approx(row["epsilon"], rel=6e-3)
 
 
 def test_second_table_shows_harmonics_and_neighbours(demo):
     result, lines, page = demo
     header, *rows = read(page, without=["small"]).cells[8:]
     assert header == ["What predicts a cell", "Made of", "Test RMSE, m", "Seconds"]
-    assert len(rows) == len(result.near) == 4
-    for cells, row in zip(rows, result.near, strict=True):
-        assert cells[:2] == [row.name, row.detail]
-        assert float(cells[2].replace(",", "")) == round(row.rmse)
-        assert any(row.name in line and f"{row.rmse:.0f} m" in line for line in lines)
-    assert result.near[1].detail == "256 harmonics"  # degree 15, of 23 rows of cells
-    assert result.near[2].rmse < result.near[0].rmse < result.methods[0].rmse
-    assert "lengthscale='auto'" in result.near[2].code  # quick: numbers are not searched for
+    assert len(rows) == len(result["near"]) == 4
+    for cells, row in zip(rows, result["near"], strict=True):
+        assert cells[:2] == [row["name"], row["detail"]]
+        assert float(cells[2].replace(",", "")) == round(row["rmse"])
+        assert any(row["name"] in line and f"{row['rmse']:.0f} m" in line for line in lines)
+    assert result["near"][1]["detail"] == "256 harmonics"  # degree 15, of 23 rows of cells
+    assert result["near"][2]["rmse"] < result["near"][0]["rmse"] < result["methods"][0]["rmse"]
+    assert "lengthscale='auto'" in result["near"][2]["code"]  # quick: numbers are not searched for
 
 
 def test_numbers_are_of_held_out_cells_only(demo):
     result, lines, _ = demo
-    *own, rival = result.methods
-    assert "scikit-learn" in rival.name
-    assert rival.epsilon is None
-    assert all(row.epsilon is not None for row in own)
-    held_out, best = result.held_out, result.best
-    assert held_out.sum() == result.n_test == held_out.size // 10
-    assert result.n_train + result.n_test == held_out.size
-    errors, truth = (result.prediction - result.truth)[held_out], result.truth[held_out]
-    assert best.rmse == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
-    assert best.r_squared == pytest.approx(1 - np.mean(errors**2) / truth.var(), rel=1e-6)
-    assert best.loo <= min(r.loo for r in result.methods if r.name == best.name)
-    assert best.rmse in next(c["rmse"] for c in result.curves if c["name"] == best.name)
-    assert all(row.r_squared > 0.6 for row in result.methods)
-    assert all(c["rmse"][-1] < c["rmse"][0] for c in result.curves)
-    assert lines[-1] == f"Wrote {result.path}"
+    *own, rival = result["methods"]
+    assert "scikit-learn" in rival["name"]
+    assert rival["epsilon"] is None
+    assert all(row["epsilon"] is not None for row in own)
+    held_out, best = result["maps"]["held_out"], result["best"]
+    assert held_out.sum() == result["test_rows"] == held_out.size // 10
+    assert result["train_rows"] + result["test_rows"] == held_out.size
+    errors, truth = (
+        (result["maps"]["prediction"] - result["maps"]["truth"])[held_out],
+        result["maps"]["truth"][held_out],
+    )
+    assert best["rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-6)
+    assert best["r_squared"] == pytest.approx(1 - np.mean(errors**2) / truth.var(), rel=1e-6)
+    assert best["loo"] <= min(r["loo"] for r in result["methods"] if r["name"] == best["name"])
+    assert best["rmse"] in next(c["rmse"] for c in result["curves"] if c["name"] == best["name"])
+    assert all(row["r_squared"] > 0.6 for row in result["methods"])
+    assert all(c["rmse"][-1] < c["rmse"][0] for c in result["curves"])
+    assert lines[-1] == f"Wrote {result['page']}"
     shown = "\n".join(lines)
-    assert all(row.name in shown and f"{row.rmse:.0f} m" in shown for row in result.methods)
+    assert all(
+        row["name"] in shown and f"{row['rmse']:.0f} m" in shown for row in result["methods"]
+    )
 
 
 def test_code_on_the_page_makes_the_same_model(demo):
@@ -517,28 +522,28 @@ def test_code_on_the_page_makes_the_same_model(demo):
     exec(setup.replace("earth = load_earth()", "") + ")", names)  # noqa: S102
     assert "predict" in fit
     model = names["model"]
-    assert repr(model.kernel) == result.kernel
-    assert repr(model.method) == result.best.code
-    assert (model.n_features, model.random_state) == (result.best.n_features, 3)
+    assert repr(model.kernel) == result["kernel"]
+    assert repr(model.method) == result["best"]["code"]
+    assert (model.n_features, model.random_state) == (result["best"]["n_features"], 3)
 
 
 def test_text_from_outside_is_escaped_on_its_page(demo):
-    nasty = replace(demo[0].methods[0], name="<script>alert(1)</script> & \"'")
-    methods = (nasty, *demo[0].methods[1:])
-    result = replace(demo[0], methods=methods, certificate="a < b <img src=x>")
+    nasty = demo[0]["methods"][0] | {"name": "<script>alert(1)</script> & \"'"}
+    methods = [nasty, *demo[0]["methods"][1:]]
+    result = demo[0] | {"methods": methods, "certificate_words": "a < b <img src=x>"}
     reader = read(earth_page(result), without=["small"])
     assert "script" not in reader.tags
     assert "a < b <img src=x>" in "".join(reader.text)
-    assert reader.cells[1][0] == nasty.name
+    assert reader.cells[1][0] == nasty["name"]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_method")
 def test_the_same_seed_gives_the_same_numbers(demo, tmp_path):
     again = run_demo(tmp_path / "relief.html", quick=True, seed=3)
-    assert again.methods[0].rmse == pytest.approx(demo[0].methods[0].rmse, rel=1e-9)
-    np.testing.assert_array_equal(again.held_out, demo[0].held_out)
-    assert again.path.name == "relief.html"
+    assert again["methods"][0]["rmse"] == pytest.approx(demo[0]["methods"][0]["rmse"], rel=1e-9)
+    np.testing.assert_array_equal(again["maps"]["held_out"], demo[0]["maps"]["held_out"])
+    assert again["page"] == str(tmp_path / "relief.html")
 
 
 def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path, monkeypatch):
@@ -563,7 +568,7 @@ def test_map_has_north_above_and_its_colours(demo):
     assert title == "Relief as measured, m"
     address = re.search(r'<image [^>]*href="data:image/png;base64,([^"]+)"', figure, re.DOTALL)[1]
     found = image.imread(BytesIO(base64.b64decode(address)))[..., :3]
-    assert found.shape[:2] == result.truth.shape
-    expected = colours(RELIEF)(TwoSlopeNorm(0, -7500, 6000)(result.truth[::-1]))[..., :3]
+    assert found.shape[:2] == result["maps"]["truth"].shape
+    expected = colours(RELIEF)(TwoSlopeNorm(0, -7500, 6000)(result["maps"]["truth"][::-1]))[..., :3]
     turned = re.search(r"<image [^>]*(scale\(1 -1\)|matrix\([\d.]+ 0 0 -)", figure, re.DOTALL)
     assert np.abs((found[::-1] if turned else found) - expected).max() < 0.01

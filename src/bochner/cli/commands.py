@@ -167,27 +167,18 @@ def demo(terminal: Terminal, given: Any) -> None:
     from bochner.report.render import number
 
     said = None if terminal.quiet else lambda line: click.echo(line, err=True)
-    result = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
-    errors = lambda m: (number(m.rmse), f"{m.r_squared:.4f}", f"{m.seconds:.2f}", number(m.epsilon))
-    rows = [(m.name, f"{m.n_features:,}", *errors(m)) for m in result.methods]
-    terminal.say(columns([("method", "features", "RMSE, m", "R²", "seconds", "ε"), *rows]))
-    terminal.say(f"ε: distance from the exact kernel at alpha = {result.alpha:.3g}\n")
-    best = result.best
-    facts = {
-        "kernel": result.kernel,
-        "alpha": result.alpha,
-        "certificate_words": result.certificate,
-        "methods": [*map(vars, result.methods)],
-        "best": vars(best),
-        "curves": result.curves,
-        "train_rows": result.n_train,
-        "test_rows": result.n_test,
-        "seconds": result.seconds,
-        "page": str(result.path),
-    }
-    words = f"RMSE {number(best.rmse)} m, R² {number(best.r_squared)}"
+    facts = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
+    del facts["maps"]
     lines = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
-    lines["best"] = f"{best.name}, {best.n_features:,} features: {words}"
+    best, rows = facts["best"], [("method", "features", "RMSE, m", "R²", "seconds", "ε")]
+    for row in facts["methods"]:
+        errors = number(row["rmse"]), f"{row['r_squared']:.4f}"
+        more = f"{row['seconds']:.2f}", number(row["epsilon"])
+        rows.append((row["name"], f"{row['n_features']:,}", *errors, *more))
+    terminal.say(columns(rows))
+    terminal.say(f"ε: distance from the exact kernel at alpha = {facts['alpha']:.3g}\n")
+    words = f"RMSE {number(best['rmse'])} m, R² {number(best['r_squared'])}"
+    lines["best"] = f"{best['name']}, {best['n_features']:,} features: {words}"
     terminal.show(lines, **facts)
 
 
