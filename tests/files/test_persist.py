@@ -426,11 +426,11 @@ def bombs():
     yield {"class": [LINEAR_MAP, linear]}, {}
 
 
-@pytest.mark.parametrize("bomb", list(bombs()), ids=["text", "texts", "lists", "empty", "columns"])
-def test_no_file_takes_much_more_memory_than_its_size(bomb, path):
-    forged(path, *bomb, **{"class": LINEAR_MAP})
-    _, peak = with_peak(lambda: refused(path, "cannot build|cut short or altered"))
-    assert peak < 10 * path.stat().st_size + (1 << 25)
+def test_no_file_takes_much_more_memory_than_its_size(path):
+    for bomb in bombs():
+        forged(path, *bomb, **{"class": LINEAR_MAP})
+        _, peak = with_peak(lambda: refused(path, "cannot build|cut short or altered"))
+        assert peak < 10 * path.stat().st_size + (1 << 25)
 
 
 def test_nesting_beyond_all_kernels_is_refused(path):
@@ -565,12 +565,15 @@ def test_a_pickle_that_says_no_version_is_refused():
 
 # ---- files of skops
 
-skops_io = pytest.importorskip("skops.io")
+
+@pytest.fixture
+def skops_io():
+    return pytest.importorskip("skops.io")
 
 
 @pytest.mark.main_cases(7)
 @pytest.mark.parametrize("case", CASES, ids=repr)
-def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(case):
+def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(skops_io, case):
     again = skops_io.loads(skops_io.dumps(case.fitted), trusted=bo.export.TRUSTED)
     assert off(answers(again, case.new), answers(case.fitted, case.new)) == 0
     assert repr(again.get_params()) == repr(case.fitted.get_params())
@@ -578,7 +581,7 @@ def test_a_learner_comes_back_from_skops_and_only_where_it_is_trusted(case):
         skops_io.loads(skops_io.dumps(case.fitted))
 
 
-def test_pipelines_and_facts_come_back_from_skops():
+def test_pipelines_and_facts_come_back_from_skops(skops_io):
     ridge = KernelRidge(n_features=16, random_state=0)
     model = make_pipeline(StandardScaler(), ridge).fit(X, Y)
     again = skops_io.loads(skops_io.dumps(model), trusted=bo.export.TRUSTED)
