@@ -22,7 +22,7 @@ from bochner.data.encoders import (
     ordered,
     texts_in,
 )
-from bochner.data.partitions import rows_without_target
+from bochner.data.partitions import on_each, rows_without_target
 from bochner.data.schema import Schema, did_you_mean, listed
 from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
@@ -199,7 +199,7 @@ def _scanned(
     partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
     if partitions and not names:  # workers look at the rows that they hold
         rows = sum(reader.n_rows or 0 for reader in readers)
-        absent = partitions[0].each(partitions, partial(rows_without_target, targets))
+        absent = on_each(partitions, partial(rows_without_target, targets))
     else:
         absent, rows = [], 0
         for reader in readers:

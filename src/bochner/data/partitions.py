@@ -1,11 +1,9 @@
 """Tables and arrays in partitions that an engine holds: read where they are, one at a time."""
 
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -97,103 +95,89 @@ def with_columns(table: Any, call: Callable[[Any], Any], name: str) -> Any:
     return table
 
 
-# --- Tables and arrays of dask, tables of ray.data and of Spark -----------------------------------
+# --- dask -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class DaskPartition(Partition):
-    """A partition as a task that is not done."""
+def _computed(label: str, task: Any) -> Any:
+    """Return the rows of a partition, which is a task of dask."""
+    with uncomputed(label):
+        return task.compute()
 
-    task: Any  # dask.delayed.Delayed
-    label: str
-    library = "dask"
 
-    def fetch(self) -> Any:
-        with uncomputed(self.label):
-            return self.task.compute()
+def _dask_readers(table: Any) -> list[Reader]:
+    """Return a reader of each partition; their rows are counted now."""
+    label = f"the dask {type(table).__name__}"
+    parts = [
+        Partition(task, "dask", partial(_computed, f"partition {i} of {label}"))
+        for i, task in enumerate(table.to_delayed())
+    ]
+    try:
+        rows = [int(n) for n in table.map_partitions(len).compute()]
+    except Exception:
+        for partition in parts:
+            partition.fetch()  # says which it is
+        raise
+    parts_rows = [(part, n, str(part.held.key)) for part, n in zip(parts, rows, strict=True)]
+    columns = open_table(table._meta_nonempty).columns
+    return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
 
-    @classmethod
-    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        """Return what ``call`` gives of the rows of each partition, where they are."""
-        dask = needed("dask", _WHO)
-        return list(dask.compute(*[dask.delayed(call)(one.task) for one in partitions]))
 
-    @staticmethod
-    def readers(table: Any) -> list[Reader]:
-        """Return a reader of each partition; their rows are counted now."""
-        label = f"the dask {type(table).__name__}"
-        parts = [
-            DaskPartition(task, f"partition {i} of {label}")
-            for i, task in enumerate(table.to_delayed())
-        ]
-        try:
-            rows = [int(n) for n in table.map_partitions(len).compute()]
-        except Exception:
-            for partition in parts:
-                partition.fetch()  # says which it is
-            raise
-        parts_rows = [(part, n, str(part.task.key)) for part, n in zip(parts, rows, strict=True)]
-        columns = open_table(table._meta_nonempty).columns
-        return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
+def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
+    """Return X, y and w in chunks of rows; small chunks, which cost a task each, are joined."""
+    who = "Blocks.from_arrays"
+    dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
+    X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
+    for array in (X, y, w):
+        if array is not None and np.isnan(array.shape).any():
+            array.compute_chunk_sizes()
+    size = size_of(stand_ins(X, y, w))
+    some = -(-size["n_rows"] // 64)
+    enough, sizes = min(8192, CELLS_READ // size["n_columns"], some), [0]
+    for rows in X.chunks[0]:
+        if sizes[-1] and sizes[-1] + rows > enough:
+            sizes.append(0)
+        sizes[-1] += rows
+    parts: list[Any] = [[None] * len(sizes)] * 3
+    for k, array in enumerate((X, y, w)):
+        if array is not None:
+            columns = {1: -1} if array.ndim == 2 else {}
+            parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
+    tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
+    spans = zip(tasks, np.cumsum(sizes).tolist(), sizes, strict=True)
+    held = tuple(
+        (Partition(task, "dask", partial(_computed, f"chunk {i} of the dask Array")), end - n, n)
+        for i, (task, end, n) in enumerate(spans)
+        if n
+    )
+    return Arrays(held, str(X.name), label="the dask Array", **size)
 
-    @staticmethod
-    def chunks(X: Any, y: Any, w: Any) -> Arrays:
-        """Return X, y and w in chunks of rows; small chunks, which cost a task each, are joined."""
-        who = "Blocks.from_arrays"
-        dask, as_dask = needed("dask", who), needed("dask.array", who).asarray
-        X, y, w = (None if array is None else as_dask(array) for array in (X, y, w))
-        for array in (X, y, w):
-            if array is not None and np.isnan(array.shape).any():
-                array.compute_chunk_sizes()
-        size = size_of(stand_ins(X, y, w))
-        some = -(-size["n_rows"] // 64)
-        enough, sizes = min(8192, CELLS_READ // size["n_columns"], some), [0]
-        for rows in X.chunks[0]:
-            if sizes[-1] and sizes[-1] + rows > enough:
-                sizes.append(0)
-            sizes[-1] += rows
-        parts: list[Any] = [[None] * len(sizes)] * 3
-        for k, array in enumerate((X, y, w)):
-            if array is not None:
-                columns = {1: -1} if array.ndim == 2 else {}
-                parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
-        tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-        spans = zip(tasks, np.cumsum(sizes).tolist(), sizes, strict=True)
-        held = tuple(
-            (DaskPartition(task, f"chunk {i} of the dask Array"), end - n, n)
-            for i, (task, end, n) in enumerate(spans)
-            if n
-        )
-        return Arrays(held, str(X.name), label="the dask Array", **size)
 
-    @staticmethod
-    def with_columns(table: Any, columns: dict[str, Any]) -> Any:
-        """Return a table with the columns of further tables; all have the same partitions."""
-        for name, column in columns.items():
-            if getattr(column, "npartitions", None) != table.npartitions:
-                raise InvalidType(
-                    f"Blocks: {name!r} must be a dask Series with the partitions of X "
-                    f"({table.npartitions}); got {type(column).__name__}. Take it from the same "
-                    "table."
-                )
-        return table.assign(**columns)
+def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:
+    """Return a table with the columns of further tables; all have the same partitions."""
+    for name, column in columns.items():
+        if getattr(column, "npartitions", None) != table.npartitions:
+            raise InvalidType(
+                f"Blocks: {name!r} must be a dask Series with the partitions of X "
+                f"({table.npartitions}); got {type(column).__name__}. Take it from the same table."
+            )
+    return table.assign(**columns)
 
-    @staticmethod
-    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-        """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
-        is_array = hasattr(table, "rechunk")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about rows that are made up to see types
-            if is_array:
-                example = np.asarray(call(np.ones((1, table.shape[1]), table.dtype)))
-            else:
-                example = _of_partition(table._meta_nonempty, call, name, None).iloc[:0]
-        if not is_array:
-            return table.map_partitions(_of_partition, call, name, example, meta=example)
-        X, how = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
-        if example.ndim == 1:
-            return X.map_blocks(call, drop_axis=1, **how)
-        return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **how)
+
+def _dask_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return what ``call`` gives of each partition: a Series or DataFrame, or an Array."""
+    is_array = hasattr(table, "rechunk")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about rows that are made up to see types
+        if is_array:
+            example = np.asarray(call(np.ones((1, table.shape[1]), table.dtype)))
+        else:
+            example = _of_partition(table._meta_nonempty, call, name, None).iloc[:0]
+    if not is_array:
+        return table.map_partitions(_of_partition, call, name, example, meta=example)
+    X, how = table.rechunk({1: -1}), {"dtype": example.dtype, "meta": example[:0]}
+    if example.ndim == 1:
+        return X.map_blocks(call, drop_axis=1, **how)
+    return X.map_blocks(call, chunks=(X.chunks[0], (example.shape[1],)), **how)
 
 
 def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) -> Any:
@@ -205,95 +189,72 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
     return result[name] if [*columns] == [name] else result
 
 
-@dataclass(frozen=True, eq=False)
-class RayPartition(Partition):
-    """A table in the store of a cluster."""
-
-    reference: Any  # ray.ObjectRef
-    library = "ray"
-
-    def fetch(self) -> Any:
-        return needed("ray", _WHO).get(self.reference)
-
-    @classmethod
-    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        ray = needed("ray", _WHO)
-        task = ray.remote(lambda call, table: call(table))
-        return list(ray.get([task.remote(call, one.reference) for one in partitions]))
-
-    @staticmethod
-    def readers(table: Any) -> list[Reader]:
-        """Return a reader of each block of the dataset, which is executed now."""
-        ray = needed("ray", _WHO)
-        with uncomputed("the ray Dataset"):
-            references = table.materialize().to_arrow_refs()
-            form = ray.remote(lambda table: (table.num_rows, table.schema))
-            parts = ray.get([form.remote(reference) for reference in references])
-        partitions = [
-            (RayPartition(reference), rows, reference.hex())
-            for reference, (rows, _) in zip(references, parts, strict=True)
-        ]
-        schema = next((schema for rows, schema in parts if rows), parts[0][1])
-        return readers_of(partitions, arrow_columns(schema, "the ray Dataset"), table)
-
-    @staticmethod
-    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-        """Return the dataset with the results of ``call`` on its batches as additional columns."""
-        more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
-        return table.map_batches(more, batch_format="pyarrow")
+# --- ray.data -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class SparkPartition(Partition):
-    """A partition of an RDD of Arrow streams, which executors keep."""
+def _ray_readers(table: Any) -> list[Reader]:
+    """Return a reader of each block of the dataset, which is executed now."""
+    ray = needed("ray", _WHO)
+    with uncomputed("the ray Dataset"):
+        references = table.materialize().to_arrow_refs()
+        form = ray.remote(lambda table: (table.num_rows, table.schema))
+        parts = ray.get([form.remote(reference) for reference in references])
+    partitions = [
+        (Partition(reference, "ray", ray.get), rows, reference.hex())
+        for reference, (rows, _) in zip(references, parts, strict=True)
+    ]
+    schema = next((schema for rows, schema in parts if rows), parts[0][1])
+    return readers_of(partitions, arrow_columns(schema, "the ray Dataset"), table)
 
-    streams: Any  # pyspark.RDD of bytes
-    number: int
-    library = "pyspark"
 
-    def fetch(self) -> Any:
-        return table_of(self.streams.context.runJob(self.streams, list, [self.number]))
+def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return the dataset with the results of ``call`` on its batches as additional columns."""
+    more = lambda batch: with_columns(batch, call, name) if batch.num_rows else batch
+    return table.map_batches(more, batch_format="pyarrow")
 
-    @classmethod
-    def each(cls, partitions: Sequence[Any], call: Callable[[Any], Any]) -> list[Any]:
-        streams, numbers = partitions[0].streams, [one.number for one in partitions]
-        results = streams.context.runJob(streams, lambda rows: [call(table_of([*rows]))], numbers)
-        return list(results)
 
-    @staticmethod
-    def readers(table: Any) -> list[Reader]:
-        """Return a reader of each partition, which are computed and persisted now."""
-        storage = needed("pyspark", _WHO).StorageLevel
-        to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema
-        with uncomputed("the pyspark DataFrame"):
-            streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
-            streams.persist(storage.MEMORY_AND_DISK)
-            count = lambda held: [sum(table_of([part]).num_rows for part in held)]
-            rows = streams.mapPartitions(count).collect()
-        key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
-        partitions = [
-            (SparkPartition(streams, number), count, f"{key}, {number}")
-            for number, count in enumerate(rows)
-        ]
-        columns = arrow_columns(to_arrow_schema(table.schema), "the pyspark DataFrame")
-        return readers_of(partitions, columns, table)
+# --- Spark: an RDD of Arrow streams, which executors keep -----------------------------------------
 
-    @staticmethod
-    def mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
-        """Return the data frame with the result of ``call`` in further columns."""
-        pyarrow = needed("pyarrow", "predict")
-        types = needed("pyspark.sql.pandas.types", "predict")
-        schema = types.to_arrow_schema(table.schema)
-        # a row is made up, to see the types of predictions
-        row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
-        example = pyarrow.RecordBatch.from_pylist([row], schema)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)
-            result = with_columns(example, call, name)
-        return table.mapInArrow(
-            lambda batches: (with_columns(b, call, name) for b in batches if b.num_rows),
-            types.from_arrow_schema(result.schema),
-        )
+
+def _spark_rows(held: tuple[Any, int]) -> Any:
+    """Return the rows of a partition, held as the RDD of bytes and its number there."""
+    streams, number = held
+    return table_of(streams.context.runJob(streams, list, [number]))
+
+
+def _spark_readers(table: Any) -> list[Reader]:
+    """Return a reader of each partition, which are computed and persisted now."""
+    storage = needed("pyspark", _WHO).StorageLevel
+    to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema
+    with uncomputed("the pyspark DataFrame"):
+        streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
+        streams.persist(storage.MEMORY_AND_DISK)
+        count = lambda held: [sum(table_of([part]).num_rows for part in held)]
+        rows = streams.mapPartitions(count).collect()
+    key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
+    partitions = [
+        (Partition((streams, number), "pyspark", _spark_rows), count, f"{key}, {number}")
+        for number, count in enumerate(rows)
+    ]
+    columns = arrow_columns(to_arrow_schema(table.schema), "the pyspark DataFrame")
+    return readers_of(partitions, columns, table)
+
+
+def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
+    """Return the data frame with the result of ``call`` in further columns."""
+    pyarrow = needed("pyarrow", "predict")
+    types = needed("pyspark.sql.pandas.types", "predict")
+    schema = types.to_arrow_schema(table.schema)
+    # a row is made up, to see the types of predictions
+    row = {f.name: "" if "string" in str(f.type) else 1 for f in schema}
+    example = pyarrow.RecordBatch.from_pylist([row], schema)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        result = with_columns(example, call, name)
+    return table.mapInArrow(
+        lambda batches: (with_columns(b, call, name) for b in batches if b.num_rows),
+        types.from_arrow_schema(result.schema),
+    )
 
 
 def _streams(batches: Iterator[Any]) -> Iterator[Any]:
@@ -314,21 +275,33 @@ def table_of(streams: list[bytes]) -> Any:
     return pa.concat_tables(pa.ipc.open_stream(part).read_all() for part in streams)
 
 
-#: The partitions of an engine, and the names of its tables and arrays, by its package.
-_HELD: dict[str, tuple[Any, ...]] = {
-    "dask": (DaskPartition, "DataFrame", "Array"),
-    "ray": (RayPartition, "Dataset", "MaterializedDataset"),
-    "pyspark": (SparkPartition, "DataFrame"),
-}
+# --- By the package of the engine -----------------------------------------------------------------
+
+#: Functions that return the readers of the partitions of a table.
+READERS = {"dask": _dask_readers, "ray": _ray_readers, "pyspark": _spark_readers}
+
+#: Functions that return what a function gives of each partition of a table or array, by this name.
+MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
 
 
 def library_of(table: Any) -> str:
     """Return the engine's package that holds a table or array; "" if none does."""
     kind = type(table)
     name = kind.__module__.partition(".")[0]
-    return name if name in sys.modules and kind.__name__ in _HELD.get(name, ()) else ""
+    kinds = ("DataFrame", "Array", "Dataset", "MaterializedDataset")
+    return name if name in READERS and kind.__name__ in kinds else ""
 
 
-def partitions_of(table: Any) -> Any:
-    """Return the class of the partitions of a table or array that an engine holds."""
-    return _HELD[library_of(table)][0]
+def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
+    """Return what ``call`` gives of the rows of each partition, where they are."""
+    held = [partition.held for partition in partitions]
+    match partitions[0].library:
+        case "dask":
+            dask = needed("dask", _WHO)
+            return list(dask.compute(*[dask.delayed(call)(task) for task in held]))
+        case "ray":
+            ray = needed("ray", _WHO)
+            task = ray.remote(lambda call, table: call(table))
+            return list(ray.get([task.remote(call, reference) for reference in held]))
+    streams, of_rows = held[0][0], lambda rows: [call(table_of([*rows]))]
+    return list(streams.context.runJob(streams, of_rows, [number for _, number in held]))

@@ -4,7 +4,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
@@ -57,24 +57,17 @@ def weights_of(block: Any) -> Any:
     return to_numpy(block.w).astype(np.float64)
 
 
-class Partition(ABC):
-    """Some rows, wherever they are."""
-
-    library: ClassVar[str] = ""  # the package of the engine that holds them
-
-    @abstractmethod
-    def fetch(self) -> Any:
-        """Return the rows, in this process: a table, or a tuple (X, y, w) of arrays."""
-
-
 @dataclass(frozen=True, eq=False)
-class Here(Partition):
-    """Rows that this process has."""
+class Partition:
+    """Some rows: those that this process has, or those that an engine gives for a handle."""
 
-    rows: Any
+    held: Any  # the rows, a table or a tuple (X, y, w) of arrays; or the handle of the engine
+    library: str = ""  # the package of the engine
+    get: Callable[[Any], Any] | None = None  # gives the rows of the handle
 
     def fetch(self) -> Any:
-        return self.rows
+        """Return the rows, in this process."""
+        return self.held if self.get is None else self.get(self.held)
 
 
 class Source(ABC):
@@ -220,7 +213,7 @@ class Arrays(Source):
         # a file that is open here is not open in another process
         ((data, number, _),) = self.held
         start = self.first - number
-        rows = Here(self._rows(data.fetch(), slice(start, start + self.n_rows)))
+        rows = Partition(self._rows(data.fetch(), slice(start, start + self.n_rows)))
         return {**vars(self), "held": ((rows, self.first, self.n_rows),), "step": 0}
 
     def pieces(self, rows: int) -> Iterator[Piece]:
@@ -304,14 +297,14 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
     label = f"arrays of {type(X).__module__.partition('.')[0]}"
     if not is_stored(X):
         piece = shaped(X, y, w)
-        held = ((Here(piece), 0, piece.X.shape[0]),)
+        held = ((Partition(piece), 0, piece.X.shape[0]),)
         return Arrays(held, label=label, **size_of(piece))
     y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
     piece = shaped(stand_ins(X).X, y, w)
     size = size_of(piece)
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
     step = most if chunk > most else most - most % chunk
-    held = ((Here(piece._replace(X=X)), 0, X.shape[0]),)
+    held = ((Partition(piece._replace(X=X)), 0, X.shape[0]),)
     return Arrays(held, label=label, step=step, **size)
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from operator import attrgetter, methodcaller
+from operator import methodcaller
 from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +20,7 @@ from bochner._core.checks import Positive
 from bochner._core.names import NamedArguments
 from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
-from bochner.data.partitions import DaskPartition, RayPartition, SparkPartition, said, table_of
+from bochner.data.partitions import said, table_of
 from bochner.data.sources import Partition
 from bochner.engines.workers import ClusterPasses, Handle, merged
 from bochner.errors import BochnerError, EngineError, InvalidType
@@ -65,10 +65,10 @@ def failed(engine: str, task: object, said: str) -> EngineError:
 
 
 def with_rows(
-    args: tuple[Any, ...], kind: type[Partition], handle_of: Callable[[Any], Handle]
+    args: tuple[Any, ...], library: str, handle_of: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
-    """Return arguments with rows in place of partitions: handles of those of the engine's kind."""
-    rows = lambda a: handle_of(a) if isinstance(a, kind) else a.fetch()
+    """Return arguments with rows in place of partitions: handles of those of this engine."""
+    rows = lambda a: handle_of(a.held) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
@@ -136,7 +136,7 @@ class Dask(NamedArguments):
         address = client.scheduler.address if client.scheduler else "?"
         with answering("Dask", f"scheduler at {address}", self.timeout):
             client.wait_for_workers(1, timeout=self.timeout)
-        held: dict[str, list[DaskPartition]] = {}
+        held: dict[str, list[Partition]] = {}
 
         def count() -> int:
             workers = client.scheduler_info(n_workers=-1).get("workers", {})
@@ -147,9 +147,9 @@ class Dask(NamedArguments):
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Sending large graph")
                 key = f"bochner-{name}-{uuid4().hex[:12]}"
-                if partitions := [a for a in args if isinstance(a, DaskPartition)]:
+                if partitions := [a for a in args if isinstance(a, Partition)]:
                     held[key] = partitions
-                args = with_rows(args, DaskPartition, lambda p: client.compute(p.task))
+                args = with_rows(args, "dask", client.compute)
                 if client.status != "running":
                     raise failed("Dask", key, "its scheduler answers no more")
                 return client.submit(function, *args, key=key, pure=False)
@@ -183,7 +183,7 @@ def _dask_here() -> Engine:
         return LOCAL
 
 
-def _sentence(handle: Handle, partitions: list[DaskPartition], error: Exception) -> BochnerError:
+def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
     """Return what went wrong with rows that these partitions hold."""
     if isinstance(error, needed("distributed", "Dask").KilledWorker):
         said = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
@@ -248,7 +248,7 @@ class Ray(NamedArguments):
         ends: dict[str, tuple[str, Handle]] = {}  # of parts that nobody has waited for
 
         def submit(name: str, function: Callable[..., Any], *args: Any) -> Handle:
-            args = with_rows(args, RayPartition, attrgetter("reference"))
+            args = with_rows(args, "ray", lambda reference: reference)
             options = {"name": f"bochner-{name}", "max_retries": RETRIES, "num_returns": 2}
             value, end = remote.options(**options).remote(function, *args)
             if name.startswith("rows"):
@@ -374,7 +374,7 @@ def _job(
 ) -> Any:
     """Return the result of a job of one task; run the job again if its worker dies."""
     context.setJobGroup(group, f"bochner {name}", interruptOnCancel=True)
-    partitions: list[Any] = [a for a in args if isinstance(a, Partition)]
+    partitions = [a for a in args if isinstance(a, Partition)]
     args = args[: len(args) - len(partitions)]
 
     def task(given: tuple[Any, ...]) -> Any:
@@ -386,9 +386,9 @@ def _job(
 
     for left in reversed(range(TRIES)):
         try:
-            if len(partitions) == 1 and isinstance(partitions[0], SparkPartition):
+            if len(partitions) == 1 and partitions[0].library == "pyspark":
                 # on the executor that holds the rows
-                streams, number = partitions[0].streams, partitions[0].number
+                streams, number = partitions[0].held
                 of_rows = lambda parts: [task((*args, table_of([*parts])))]
                 (result,) = context.runJob(streams, of_rows, [number])
             else:

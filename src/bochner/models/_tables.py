@@ -26,7 +26,7 @@ from bochner.data.frames import (
     package_of,
 )
 from bochner.data.learning import warn_without_target
-from bochner.data.partitions import library_of, partitions_of
+from bochner.data.partitions import MAPPED, library_of, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables, without_target
@@ -257,7 +257,7 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
             f"{who}: y and sample_weight must not be columns of X too; got {taken[0]!r} in both. "
             "Pass X without it, as X.drop(columns=...)."
         )
-    table = partitions_of(X).with_columns(X, columns) if columns else X
+    table = with_dask_columns(X, columns) if columns else X
     return Blocks.from_table(table, target=target, weight=weight)
 
 
@@ -294,7 +294,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
-        return partitions_of(X).mapped(X, call, name)
+        return MAPPED[library_of(X)](X, call, name)
 
     return of_rows
 
