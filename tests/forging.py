@@ -29,7 +29,7 @@ from bochner import Blocks, KernelRidgeClassifier
 from bochner.errors import BochnerError
 from bochner.kernels import Gaussian
 from bochner.persist.files import FORMAT, sealed
-from bochner.persist.values import NamedArrays, encode, name_of, stored_classes
+from bochner.persist.values import encode, name_of, stored_classes
 
 #: What one file may take beside ten times its size, and seconds of the processor.
 BYTES, SECONDS = 256 << 20, 10
@@ -62,14 +62,13 @@ def bases():
     """Headers without a checksum, and their arrays."""
     models = list(fitted())
     for model in [*models, *map(maps.drawn, maps.CASES)]:
-        arrays = NamedArrays()
         try:
-            value = encode(model, arrays)
+            value, arrays = encode(model)
         except BochnerError:  # a kernel with a function of one's own
             continue
         header = {"class": name_of(type(model)), "fingerprint": None}
         header |= {"format": FORMAT, "library": bo.__version__, "value": value}
-        yield header, arrays.by_name
+        yield header, arrays
 
 
 # --- What is altered -----------------------------------------------------------------------------

@@ -18,15 +18,8 @@ Tabular = Any
 if TYPE_CHECKING or os.environ.get("BOCHNER_CHECK_SHAPES"):
     from jaxtyping import Bool, Int
     from jaxtyping import Inexact as Float  # features may be complex
-else:
-
-    class Float:
-        """Stand-in for ``jaxtyping.Float``: ``Float[Array, "n d"]`` is ``Array`` with a note."""
-
-        def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
-            return Annotated[item[0], item[1]]
-
-    Bool = Int = Float
+else:  # ``Array`` with a note
+    Float = Bool = Int = Annotated
 
 #: Rows X, other rows Y, and a number for each pair of them.
 Rows: TypeAlias = Float[Array, "n d"]

@@ -65,10 +65,7 @@ class DevicePasses:
     def __init__(self, devices: Sequence[Any], memory: int | None, label: str) -> None:
         self._devices = devices
         self.memory = memory
-        self._label = label
-
-    def __repr__(self) -> str:
-        return self._label
+        self.label = label
 
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         began = time.monotonic()
@@ -80,7 +77,7 @@ class DevicePasses:
             total = self._shared(summand, blocks)
         else:
             total = summed(summand, moved(blocks, self._devices[0]), blocks.block_rows)
-        LOG.info("%r: a pass over %r, %.2f s", self, blocks, time.monotonic() - began)
+        LOG.info("%s: a pass over %r, %.2f s", self.label, blocks, time.monotonic() - began)
         return total
 
     def _shared(self, summand: Any, blocks: Blocks) -> Any:

@@ -32,7 +32,7 @@ from bochner.data.blocks import Blocks
 from bochner.data.writers import atomic
 from bochner.engines.device import DevicePasses, eigh_on, opened
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
-from bochner.persist.values import NamedArrays, decode, encode
+from bochner.persist.values import decode, encode
 from bochner.selection.chosen import Chosen
 from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand, counted
 
@@ -170,14 +170,11 @@ class RecordedPasses:
     in_order = True
 
     def __init__(self, folder: Path, fit: str, memory: int, engine: Local) -> None:
-        self._folder, self._every, self._label = folder, engine.every, repr(engine)
+        self._folder, self._every, self.label = folder, engine.every, repr(engine)
         self.memory = self._opened({"fit": fit, "version": __version__}, memory)
         self._number = 0
         self._unwritten: dict[str, dict[str, Any]] = {}  # records by file
         self._next = time.monotonic() + self._every
-
-    def __repr__(self) -> str:
-        return self._label
 
     def _opened(self, asked: dict[str, str], memory: int) -> int:
         """Start the folder, or resume it if it is of the same fit; return the memory of the fit."""
@@ -232,7 +229,7 @@ class RecordedPasses:
                 self._write()
         total, (rows, weighty) = record["total"]
         seconds = time.monotonic() - began
-        LOG.info("%r: pass %d, %d rows, %.2f s", self, number + 1, rows, seconds)
+        LOG.info("%s: pass %d, %d rows, %.2f s", self.label, number + 1, rows, seconds)
         blocks.finished(rows, weighty)
         return total
 
@@ -258,7 +255,7 @@ class RecordedPasses:
         rows = running.blocks * blocks.block_rows
         rows = rows if n is None else min(rows, n)
         rest = blocks.part(rows, n) if rows and n is not None else None
-        LOG.info("%r: pass %d from row %d on", self, self._number, rows)
+        LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.passed(rows)
         with _held_back() as came:
             for block in (rest or blocks).walk():
@@ -278,10 +275,9 @@ class RecordedPasses:
         began = time.monotonic()
         try:
             for name in list(self._unwritten):
-                arrays = NamedArrays()
-                header = json.dumps(encode(self._unwritten[name], arrays))
+                record, arrays = encode(self._unwritten[name])
                 with atomic(self._folder / name) as file:
-                    np.savez(file, allow_pickle=False, record=header, **arrays.by_name)
+                    np.savez(file, allow_pickle=False, record=json.dumps(record), **arrays)
                 del self._unwritten[name]
         except InvalidType as error:
             raise InvalidType(
@@ -295,7 +291,7 @@ class RecordedPasses:
                 BochnerWarning,
             )
         end = time.monotonic()
-        LOG.debug("%r: recorded in %.2f s", self, end - began)
+        LOG.debug("%s: recorded in %.2f s", self.label, end - began)
         self._next = end + max(self._every, (end - began) / SHARE)
 
 

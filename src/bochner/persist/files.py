@@ -33,7 +33,7 @@ from bochner.data.writers import atomic
 from bochner.errors import BochnerError, InvalidType, ModelFileError
 from bochner.features.map import FeatureMap
 from bochner.models._base import KernelEstimator
-from bochner.persist.values import NamedArrays, class_of, decode, encode, name_of
+from bochner.persist.values import class_of, decode, encode, name_of
 
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
@@ -91,21 +91,16 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     >>> bool((again.predict(X) == model.predict(X)).all())
     True
     """
-    arrays = NamedArrays()
     name = name_of(type(model))
     if name is None:
         raise InvalidType(
             "save: model must be an estimator, map, kernel, method or moments of bochner; "
             f"got {type(model).__module__}.{type(model).__qualname__}. Pipelines are for skops."
         )
-    header = {
-        "class": name,
-        "format": FORMAT,
-        "library": __version__,
-        "value": encode(model, arrays),
-    }
+    value, arrays = encode(model)
+    header = {"class": name, "format": FORMAT, "library": __version__, "value": value}
     with atomic(path) as file:
-        file.write(to_bytes(arrays.by_name, {"bochner": sealed(header, arrays.by_name)}))
+        file.write(to_bytes(arrays, {"bochner": sealed(header, arrays)}))
 
 
 def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:

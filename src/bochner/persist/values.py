@@ -12,7 +12,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum
 from functools import cached_property, lru_cache, partial
@@ -42,31 +42,6 @@ _SPARSE = {
     name: getattr(scipy.sparse, name)
     for name in ("csr_array", "csr_matrix", "csc_array", "csc_matrix")
 }
-
-
-class NamedArrays:
-    """Arrays of a value, named by where in it they are; the same array comes once."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, np.ndarray] = {}
-        # by id; the arrays are kept, or another could come to have the id
-        self._known: dict[int, tuple[str, np.ndarray]] = {}
-
-    def add(self, array: np.ndarray, name: str) -> str:
-        """Return the name of the array; ``name`` if it is new."""
-        if id(array) in self._known:
-            return self._known[id(array)][0]
-        if name in self.by_name:  # a name of the user's with a point in it
-            name = f"{name}#{len(self.by_name)}"
-        if array.dtype.char not in "?bhilqBHILQefd":  # what safetensors holds
-            raise InvalidType(
-                f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
-                "Convert the data to float64 and fit again."
-            )
-        self._known[id(array)] = name, array
-        plain = array.T if array.flags.fnc else array
-        self.by_name[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
-        return name
 
 
 # --- The classes that model files hold -----------------------------------------------------------
@@ -148,47 +123,60 @@ def stored_classes() -> Iterator[type]:
 # --- Encoding ------------------------------------------------------------------------------------
 
 
-def encode(value: Any, arrays: NamedArrays, at: str = "") -> Json:  # noqa: PLR0911  one per kind
-    """Return ``value``, which is at this place, as JSON; its arrays go into ``arrays``."""
+def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
+    """Return ``value`` as JSON, and its arrays by where in it they are; the same comes once."""
+    arrays: dict[str, np.ndarray] = {}
+    # by id; the arrays are kept, or another could come to have the id
+    known: dict[int, tuple[str, np.ndarray]] = {}
+
+    def add(array: np.ndarray, name: str) -> str:
+        """Return the name of the array; ``name`` if it is new."""
+        if id(array) in known:
+            return known[id(array)][0]
+        if name in arrays:  # a name of the user's with a point in it
+            name = f"{name}#{len(arrays)}"
+        if array.dtype.char not in "?bhilqBHILQefd":  # what safetensors holds
+            raise InvalidType(
+                f"save: arrays must hold numbers or text; got one of type {array.dtype}. "
+                "Convert the data to float64 and fit again."
+            )
+        known[id(array)] = name, array
+        plain = array.T if array.flags.fnc else array
+        arrays[name] = np.asarray(plain, plain.dtype.newbyteorder("="), order="C")
+        return name
+
+    return _as_json(value, "", add), arrays
+
+
+def _as_json(value: Any, at: str, add: Callable[[Any, str], str]) -> Json:  # noqa: PLR0911, PLR0912
+    """Return ``value``, which is at this place, as JSON, a case per kind; ``add`` its arrays."""
     kind = type(value)
+    parts = lambda named: [_as_json(v, f"{at}.{name}".lstrip("."), add) for name, v in named]
+    fields = lambda state: dict(zip(sorted(state), parts(sorted(state.items())), strict=True))
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if kind in (list, tuple):
-        items = _encoded(enumerate(value), arrays, at)
+        items = parts(enumerate(value))
         return {"tuple": items} if kind is tuple else items
     if isinstance(value, dict):
-        keys = [encode(key, arrays, at) for key in value]
-        return {"dict": [*map(list, zip(keys, _encoded(value.items(), arrays, at), strict=True))]}
+        keys = [_as_json(key, at, add) for key in value]
+        return {"dict": [*map(list, zip(keys, parts(value.items()), strict=True))]}
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "OU" and all(isinstance(item, str) for item in value.flat):
             text = "object" if value.dtype.kind == "O" else "str"
             return {"text": [text, list(value.shape), value.ravel().tolist()]}
-        return {"array": [arrays.add(value, at or "value"), "F" if value.flags.fnc else "C"]}
+        return {"array": [add(value, at or "value"), "F" if value.flags.fnc else "C"]}
     if isinstance(value, np.generic):
         number = value.dtype.kind != "U"
-        return {"scalar": arrays.add(np.asarray(value), at or "value")} if number else str(value)
+        return {"scalar": add(np.asarray(value), at or "value")} if number else str(value)
     if kind.__name__ in _SPARSE and scipy.sparse.issparse(value):
-        parts = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
-        return {"sparse": [kind.__name__, list(value.shape), *_encoded(parts, arrays, at)]}
-    return _of_class(value, arrays, at)
-
-
-def _encoded(parts: Iterable[tuple[Any, Any]], arrays: NamedArrays, at: str) -> list[Json]:
-    """Return the parts, given with their names, of the value at this place."""
-    return [encode(part, arrays, f"{at}.{name}".lstrip(".")) for name, part in parts]
-
-
-def _of_class(value: Any, arrays: NamedArrays, at: str) -> Json:
-    """Encode an instance of one of bochner's classes, or a user's kernel; refuse any other."""
-    kind, name = type(value), name_of(type(value))
-
-    def fields(state: Mapping[str, Any]) -> Json:
-        return dict(zip(sorted(state), _encoded(sorted(state.items()), arrays, at), strict=True))
-
+        named = ((part, getattr(value, part)) for part in ("data", "indices", "indptr"))
+        return {"sparse": [kind.__name__, list(value.shape), *parts(named)]}
     if kind is Accumulator:
         return {"sum": fields(value.__getstate__())}
+    name = name_of(kind)
     if is_estimator(kind):
         parameters = value.get_params(deep=False)
         cached = lambda k: isinstance(getattr(kind, k, None), cached_property)

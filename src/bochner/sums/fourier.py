@@ -17,7 +17,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.globe import require_places
-from bochner._core.nufft import sums_of_waves
+from bochner._core.nufft import nufft
 from bochner._core.shapes import Array, Float
 from bochner.data.sources import Block, weights_of
 from bochner.errors import IncompatibleModels, InvalidInput
@@ -175,13 +175,13 @@ def _waves(
     scale = np.where(scale > 0, scale, 1.0)
     scaled = w * y / scale[:, None]
     twice = tuple(2 * m for m in extent)
-    gram, first = _parted(sums_of_waves(angles, (w + 1j * scaled[0])[None], twice, error)[0])
+    gram, first = _parted(nufft(angles, (w + 1j * scaled[0])[None], error, twice)[0])
     pairs = scaled[1:]
     if len(pairs) % 2:
         pairs = np.concatenate([pairs, np.zeros((1, len(w)))])
     parts = [_inner(first, tuple(2 * m + 1 for m in extent), last=0)]
     if len(pairs):
-        both = sums_of_waves(angles, pairs[::2] + 1j * pairs[1::2], extent, error)
+        both = nufft(angles, pairs[::2] + 1j * pairs[1::2], error, extent)
         parts += [part for transform in both for part in _parted(transform)]
     cross = np.stack(parts[: len(y)]) * scale.reshape(-1, *(1,) * parts[0].ndim)
     return _as_real(gram), _as_real(cross)

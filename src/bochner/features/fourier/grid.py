@@ -18,7 +18,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, in_precision, moved, precision
 from bochner._core.checks import bounded, optional, require_room, share
-from bochner._core.nufft import waves_at
+from bochner._core.nufft import nufft
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, Method, Request
@@ -154,7 +154,7 @@ class EquispacedMap(FeatureMap):
         K = np.empty((len(angles), len(angles)))
         for start in range(0, lower.shape[1], many):
             i, j = lower[:, start : start + many]
-            K[i, j] = K[j, i] = waves_at(angles[i] - angles[j], waves, error)[0].real
+            K[i, j] = K[j, i] = nufft(angles[i] - angles[j], waves, error)[0].real
         return K
 
     @cached_property

@@ -19,7 +19,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from bochner._core.nufft import sums_of_waves
+from bochner._core.nufft import nufft
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
@@ -194,9 +194,9 @@ class WaveProcess(ProcessLaw):
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of what waves draw of f, by a solution for each row."""
         sums, gram = self.representation, self.representation.problem.gram
-        given = np.ones((1, 1)), sums.map.shape, TRANSFORMED * sums.tolerance
+        given = np.ones((1, 1)), TRANSFORMED * sums.tolerance, sums.map.shape
         angles = sums.map.places.angles(as_rows(X))
-        phi = np.concatenate([gram.right(sums_of_waves(each[None], *given)) for each in angles])
+        phi = np.concatenate([gram.right(nufft(each[None], *given)) for each in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
@@ -313,7 +313,7 @@ def _solved_by_rows(
     angles = phi.places.angles(rows.X)
     parts = (c[None] for c in exact.coef.T)
     # The error is over coefficients, and rows of opposite signs cancel.
-    waves = [sums_of_waves(angles, c, phi.shape, 1e-13) for c in parts]
+    waves = [nufft(angles, c, 1e-13, phi.shape) for c in parts]
     coef = gram.right(np.concatenate(waves)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
     law = WaveProcess(spec, sums, coef, evidence)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core.arrays import dense, numpy_rows
-from bochner._core.nufft import waves_at
+from bochner._core.nufft import nufft
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients
 from bochner.certificates.certificate import Certificate
@@ -136,7 +136,7 @@ class GridSums(Representation):
 
         def at(X: Array) -> Float[Array, "b s"]:
             angles = self.map.places.angles(as_rows(X))
-            values = waves_at(angles, pairs, TRANSFORMED * self.tolerance)
+            values = nufft(angles, pairs, TRANSFORMED * self.tolerance)
             both = np.stack([values.real, values.imag], axis=1).reshape(-1, len(angles))
             return np.ascontiguousarray(both[:count].T)
 
