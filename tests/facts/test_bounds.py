@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import mpmath
 import numpy as np
@@ -14,7 +13,7 @@ from scipy.stats import poisson
 
 import bochner as bo
 from bochner import certificates, compare_bounds
-from bochner.certificates.bounds import Bound, Cut, direction_leverage, of_cuts
+from bochner.certificates.bounds import Bound, direction_leverage
 from bochner.features.map import Request, stream
 from bochner.features.rules import draw_map
 from bochner.kernels import Angular, ArcCosine, DotExponential, Gaussian, Monomials, Polynomial
@@ -91,10 +90,10 @@ def test_error_and_width_solve_the_printed_inequality(bound, chance, form):
 
 
 TWO_CUTS = (
-    Cut(3, 2, 0.1, certificates.leverage_bound(60.0, 20.0, 2)),
-    Cut(6, 4, 0.001, certificates.leverage_bound(90.0, 20.0, 4)),
+    replace(certificates.leverage_bound(60.0, 20.0, 2), rest=0.1),
+    replace(certificates.leverage_bound(90.0, 20.0, 4), rest=0.001),
 )
-SOME_CUTS = Bound("spectral distance", partial(of_cuts, TWO_CUTS))
+SOME_CUTS = Bound("spectral distance", cuts=TWO_CUTS)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +131,9 @@ def test_no_direction_is_larger_than_the_bound_takes_it_to_be(kernel, method, ti
     X = np.random.default_rng(0).standard_normal((50, 3)) * (2.0, 1.0, 0.5)
     bound = features_bound(kernel, X, method)
     values = np.linalg.eigvalsh(kernel(X))
-    size = bound.rule.args[1] * values[-1] / values.sum()  # sup|z|² over Tr K
+    size = bound.variance * values[-1] / values.sum()  # sup|z|² over Tr K
     exact = {0: 1, 1: 3, 2: 6}[method.order] if getattr(method, "split", False) else 0
-    assert bound.rule.keywords["exact"] == exact
+    assert bound.exact == exact
     phi = bo.draw(kernel, method, n_features=4000 + exact, X=X, random_state=0)
     if tight and exact == 3:
         top = np.linalg.svd(X)[2][0]
@@ -163,7 +162,7 @@ def test_no_product_of_signs_is_larger_than_the_bound_takes_it_to_be(kernel, tig
     products = bo.Maclaurin("geometric")
     bound = features_bound(kernel, X, products)
     values = np.linalg.eigvalsh(kernel(X))
-    size = bound.rule.args[1] * values[-1] / values.sum()
+    size = bound.variance * values[-1] / values.sum()
     phi = bo.draw(kernel, products, n_features=20_000, X=X, random_state=0)
     longest = np.sign(X[np.abs(X).sum(axis=1).argmax()]).astype(np.int8)[:, None]
     for signs in (phi.signs, np.broadcast_to(longest, phi.signs.shape)):
@@ -205,8 +204,8 @@ def test_no_direction_has_more_leverage_than_lemma_7_says(kernel, X, radial):
     Z = phi(X)
     each = np.einsum("ij,ij->j", Z, np.linalg.solve(kernel(X) + 4.0 * np.eye(len(X)), Z))
     tau = 2000 * each.reshape(cut.order, 2000).sum(axis=0)  # of all functions of a direction
-    assert tau.max() <= cut.directions.rule.args[1]
-    assert tau.mean() == pytest.approx(math.exp(cut.directions.rule.args[0]) / 16, rel=0.2)
+    assert tau.max() <= cut.variance
+    assert tau.mean() == pytest.approx(math.exp(cut.log_constant) / 16, rel=0.2)
 
 
 def test_lemma_7_by_hand():
@@ -232,19 +231,22 @@ def test_a_cut_of_a_ball_leaves_out_no_more_than_the_theorems_say(kernel, mean, 
     """Exactly C n P(N > q)/λ, N a Poisson variable of mean β r²; of ⟨x, y⟩ e^(β r²) times that."""
     X = sphere(50, radius=1.0)
     bound = certificates.ball_bound(kernel, X, alpha=0.5)
+    assert bound == certificates.ball_bound(kernel, X, alpha=0.5)
     below = certificates.zonal_bound(kernel, X, alpha=0.5)
-    for q, order, rest, directions in bound.cuts:
+    for cut in bound.cuts:
+        q = cut.degree
         assert q + 1 >= math.e**2 * mean
         exact = factor * 50 / 0.5 * poisson.sf(q, mean) * (1 if gaussian else math.exp(mean))
-        assert exact <= rest
+        assert exact <= cut.rest
         harmonics = sum(2 * l + 1 for l in range(q + 1))  # in three dimensions
-        assert (order, directions.rule.args[1]) == (q // 2 + 1, order * harmonics)
+        assert (cut.order, cut.variance) == (q // 2 + 1, cut.order * harmonics)
     assert bound.width(0.5) > below.width(0.5)
 
 
 def test_a_polynomial_is_not_cut_in_a_ball():
     bound = certificates.ball_bound(Polynomial(degree=3, offset=2.0), sphere(50), alpha=0.5)
-    assert bound.cuts[-1][:3] == (3, 2, 0.0)
+    cut = bound.cuts[-1]
+    assert (cut.degree, cut.order, cut.rest) == (3, 2, 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import operator
 from dataclasses import fields, is_dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 
 import gallery
 import maps
@@ -21,7 +21,7 @@ import bochner as bo
 from bochner import CustomLoss, Moments, certify, landmarks
 from bochner import certificates as bounds
 from bochner import kernels as k
-from bochner.certificates.bounds import Bound, Cut, of_cuts
+from bochner.certificates.bounds import Bound
 from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
 from bochner.errors import (
@@ -214,8 +214,8 @@ DENTED = k.Custom(
 )
 directions, fourier = bounds.features_bound, bounds.fourier_bound
 HOEFFDING = bounds.fourier_bound(Gaussian(), X, "hoeffding")
-_CUT = (Cut(3, 2, 0.1, bounds.leverage_bound(60.0, 20.0, 2)),)
-CUTS = Bound("spectral distance", partial(of_cuts, _CUT), _CUT)
+_CUT = replace(bounds.leverage_bound(60.0, 20.0, 2), rest=0.1)
+CUTS = Bound("spectral distance", cuts=(_CUT,))
 
 HISTOGRAM = bo.features.HistogramSampling()
 

@@ -5,11 +5,10 @@ theorems do not cover them.
 """
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp, xlogy
@@ -36,18 +35,6 @@ from bochner.kernels.zonal import alpha as harmonics
 LARGEST = 1e15  # Widths above it are refused
 CUTS = 400  # Total degrees of a cut series that are tried
 
-#: From ``error`` ε and ``chance`` δ, by keyword, to the number of features.
-Rule = Callable[..., int]
-
-
-class Cut(NamedTuple):
-    """A kernel cut at degree N, as ``Gegenbauer("monomial", order, degree)`` has it."""
-
-    degree: int  # q = N
-    order: int  # s = ⌊N/2⌋ + 1; 1 on one sphere, ``Gegenbauer(order=1)``
-    rest: float  # ε_t = Σ_j e(x_j)/λ: K_N ⪯ K ⪯ K_N + ε_t λ I
-    directions: "Bound"  # Bound of the spectral distance of K_N
-
 
 @dataclass(frozen=True)
 class Bound:
@@ -63,21 +50,36 @@ class Bound:
     Notes
     -----
     ``quantity`` names the error. The bound of a projection cost also has ``bounds``, its two
-    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have
-    ``cut_for(n_features, confidence)``, the degree and order of the features.
+    parts. Those of :func:`zonal_bound` and :func:`ball_bound` have ``cuts`` of a series, and
+    ``cut_for(n_features, confidence)``, the bound of a cut with the degree and order of its
+    features.
     """
 
     #: Name of the error that is bounded.
     quantity: str
-    rule: Rule
-    #: Of a series that is cut: each degree that the rule chooses from.
-    cuts: tuple[Cut, ...] = ()
+    #: c, v, b and p of P(error > ε) ≤ e^c ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws.
+    log_constant: float = 0.0
+    variance: float = 0.0
+    scale: float = 0.0
+    power: float = 0.0
+    #: m = (D − exact)/per_draw: 2 features of one draw for pairs, 1 for phases.
+    per_draw: int = 2
+    exact: int = 0
+    #: C of P(error > ε) ≤ C/(m ε²), for features that depend on one another.
+    chebyshev: float = 0.0
+    #: N and s of a kernel cut as in ``Gegenbauer("monomial", s, N)``: s = ⌊N/2⌋ + 1, or 1.
+    degree: int = 0
+    order: int = 0
+    #: ε_t = Σ_j e(x_j)/λ, which the cut adds to the error: K_N ⪯ K ⪯ K_N + ε_t λ I.
+    rest: float = 0.0
+    #: Of a series that is cut: the bound of each degree that there is to choose from.
+    cuts: tuple["Bound", ...] = ()
     #: Those that this bound is the worst of.
     bounds: tuple["Bound", ...] = ()
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the number of features that keeps the error below ``error``, above zero."""
-        return self.rule(error=positive(error, "width", "error"), chance=chance_of(confidence))
+        return self._least(positive(error, "width", "error"), chance_of(confidence))[0]
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the error that ``n_features`` features do not exceed."""
@@ -92,68 +94,36 @@ class Bound:
             low, high = (low, middle) if fits else (middle, high)
         return math.exp(high)
 
-    def cut_for(self, n_features: int, confidence: float = 0.95) -> Cut:
+    def cut_for(self, n_features: int, confidence: float = 0.95) -> "Bound":
         """Return the cut with the least error at this width."""
         if not self.cuts:
             raise InvalidInput("cut_for requires a bound of zonal_bound or of ball_bound.")
-        error = self.error(n_features, confidence)
-        return _least(self.cuts, error, chance_of(confidence))[1]
+        return self._least(self.error(n_features, confidence), chance_of(confidence))[1]
 
-
-def tail(
-    log_constant: float,
-    variance: float,
-    scale: float,
-    power: float = 0.0,
-    per_draw: int = 2,
-    exact: int = 0,
-    *,
-    error: float,
-    chance: float,
-) -> int:
-    """Return the D of P(error > ε) ≤ C ε^(−p) exp(−m ε²/(2(v + bε))) for m independent draws."""
-    # m = (D − exact)/per_draw: 2 features of one draw for pairs, 1 for phases
-    logs = log_constant - power * math.log(error) - math.log(chance)
-    draws = logs * 2 * (variance + scale * error) / error**2
-    return exact + per_draw * _counted(draws, error)
-
-
-def _chebyshev(constant: float, *, error: float, chance: float) -> int:
-    """Return the D of P(error > ε) ≤ C/(D ε²), for features that depend on one another."""
-    return _counted(constant / chance / error**2, error)
-
-
-def _worst(bounds: tuple[Bound, ...], factor: float, *, error: float, chance: float) -> int:
-    """Return the D of a multiple of the largest of errors, each with an equal part of δ."""
-    each = chance / len(bounds)
-    return max(bound.rule(error=error / factor, chance=each) for bound in bounds)
-
-
-def of_cuts(cuts: tuple[Cut, ...], *, error: float, chance: float) -> int:
-    """Return the least width over the cuts of a series."""
-    return _least(cuts, error, chance)[0]
-
-
-def _least(cuts: tuple[Cut, ...], error: float, chance: float) -> tuple[int, Cut]:
-    """Return the least width, and its cut: the smallest ε ≤ ε_s + ε_t, of directions and rest."""
-    within = [cut for cut in cuts if error - cut.rest > 1e-3 * error]
-    if not within:
-        raise InvalidInput(
-            f"width: error must be above {cuts[-1].rest:.3g}, which the last cut leaves "
-            f"out; got {error!r}. Ask for a larger error or penalty."
-        )
-    widths = [cut.directions.rule(error=error - cut.rest, chance=chance) for cut in within]
-    return min(zip(widths, within, strict=True), key=lambda pair: pair[0])
-
-
-def _counted(draws: float, error: float) -> int:
-    """Return a number of draws rounded up, at least 1; above `LARGEST` raise an error."""
-    if draws > LARGEST:
-        raise InvalidInput(
-            f"width: error must be large enough for a width below {LARGEST:.0e}; got {error!r}. "
-            "Ask for a larger error."
-        )
-    return max(1, math.ceil(draws * (1 - 1e-12)))
+    def _least(self, error: float, chance: float) -> tuple[int, "Bound"]:
+        """Return the least width for an error, and the bound, of several, that it is of."""
+        if self.cuts:
+            within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
+            widths = (cut._least(error, chance) for cut in within or self.cuts[-1:])
+            return min(widths, key=itemgetter(0))
+        if self.bounds:  # costs err by 11 times the spectral or the trace error
+            each = chance / len(self.bounds)
+            return max((b._least(error / 11, each) for b in self.bounds), key=itemgetter(0))
+        if self.rest and error - self.rest <= 1e-3 * error:
+            raise InvalidInput(
+                f"width: error must be above {self.rest:.3g}, which the last cut leaves "
+                f"out; got {error!r}. Ask for a larger error or penalty."
+            )
+        error -= self.rest
+        logs = self.log_constant - self.power * math.log(error) - math.log(chance)
+        draws = logs * 2 * (self.variance + self.scale * error) + self.chebyshev / chance
+        draws /= error**2
+        if draws > LARGEST:
+            raise InvalidInput(
+                f"width: error must be large enough for a width below {LARGEST:.0e}; got "
+                f"{error!r}. Ask for a larger error."
+            )
+        return self.exact + self.per_draw * max(1, math.ceil(draws * (1 - 1e-12))), self
 
 
 def chance_of(confidence: float) -> float:
@@ -253,8 +223,8 @@ def fourier_bound(
             v = (1 + doubled - 2 * k**2) / 2 if per_draw == 2 else 1 + doubled / 2 - k**2
             variance = max(float(v.max()), 1e-300) * size**2
             scale = (4 - per_draw) * size / 3
-        rule = partial(tail, math.log(2 * pairs), variance, scale, per_draw=per_draw)
-        return Bound("largest entry", rule)
+        logs = math.log(2 * pairs)
+        return Bound("largest entry", logs, variance, scale, per_draw=per_draw)
     values, twice = values_of(kernel, rows, who), 3.0 - per_draw
     if theorem == "operator_norm":
         return _norm_tail(values, twice, per_draw)
@@ -271,10 +241,9 @@ def fourier_bound(
         )
     d, ratio = effective(who, values, beyond / rank), trace / beyond
     distance = leverage_bound(trace * rank / beyond, d, per_draw)
-    rule = partial(tail, math.log(2), ratio, ratio / 3, per_draw=per_draw)
-    parts = distance, Bound("trace beyond the rank, relative", rule)
-    # costs err by 11 times the spectral or the trace error
-    return Bound("cost of projections, relative", partial(_worst, parts, 11), bounds=parts)
+    quantity = "trace beyond the rank, relative"
+    beyond_rank = Bound(quantity, math.log(2), ratio, ratio / 3, per_draw=per_draw)
+    return Bound("cost of projections, relative", bounds=(distance, beyond_rank))
 
 
 def _rahimi_recht(
@@ -300,8 +269,7 @@ def _rahimi_recht(
         constant, variance = sides * 2**power * 3 ** (d / (d + 1)), 16 * (d + 1)
     power = 2 * d / (d + per_draw)
     logs = math.log(constant) + power * math.log(2 * sigma * diameter * size)
-    rule = partial(tail, logs, variance * size**2, 0.0, power, per_draw)
-    return Bound("largest entry, anywhere", rule)
+    return Bound("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
 
 
 def _second_moment(kernel: Kernel, d: int) -> float:
@@ -344,9 +312,9 @@ def _norm_tail(
 ) -> Bound:
     """Return the bound, from the rising eigenvalues of K; ``size`` is sup|z|²/Tr K."""
     intrinsic = max(1.0, float(values.sum() / values[-1]))
-    v, log_constant = intrinsic * size, math.log(8 * intrinsic)
-    rule = partial(tail, log_constant, v, 2 * v / 3, per_draw=per_draw, exact=exact)
-    return Bound("operator norm, relative", rule)
+    v, quantity = intrinsic * size, "operator norm, relative"
+    logs = math.log(8 * intrinsic)
+    return Bound(quantity, logs, v, 2 * v / 3, per_draw=per_draw, exact=exact)
 
 
 def features_bound(
@@ -388,7 +356,8 @@ def features_bound(
         quantity = "Frobenius norm, of the operator norm of K"
         values = values_of(kernel, rows, who)
         intrinsic = max(1.0, float(values.sum() / values[-1]))
-        return Bound(quantity, partial(_chebyshev, (2 + 3.0**kernel.degree) * intrinsic**2))
+        constant = (2 + 3.0**kernel.degree) * intrinsic**2
+        return Bound(quantity, per_draw=1, chebyshev=constant)
     independent = getattr(method, "placement", None) == IID()
     if isinstance(method, Sign) and isinstance(kernel, Angular) and independent:
         largest = float(len(rows))
@@ -467,8 +436,8 @@ def leverage_bound(leverage: float, effective_dimension: float, per_draw: int = 
             "leverage_bound: leverage must be no less than effective_dimension, which is its mean; "
             f"got {leverage!r} and {effective_dimension!r}."
         )
-    rule = partial(tail, math.log(16 * d), tau, 2 * tau / 3, per_draw=per_draw)
-    return Bound("spectral distance", rule)
+    logs = math.log(16 * d)
+    return Bound("spectral distance", logs, tau, 2 * tau / 3, per_draw=per_draw)
 
 
 def effective(
@@ -532,8 +501,9 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
         order = squares.shape[1] if functions else min(N // 2 + 1, squares.shape[1])
         tau = direction_leverage(squares[: N + 1, :order], rows.shape[1], alpha)
         directions = leverage_bound(tau, min(d, tau), order)
-        cuts.append(Cut(N, order, float(rests[N]) / alpha, directions))
-    return Bound("spectral distance", partial(of_cuts, tuple(cuts)), tuple(cuts))
+        rest = float(rests[N]) / alpha
+        cuts.append(replace(directions, degree=int(N), order=order, rest=rest))
+    return Bound("spectral distance", cuts=tuple(cuts))
 
 
 def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
@@ -574,7 +544,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     d_alpha = effective(who, values_of(kernel, rows, who), alpha, 2.0)
     square = float(np.square(rows / scales).sum(axis=1).max())
     least = max(0, math.ceil(math.e**2 * growth * square) - 1)
-    cuts: list[Cut] = []
+    cuts: list[Bound] = []
     degrees = range(least, CUTS) if highest is None else (*range(least, highest), highest)
     for q in degrees:
         order = q // 2 + 1
@@ -583,13 +553,14 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
             break
         rest = 0.0 if q == highest else constant * n / alpha * math.exp(-q - 1)
         directions = leverage_bound(tau, min(d_alpha, tau), order)
-        cuts.append(Cut(q, order, rest * math.exp(-radial.decay * square), directions))
+        rest *= math.exp(-radial.decay * square)
+        cuts.append(replace(directions, degree=q, order=order, rest=rest))
     if not cuts:
         raise InvalidInput(
             f"{who}: degree {least} in {d} columns has more than {LARGEST:.0e} functions, which a "
             f"ball of radius {square**0.5:.3g} requires. Rescale X, or measure with certify."
         )
-    return Bound("spectral distance", partial(of_cuts, tuple(cuts)), tuple(cuts))
+    return Bound("spectral distance", cuts=tuple(cuts))
 
 
 def _growth(kernel: Kernel, radial: RadialKernels) -> tuple[float, float, int | None]:

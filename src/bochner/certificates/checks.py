@@ -92,45 +92,30 @@ class Check(TableResult):
         return title, lines, ""
 
 
-@dataclass(frozen=True)
-class Subject:
-    """The map, its kernel if it has one, and the rows."""
-
-    phi: Any
-    kernel: Any
-    X: Float[np.ndarray, "n d"]
-
-    def features(self, X: Array | None = None) -> Float[np.ndarray, "n D"]:
-        """Return the features of the rows, or of others."""
-        return to_numpy(self.phi(self.X if X is None else X))
-
-    def matrix(self) -> Float[np.ndarray, "n n"]:
-        """Return K, symmetric and in float64."""
-        K = to_numpy(self.kernel(self.X)).astype(np.float64)
-        return (K + K.T) / 2
-
-
 #: Outcome, the value that is wrong or why the law does not apply, number, tolerance and evidence.
 Verdict = tuple[Any, ...]
+#: A test of the map (None: of the kernel), its kernel if it has one, and rows.
+Test = Callable[[Any, Any, Float[np.ndarray, "n d"]], Verdict]
 #: The requirement of each law, and its test.
-Laws = dict[str, tuple[str, Callable[[Subject], Verdict]]]
+Laws = dict[str, tuple[str, Test]]
 
 
-def _checked(subject: Subject, laws: Laws) -> Iterator[CheckedLaw]:
-    """Yield every law; laws of values only where shapes and values are in order."""
-    broken = False
+def _checked(laws: Laws, phi: Any, kernel: Any, X: Float[np.ndarray, "n d"]) -> Check:
+    """Return every law; laws of values only where shapes and values are in order."""
+    broken, checked = False, []
     for name, (required, test) in (FORM | laws).items():
         if broken and name in laws:
-            yield CheckedLaw(name, SKIPPED, "the form of the values comes first.")
+            checked.append(CheckedLaw(name, SKIPPED, "the form of the values comes first."))
             continue
         try:
-            outcome, words, *rest = test(subject)
+            outcome, words, *rest = test(phi, kernel, X)
             law = CheckedLaw(name, outcome, f"{required}{words or '.'}", *rest)
         except Exception as error:  # noqa: BLE001  the report is of all that a user's code raises
             words = "there must be values for every table of finite rows"
             law = CheckedLaw(name, FAILED, f"{words}; got {type(error).__name__}: {error}")
         broken |= name in FORM and law.outcome == FAILED
-        yield law
+        checked.append(law)
+    return Check(kernel if phi is None else phi, tuple(checked), *X.shape)
 
 
 def _few(X: Rows, rng: np.random.Generator) -> Others:
@@ -146,9 +131,8 @@ def _judged(number: float, tolerance: float) -> Verdict:
 # --- Laws of the values of kernels and maps ------------------------------------------------------
 
 
-def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
+def _values(phi: Any, kernel: Any, X: Array) -> Iterator[tuple[str, Any, tuple[Any, ...]]]:
     """Yield name, values and required shape of what a kernel or a map is asked for."""
-    phi, kernel, X = subject.phi, subject.kernel, subject.X.astype(dtype)
     n, few = len(X), max(1, len(X) // 2)
     if phi is None:
         yield "k(X, Y)", kernel(X[:few], X), (few, n)
@@ -161,17 +145,17 @@ def _values(subject: Subject, dtype: str = "float64") -> Iterator[tuple[str, Any
     yield "φ of one row", to_numpy(phi(X[:1])), (1, D)
 
 
-def _shape(subject: Subject) -> Verdict:
-    for what, values, shape in _values(subject):
+def _shape(phi: Any, kernel: Any, X: Array) -> Verdict:
+    for what, values, shape in _values(phi, kernel, X):
         actual = tuple(getattr(values, "shape", ()))
         if actual != shape:
             return FAILED, f": {what} must have shape {shape}; got {actual}."
     return PASSED, ""
 
 
-def _dtype(subject: Subject) -> Verdict:
+def _dtype(phi: Any, kernel: Any, X: Array) -> Verdict:
     for dtype in ("float64", "float32"):
-        for what, values, _ in _values(subject, dtype):
+        for what, values, _ in _values(phi, kernel, X.astype(dtype)):
             if str(values.dtype) != dtype:
                 return FAILED, (
                     f"; got {values.dtype} of {what} for {dtype}. Cast the result: "
@@ -180,8 +164,8 @@ def _dtype(subject: Subject) -> Verdict:
     return PASSED, ""
 
 
-def _finite(subject: Subject) -> Verdict:
-    for what, values, _ in _values(subject):
+def _finite(phi: Any, kernel: Any, X: Array) -> Verdict:
+    for what, values, _ in _values(phi, kernel, X):
         bad = ~np.isfinite(values)
         if bad.any():
             place = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -190,15 +174,14 @@ def _finite(subject: Subject) -> Verdict:
     return PASSED, ""
 
 
-def _repeats(subject: Subject) -> Verdict:
-    twice = zip(_values(subject), _values(subject), strict=True)
+def _repeats(phi: Any, kernel: Any, X: Array) -> Verdict:
+    twice = zip(_values(phi, kernel, X), _values(phi, kernel, X), strict=True)
     return _judged(max(float(np.abs(a - b).max(initial=0.0)) for (_, a, _), (_, b, _) in twice), 0)
 
 
-def _unchanged(subject: Subject) -> Verdict:
-    X = subject.X
+def _unchanged(phi: Any, kernel: Any, X: Array) -> Verdict:
     rows, others = X.copy(), X[::-1].copy()
-    subject.kernel(rows, others) if subject.phi is None else subject.phi(rows)
+    kernel(rows, others) if phi is None else phi(rows)
     if np.array_equal(rows, X) and np.array_equal(others, X[::-1]):
         return PASSED, ""
     return FAILED, "; it wrote into them. Copy before you change."
@@ -282,20 +265,20 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
             kernel(rows[:1])
         except Exception as error:  # noqa: BLE001  the check reports all that a function raises
             rows = np.abs(rows) if isinstance(error, InvalidInput) else rows
-    return Check(kernel, tuple(_checked(Subject(None, kernel, rows), KERNEL_LAWS)), *rows.shape)
+    return _checked(KERNEL_LAWS, None, kernel, rows)
 
 
-def _rows_alone(subject: Subject) -> Verdict:
-    k, X, half = subject.kernel, subject.X, (len(subject.X) + 1) // 2
-    return _same(k(X[:half], X[half - 1 :]), k(X, X)[:half, half - 1 :], "beside other rows it")
+def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
+    half = (len(X) + 1) // 2
+    first = kernel(X[:half], X[half - 1 :])
+    return _same(first, kernel(X, X)[:half, half - 1 :], "beside other rows it")
 
 
-def _positive(subject: Subject) -> Verdict:
+def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
     """Check all rows, then few close together: a bump that is no kernel shows there."""
-    X = subject.X
     near = X[0] + 0.1 * (X[::-1] - X[0])
     for rows in (X, np.concatenate([X[:20], near[:40]])):
-        K = subject.kernel(rows)
+        K = kernel(rows)
         values, vectors = eigh(0.5 * (K + K.T), driver="evd", check_finite=False)
         if values[0] < -ROUNDING["float64"] * len(K) * max(values[-1], 0.0) or values[-1] < 0:
             words = (
@@ -313,11 +296,11 @@ KERNEL_LAWS: Laws = OF_BOTH | {
     "rows": ("a value must depend on its own two rows only", _rows_alone),
     "symmetric": (
         "k(x, y) must be k(y, x)",
-        lambda s: _same(s.kernel(s.X, s.X.copy()), s.kernel(s.X.copy(), s.X).T),
+        lambda _, k, X: _same(k(X, X.copy()), k(X.copy(), X).T),
     ),
     "diagonal": (
         "k.diag(X) must be the diagonal of k(X)",
-        lambda s: _same(s.kernel.diag(s.X), np.diag(s.kernel(s.X))),
+        lambda _, k, X: _same(k.diag(X), np.diag(k(X))),
     ),
     "positive": ("K must be positive semi-definite", _positive),
 }
@@ -386,12 +369,12 @@ def check_features(
             "got none. Pass rows of your data."
         )
     kernel = getattr(phi, "kernel", None) if kernel is None else kernel
-    return Check(phi, tuple(_checked(Subject(phi, kernel, rows), LAWS)), *rows.shape)
+    return _checked(LAWS, phi, kernel, rows)
 
 
-def _alone(subject: Subject) -> Verdict:
-    half = (len(subject.X) + 1) // 2
-    return _same(subject.features(subject.X[:half]), subject.features()[:half], "one")
+def _alone(phi: Any, _: Any, X: Array) -> Verdict:
+    half = (len(X) + 1) // 2
+    return _same(to_numpy(phi(X[:half])), to_numpy(phi(X))[:half], "one")
 
 
 def _gap(A: Array, B: Array) -> float:
@@ -399,58 +382,55 @@ def _gap(A: Array, B: Array) -> float:
     return float(np.abs(A - B).max()) / max(float(np.abs(B).max()), np.finfo(float).tiny)
 
 
-def _precision(subject: Subject) -> Verdict:
-    single = subject.X.astype(np.float32)
-    A, B = subject.features(single), subject.features(single.astype(np.float64))
+def _precision(phi: Any, _: Any, X: Array) -> Verdict:
+    single = X.astype(np.float32)
+    A, B = to_numpy(phi(single)), to_numpy(phi(single.astype(np.float64)))
     # Features may differ by a rotation; their inner products may not.
     gap = _gap(A.astype(np.float64) @ A.T.astype(np.float64), B @ B.T)
     return _judged(gap, ROUNDING["float32"])
 
 
-def _refusal(subject: Subject) -> Verdict:
+def _refusal(phi: Any, _: Any, X: Array) -> Verdict:
     try:
-        subject.phi(np.concatenate([subject.X, subject.X[:, :1]], axis=1))
+        phi(np.concatenate([X, X[:, :1]], axis=1))
     except ValueError as error:
         return PASSED, f": {error}"
     return FAILED, "; got features. Check X.shape[1]."
 
 
-def _pickled(subject: Subject) -> Verdict:
-    if not isinstance(subject.phi, FeatureMap):
+def _pickled(phi: Any, _: Any, X: Array) -> Verdict:
+    if not isinstance(phi, FeatureMap):
         return SKIPPED, "; this is no FeatureMap."
-    copy = pickle.loads(pickle.dumps(subject.phi))
-    return _judged(_gap(to_numpy(copy(subject.X)), subject.features()), 0)
+    copy = pickle.loads(pickle.dumps(phi))
+    return _judged(_gap(to_numpy(copy(X)), to_numpy(phi(X))), 0)
 
 
-def _of_kernel(
-    test: Callable[[Subject], Verdict], below: bool | None = None
-) -> Callable[[Subject], Verdict]:
-    """Return the test of a law for maps with a kernel that are (not) below it."""
+def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = None) -> Test:
+    """Return the test, of K and Z, of a law for maps with a kernel that are (not) below it."""
 
-    def tested(subject: Subject) -> Verdict:
-        claims = bool(getattr(subject.phi, "below_kernel", False))
-        if subject.kernel is None:
+    def tested(phi: Any, kernel: Any, X: Array) -> Verdict:
+        claims = bool(getattr(phi, "below_kernel", False))
+        if kernel is None:
             return SKIPPED, "; there is no kernel: pass kernel=."
-        if below is None or below == claims:
-            return test(subject)
-        return SKIPPED, f"; this map {'says it stays below' if claims else 'does not say so'}."
+        if below is not None and below != claims:
+            return SKIPPED, f"; this map {'says it stays below' if claims else 'does not say so'}."
+        K = to_numpy(kernel(X)).astype(np.float64)
+        return test((K + K.T) / 2, to_numpy(phi(X)))
 
     return tested
 
 
-def _kernel(subject: Subject) -> Verdict:
-    K, Z = subject.matrix(), subject.features()
+def _kernel(K: Array, Z: Array) -> Verdict:
     error = float(np.linalg.norm(Z @ Z.T.conj() - K)) / max(float(np.linalg.norm(K)), 1e-300)
     return _judged(error, 1)
 
 
-def _length(subject: Subject) -> Verdict:
-    lost = (np.abs(subject.features()) ** 2).sum(axis=1) < 0.5 * np.diag(subject.matrix())
+def _length(K: Array, Z: Array) -> Verdict:
+    lost = (np.abs(Z) ** 2).sum(axis=1) < 0.5 * np.diag(K)
     return _judged(float(lost.mean()), 0.1)
 
 
-def _below(subject: Subject) -> Verdict:
-    K, Z = subject.matrix(), subject.features()
+def _below(K: Array, Z: Array) -> Verdict:
     depth, size = -float(eigvalsh(K - Z @ Z.T, check_finite=False)[0]), float(np.linalg.norm(K, 2))
     return _judged(max(depth, 0.0) / max(size, 1e-300), 1e-8)
 
