@@ -30,7 +30,7 @@ RADIAL += [*map(Matern, (0.8, 1.5, 2.5, 3.5, 3.7, 7.3, 40.0))]
 @pytest.mark.parametrize("kernel", RADIAL, ids=repr)
 def test_spectral_mixture_gives_the_kernel(kernel):
     """Quadrature over quantiles of the one factor that multiplies the Gaussian vector."""
-    mixing = kernel.spectral_measure(1).mixing
+    mixing = kernel.spectral_measure(1).law
     # The integrand falls to zero in a corner at u = 1, where the factor is unbounded.
     options = dict(epsabs=1e-12, limit=200, points=1 - np.logspace(-8, -1, 8))
     for r in DISTANCES:
@@ -63,7 +63,7 @@ def test_spectral_density_is_that_of_the_mixture(kernel, d):
     q = 1.7
 
     def gaussian(u):
-        s2 = float(measure.mixing.quantile(np.float64(u)))
+        s2 = float(measure.law.quantile(np.float64(u)))
         return (2 * math.pi * s2) ** (-d / 2) * math.exp(-q / (2 * s2)) if s2 > 0 else 0.0
 
     expected, _ = quad(gaussian, 0, 1, epsabs=1e-10)

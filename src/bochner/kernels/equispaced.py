@@ -15,7 +15,7 @@ zero before the nearest image's begins, has no images: its weights are read off 
 
 import math
 import operator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import product
 from typing import Any
@@ -195,20 +195,9 @@ def _convolved(a: Array, b: Array) -> Array:
 # has a spectral density, and no harmonics by itself.
 
 
-@dataclass(frozen=True)
-class Season:
-    """A period p along an axis, and the lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²) within it."""
-
-    period: float
-    lengthscale: float
-    steady: bool  # Whether a term has it that does not decay along the axis
-
-    @property
-    def highest(self) -> int:
-        """The highest harmonic above rounding."""
-        weights = harmonics(1 / self.lengthscale**2)
-        beyond = 2 * np.cumsum(weights[::-1])[::-1]
-        return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
+#: A period p, the lengthscale ℓ of exp(−2 sin²(πt/p)/ℓ²) within it, and whether it is steady:
+#: part of a term that does not decay along the axis.
+Season = tuple[float, float, bool]
 
 
 def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
@@ -218,9 +207,15 @@ def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
         for leaf, axes in term:
             if isinstance(leaf, Periodic) and a in axes:
                 periods, lengths = leaf.per_axis(len(axes))
-                at, steady = axes.index(a), not _decays(term, a)
-                terms.append(Season(periods[at], lengths[at], steady))
+                at = axes.index(a)
+                terms.append((periods[at], lengths[at], not _decays(term, a)))
     return tuple(dict.fromkeys(terms))
+
+
+def highest_harmonic(lengthscale: float) -> int:
+    """Return the highest harmonic above rounding of a period with this lengthscale."""
+    beyond = 2 * np.cumsum(harmonics(1 / lengthscale**2)[::-1])[::-1]
+    return max(1, int(np.flatnonzero(beyond > 1e-16)[-1]))
 
 
 def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
@@ -235,15 +230,15 @@ def common_period(
     """Return the least multiple of all periods of axis a, and by how much it moves the kernel."""
     # A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
     # kernel by 2π|1/p − 1/p'| t/ℓ at most, as the mean of c² is 1/ℓ².
-    longest = max(season.period for season in terms)
+    periods, lengths = np.array([season[:2] for season in terms]).T[:, :, None]
+    longest = float(periods.max())
     most = 4096
     many = longest * np.arange(1, most + 1)
-    periods, lengths = np.array([(s.period, s.lengthscale) for s in terms]).T[:, :, None]
     rates = np.abs(1 / periods - np.maximum(np.rint(many / periods), 1) / many)
     errors = (2 * math.pi * length * rates / lengths).sum(axis=0)
     good = np.flatnonzero(errors <= max(tolerance, length / longest * 1e-12))
     if len(good) == 0:
-        texts = ", ".join(f"{p:.6g}" for p in sorted({s.period for s in terms}))
+        texts = ", ".join(f"{p:.6g}" for p in np.unique(periods))
         raise UnsupportedKernel(
             f"FourierGrid requires periods along a column that divide one of up to {most:,} "
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
@@ -256,8 +251,8 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
     """Return by what angle each axis repeats where the kernel does not decay; 0 where nowhere."""
     frequencies = np.zeros(len(spacing))
     for a, h in enumerate(spacing):
-        steady = (season for season in seasons(kernel, a, len(spacing)) if season.steady)
-        steps = [steps_of(season.period, h) for season in steady]
+        terms = seasons(kernel, a, len(spacing))
+        steps = [steps_of(period, h) for period, _, steady in terms if steady]
         frequencies[a] = 2 * math.pi / math.gcd(*steps) if steps else 0.0
     return frequencies
 

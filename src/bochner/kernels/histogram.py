@@ -12,7 +12,7 @@ from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.kernel import Kernel, TunedPositive
-from bochner.kernels.spectral import SECH, Independent, Measure
+from bochner.kernels.spectral import SECH, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
 
 
@@ -134,7 +134,7 @@ class SkewedChi2(Kernel):
     skew: TunedPositive = 1.0
 
     def spectral_measure(self, d: int) -> Measure:
-        return Independent(SECH, np.ones(d))
+        return Measure(SECH, np.ones(d))
 
     def inputs(self, X: Rows) -> Rows:
         """Return log(x + c), the coordinates in which the kernel is stationary."""

@@ -1,10 +1,10 @@
 """Spectral measures as values: the law of ω with k(x − y) = E cos ω·(x − y) (Bochner).
 
-Every measure here is exact in any dimension. Two shapes cover all kernels of this package:
+Every measure here is exact in any dimension. Two shapes cover nearly all kernels of this package:
 
-* `GaussianMixture`: ω = s · z / ℓ, with z ~ N(0, I) and **one** s ≥ 0 for the whole vector. Then
-  k(x, y) = E exp(−s² r²/2), r = |(x − y)/ℓ|. One s for each coordinate would be another kernel.
-* `Independent`: ω_j = c_j / ℓ_j, with independent c_j of one law.
+* ω = s · z / ℓ, with z ~ N(0, I) and **one** s ≥ 0 for the whole vector. Then k(x, y) =
+  E exp(−s² r²/2), r = |(x − y)/ℓ|. One s for each coordinate would be another kernel.
+* ω_j = c_j / ℓ_j, with independent c_j of one law.
 
 ω is in radians per unit of x.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp
+from scipy.special import gammainccinv, gammaincinv, gammaln, kve, logsumexp, ndtri
 
 from bochner.errors import UnsupportedKernel
 
@@ -115,74 +115,56 @@ SECH = Law(
 )
 
 
-# Laws of a frequency vector ω in R^d, symmetric about zero: E |ω|², possibly infinite, m
-# independent frequencies (m, d), and the log density at rows W (m, d); scales are 1/ℓ, (d,).
+def components(weights: Numbers, means: Numbers, deviations: Numbers) -> Law:
+    """Return the law of c = ±μ_q + σ_q ∘ z, z ~ N(0, I): q by its weight, a random sign."""
+
+    def sample(rng: np.random.Generator, size: tuple[int, int]) -> Numbers:
+        q = rng.choice(len(weights), size[0], p=weights)
+        signs = rng.choice((-1.0, 1.0), (size[0], 1))
+        return signs * means[q] + deviations[q] * rng.standard_normal(size)
+
+    def quantile(u: Numbers) -> Numbers:
+        q = np.searchsorted(np.cumsum(weights)[:-1], u[:, -1])
+        return means[q] + deviations[q] * ndtri(u[:, :-1])
+
+    def log_density(c: Numbers) -> Numbers:
+        parts = []
+        for w, mu, sigma in zip(weights, means, deviations, strict=True):
+            scale = math.log(0.5 * w) - np.log(sigma).sum() - 0.5 * len(mu) * math.log(2 * math.pi)
+            parts += [scale - 0.5 * np.sum(((c + m) / sigma) ** 2, axis=1) for m in (mu, -mu)]
+        return logsumexp(parts, axis=0)[:, None]
+
+    return Law(weights @ (means**2 + deviations**2), sample, quantile, log_density)
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture:
-    """ω = s · z ∘ scales, with z ~ N(0, I) and one factor s² for the whole vector."""
+class Measure:
+    """Law of frequencies ω = c ∘ scales in R^d, symmetric about zero; scales are 1/ℓ, (d,)."""
 
-    mixing: Law  # law of s²
+    law: Law
     scales: np.ndarray
+    #: What the law is of: the independent "coordinates" c_j, the one "factor" s² of c = s · z with
+    #: z ~ N(0, I), or whole "vectors" c (quantiles then take one number more than columns).
+    of: str = "coordinates"
 
     @property
     def second_moment(self) -> float:
-        return float(self.mixing.second_moment * math.fsum(self.scales**2))
-
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        Z = rng.standard_normal((m, len(self.scales)))
-        return Z * np.sqrt(self.mixing.sample(rng, m))[:, None] * self.scales
-
-    def log_density(self, W: np.ndarray) -> np.ndarray:
-        q = np.sum((W / self.scales) ** 2, axis=1)
-        return self.mixing.log_density(q, W.shape[1]) - np.log(self.scales).sum()
-
-
-@dataclass(frozen=True, eq=False)
-class Independent:
-    """ω_j = c_j · scales_j, with independent c_j of one law."""
-
-    law: Law  # of each c_j
-    scales: np.ndarray
-
-    @property
-    def second_moment(self) -> float:
+        """E |ω|², possibly infinite."""
         return float(np.sum(self.law.second_moment * self.scales**2))
 
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        return self.law.sample(rng, (m, len(self.scales))) * self.scales
+        """Return m independent frequencies, (m, d)."""
+        shape = m, len(self.scales)
+        if self.of != "factor":
+            return self.law.sample(rng, shape) * self.scales
+        Z = rng.standard_normal(shape)
+        return Z * np.sqrt(self.law.sample(rng, m))[:, None] * self.scales
 
     def log_density(self, W: np.ndarray) -> np.ndarray:
-        return np.sum(self.law.log_density(W / self.scales), axis=1) - np.log(self.scales).sum()
-
-
-@dataclass(frozen=True, eq=False)
-class Components:
-    """ω = ±μ_q + σ_q ∘ z with z ~ N(0, I); q has probability w_q, and the sign is random."""
-
-    weights: np.ndarray  # of the components; they sum to one
-    means: np.ndarray  # μ_q, shape (q, d)
-    deviations: np.ndarray  # σ_q, shape (q, d)
-    scales: np.ndarray  # ones
-
-    @property
-    def second_moment(self) -> float:
-        return float(self.weights @ (self.means**2 + self.deviations**2).sum(axis=1))
-
-    def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
-        q = rng.choice(len(self.weights), m, p=self.weights)
-        signs = rng.choice((-1.0, 1.0), (m, 1))
-        return signs * self.means[q] + self.deviations[q] * rng.standard_normal(
-            (m, len(self.scales))
-        )
-
-    def log_density(self, W: np.ndarray) -> np.ndarray:
-        parts = []
-        for w, mu, sigma in zip(self.weights, self.means, self.deviations, strict=True):
-            scale = math.log(0.5 * w) - np.log(sigma).sum() - 0.5 * len(mu) * math.log(2 * math.pi)
-            parts += [scale - 0.5 * np.sum(((W + m) / sigma) ** 2, axis=1) for m in (mu, -mu)]
-        return logsumexp(parts, axis=0)
-
-
-Measure = GaussianMixture | Independent | Components
+        """Return the log density at rows W (m, d)."""
+        c = W / self.scales
+        if self.of == "factor":
+            logs = self.law.log_density(np.sum(c**2, axis=1), W.shape[1])
+        else:
+            logs = np.sum(self.law.log_density(c), axis=1)
+        return logs - np.log(self.scales).sum()

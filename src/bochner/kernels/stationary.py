@@ -111,7 +111,7 @@ class Radial(Compilable):
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        return spectral.GaussianMixture(self.mixing, 1.0 / np.array(self.per_axis(d)))
+        return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), of="factor")
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared(X, Y))
@@ -139,7 +139,7 @@ class CoordinateWise(Compilable):
         """Law of each coordinate of ω, in units of 1/ℓ."""
 
     def spectral_measure(self, d: int) -> spectral.Measure:
-        return spectral.Independent(self.law, 1.0 / np.array(self.per_axis(d)))
+        return spectral.Measure(self.law, 1.0 / np.array(self.per_axis(d)))
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         refuse_sparse(self, X, Y)

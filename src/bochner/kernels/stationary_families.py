@@ -265,7 +265,7 @@ class Periodic(stationary.Stationary):
     def spectral_measure(self, d: int) -> spectral.Measure:
         periods, lengths = self.per_axis(d)
         law = harmonic_law(tuple(1 / v**2 for v in lengths))
-        return spectral.Independent(law, 2 * math.pi / np.array(periods))
+        return spectral.Measure(law, 2 * math.pi / np.array(periods))
 
     def per_axis(self, d: int) -> list[tuple[float, ...]]:
         """Return the period and the lengthscale of each of d columns."""
@@ -346,7 +346,8 @@ class SpectralMixture(stationary.Stationary):
     def spectral_measure(self, d: int) -> spectral.Measure:
         weights = np.array(self.weights) / math.fsum(self.weights)
         means, deviations = map(np.array, self.per_axis(d))
-        return spectral.Components(weights, means, deviations, np.ones(d))
+        law = spectral.components(weights, means, deviations)
+        return spectral.Measure(law, np.ones(d), of="vectors")
 
     def per_axis(self, d: int) -> list[list[tuple[float, ...]]]:
         """Return the means and the scales of each component, one of each for each of d columns."""

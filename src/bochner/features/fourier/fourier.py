@@ -28,7 +28,7 @@ from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of,
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.spectral import GaussianMixture, unknown
+from bochner.kernels.spectral import unknown
 from bochner.kernels.stationary import Stationary, refuse_sparse
 
 
@@ -323,7 +323,8 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # kernels half are twice as long, because p has few that matter at small penalties.
     W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
-    if isinstance(measure, GaussianMixture) and measure.mixing.log_density is not unknown:
+    isotropic = measure is not None and measure.of == "factor"
+    if isotropic and measure.law.log_density is not unknown:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))

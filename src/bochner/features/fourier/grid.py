@@ -282,7 +282,7 @@ def _periodic(
 ) -> tuple[float, float]:
     """Return a multiple of periods, and its error: one more where rows far outside have a place."""
     common, error = equispaced.common_period(terms, length, tolerance, a)
-    return common * (math.ceil(least / common) + any(season.steady for season in terms)), error
+    return common * (math.ceil(least / common) + any(steady for *_, steady in terms)), error
 
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
@@ -388,8 +388,10 @@ def _extent(
     beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # of larger j_a, and −j_a
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.
-    enough_from = equispaced.seasons(kernel, a, d)
-    highest = sum(2 * math.pi / (s.period * spacing[a]) * s.highest for s in enough_from)
+    highest = sum(
+        2 * math.pi / (period * spacing[a]) * equispaced.highest_harmonic(lengthscale)
+        for period, lengthscale, _ in equispaced.seasons(kernel, a, d)
+    )
     samples = 1 << max(10, math.ceil(math.log2(4 * highest + 1)))
     while samples <= 4 * most:
         half = sampled(a, np.arange(samples // 2 + 1) * (period / samples)) / variance

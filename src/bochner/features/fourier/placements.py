@@ -25,7 +25,7 @@ from bochner._core.native import Chains, hadamard, power_of_two
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import norms
-from bochner.kernels.spectral import Components, GaussianMixture, Independent, Measure, fixed
+from bochner.kernels.spectral import Measure, fixed
 
 
 class Placement(NamedArguments, ABC):
@@ -111,13 +111,13 @@ def unit_directions(
     placement: "Drawn", d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
-    W = placement.place(GaussianMixture(fixed(), np.ones(d)), m, rng)
+    W = placement.place(Measure(fixed(), np.ones(d), of="factor"), m, rng)
     return W / np.linalg.norm(W, axis=0)
 
 
-def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
+def require_isotropic(measure: Measure, who: str) -> Measure:
     """Return a measure that has the same law in all directions, or say who serves the kernel."""
-    if isinstance(measure, GaussianMixture):
+    if measure.of == "factor":
         return measure
     raise UnsupportedKernel(
         f"Fourier({who}) requires a kernel of the Euclidean distance (Gaussian, Matern, "
@@ -126,9 +126,9 @@ def require_isotropic(measure: Measure, who: str) -> GaussianMixture:
     )
 
 
-def radii(measure: GaussianMixture, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
+def radii(measure: Measure, d: int, m: int, rng: np.random.Generator) -> Float[Array, " m"]:
     """Return lengths of m vectors of R^d under the measure: s χ_d."""
-    return np.sqrt(rng.chisquare(d, m) * measure.mixing.sample(rng, m))
+    return np.sqrt(rng.chisquare(d, m) * measure.law.sample(rng, m))
 
 
 def orthonormal_columns(G: Float[Array, "*b d k"]) -> Float[Array, "*b d k"]:
@@ -188,7 +188,7 @@ class QMC(Placement):
 
         points, signs = rng.spawn(2)
         d = len(measure.scales)
-        coordinates = d + (not isinstance(measure, Independent))
+        coordinates = d + (measure.of != "coordinates")
         if self.sequence == "halton":
             u = qmc.Halton(coordinates, scramble=True, rng=points).random(m)
         elif coordinates <= qmc.Sobol.MAXDIM:
@@ -200,15 +200,12 @@ class QMC(Placement):
                 f"{coordinates - 1}. Use Fourier(Orthogonal())."
             )
         u = np.clip(u, 1e-12, 1 - 1e-12)
-        if isinstance(measure, Components):
-            q = np.searchsorted(np.cumsum(measure.weights)[:-1], u[:, d])
-            W = measure.means[q] + measure.deviations[q] * ndtri(u[:, :d])
-        else:
+        if measure.of != "vectors":
             u[:, d - 1] = (1 + u[:, d - 1]) / 2
-            if isinstance(measure, GaussianMixture):
-                W = ndtri(u[:, :d]) * np.sqrt(measure.mixing.quantile(u[:, d]))[:, None]
-            else:
-                W = measure.law.quantile(u)
+        if measure.of == "factor":
+            W = ndtri(u[:, :d]) * np.sqrt(measure.law.quantile(u[:, d]))[:, None]
+        else:
+            W = measure.law.quantile(u)
         return measure.scales[:, None] * (W * signs.choice((-1.0, 1.0), (m, 1))).T
 
 
@@ -253,8 +250,7 @@ class Grid(Placement):
 
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
-        mixing = measure.mixing if isinstance(measure, GaussianMixture) else None
-        if mixing is None or not mixing.fixed:
+        if not measure.law.fixed:
             raise self.refusal()
         d = len(measure.scales)
         if d > 3:
@@ -272,7 +268,7 @@ class Grid(Placement):
         weights = 2 * weights[:half]
         if q % 2:
             weights[-1] /= 2
-        return mixing.second_moment**0.5 * measure.scales[:, None] * W[:, :half], weights
+        return measure.law.second_moment**0.5 * measure.scales[:, None] * W[:, :half], weights
 
 
 # --- Frequencies that are never formed: products of Hadamard matrices and random diagonals -------
@@ -406,7 +402,7 @@ class Fastfood(Chained):
         return Transforms(np.ascontiguousarray(streams[:, :3]), orders, shape)
 
 
-def _scales(measure: GaussianMixture, p: int) -> Float[Array, " p"]:
+def _scales(measure: Measure, p: int) -> Float[Array, " p"]:
     scales = np.ones(p)
     scales[: len(measure.scales)] = measure.scales
     return scales

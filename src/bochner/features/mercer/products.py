@@ -24,7 +24,7 @@ from bochner.kernels import basis
 from bochner.kernels.algebra import folded
 from bochner.kernels.basis import Basis
 from bochner.kernels.kernel import Kernel, Scaled, Sum, leaves_of
-from bochner.kernels.spectral import Independent, Measure
+from bochner.kernels.spectral import Measure
 
 #: Row numbers of the table of 1-D functions, or ``(left, right, i, j)``: the products of rows ``i``
 #: of ``left`` and rows ``j`` of ``right``, which are again products or row numbers.
@@ -271,7 +271,7 @@ def _sines(
     measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
-    law = measure.law if isinstance(measure, Independent) else None
+    law = measure.law if measure.of == "coordinates" else None
     logs = [-w * w if law is None else law.log_density(w) for w in scaled]
     indices, _ = basis.best_products(logs, wider)
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
