@@ -323,8 +323,8 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # kernels half are twice as long, because p has few that matter at small penalties.
     W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
     measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
-    isotropic = measure is not None and measure.of == "factor"
-    if isotropic and measure.law.log_density is not unknown:
+    known = measure is not None and measure.law.log_density is not unknown
+    if measure is not None and known and measure.of == "factor":
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
