@@ -32,8 +32,7 @@ from bochner.errors import InvalidType
 from bochner.features.mercer.hermite import HermiteMap
 from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
-from bochner.models._base import KernelEstimator
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary, KernelEstimator
 from bochner.sums.moments import Accumulator
 
 Json = Any

@@ -17,8 +17,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.windows import windows_of
-from bochner.models._base import KernelEstimator, learned
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary, KernelEstimator, learned
 from bochner.models._labels import Calibration
 from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows

@@ -339,8 +339,50 @@ class FeatureProcess(ProcessLaw):
         errors = np.where(resolved, (y - self.mean(Z)) / slack, y - centre)
         return errors, ((1 - slack) / slack, left, prior)
 
-    def solved(self, spec: GaussianProcessSpec, rows: FeatureSums) -> "FeatureProcess":
-        return solved(spec, rows)
+    @staticmethod
+    def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> "FeatureProcess":
+        """Return the law that sums lead to."""
+        sums = replace(sums, fit_intercept=spec.fit_intercept)
+        means, chosen = sums.means, sums.chosen
+        eigen, _ = sums.decomposed()
+        evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
+        coef = eigen.coefficients(evidence.alpha)
+        phi, others = chosen.map, None
+        if not phi.below_kernel:
+            width = min(phi.n_features, 1024)
+            others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
+        law = FeatureProcess(
+            spec,
+            sums,
+            eigen.values,
+            np.ascontiguousarray(eigen.vectors),
+            means[0],
+            coef,
+            means[1] - means[0] @ coef,
+            1 / eigen.count if eigen.centred else 0.0,
+            evidence,
+            LeftOut(phi.kernel, others),
+            evidence.noise,
+            np.ones(len(means[1])),
+        )
+        sample = law.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
+        (errors, rows), w = law.without_each(sample), sample.w
+        # Whether features leave something out of enough rows for their errors to tell
+        tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
+        exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
+        shares = [*np.logspace(0, -3, 31), 0.0] if tells and spec.noise is None else [1.0]
+        # The exponent and the share of the fit's noise that errors ask for; a row of weight w
+        # counts as w rows.
+        best = np.full(len(law.noise), -np.inf)
+        noise, power = law.noise.copy(), law.exponents.copy()
+        for p in exponents:
+            variance = replace(law, exponents=np.full_like(power, p)).combined(*rows)
+            for share in shares:
+                score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
+                better = score > best
+                best[better] = score[better]
+                noise[better], power[better] = share * law.noise[better], p
+        return replace(law, noise=noise, exponents=power, loo_log_density=float(best.sum()))
 
 
 def chosen_features(
@@ -352,53 +394,9 @@ def chosen_features(
 ) -> FeatureProcess:
     """Sum the chosen features of all rows, and find the law; again in float64 where needed."""
     asked = RidgeSpec(spec.features, "evidence", False, spec.fit_intercept)
-    law = solved(spec, summed_features(asked, chosen, blocks, where, precision, whitens_sums=False))
+    sums = summed_features(asked, chosen, blocks, where, precision, whitens_sums=False)
+    law = FeatureProcess.solved(spec, sums)
     limited = law.evidence.outcome is EvidenceOutcome.FLOAT32_LIMITED
     if limited and spec.features.precision == "auto":
-        law = solved(spec, summed_again(law.representation, blocks, where))
+        law = FeatureProcess.solved(spec, summed_again(law.representation, blocks, where))
     return law
-
-
-def solved(spec: GaussianProcessSpec, sums: FeatureSums) -> FeatureProcess:
-    """Return the law that sums lead to."""
-    sums = replace(sums, fit_intercept=spec.fit_intercept)
-    means, chosen = sums.means, sums.chosen
-    eigen, _ = sums.decomposed()
-    evidence = maximise_evidence(eigen, spec.noise, spec.amplitude)
-    coef = eigen.coefficients(evidence.alpha)
-    phi, others = chosen.map, None
-    if not phi.below_kernel:
-        width = min(phi.n_features, 1024)
-        others = _among(sums.sample.X, phi.kernel, width, chosen.seed, "left out")
-    law = FeatureProcess(
-        spec,
-        sums,
-        eigen.values,
-        np.ascontiguousarray(eigen.vectors),
-        means[0],
-        coef,
-        means[1] - means[0] @ coef,
-        1 / eigen.count if eigen.centred else 0.0,
-        evidence,
-        LeftOut(phi.kernel, others),
-        evidence.noise,
-        np.ones(len(means[1])),
-    )
-    sample = law.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
-    (errors, rows), w = law.without_each(sample), sample.w
-    # Whether features leave something out of enough rows for their errors to tell
-    tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
-    exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
-    shares = [*np.logspace(0, -3, 31), 0.0] if tells and spec.noise is None else [1.0]
-    # The exponent and the share of the fit's noise that errors ask for; a row of weight w counts as
-    # w rows.
-    best = np.full(len(law.noise), -np.inf)
-    noise, power = law.noise.copy(), law.exponents.copy()
-    for p in exponents:
-        variance = replace(law, exponents=np.full_like(power, p)).combined(*rows)
-        for share in shares:
-            score = w @ log_normal(errors, variance + share * law.noise) / w.sum()
-            better = score > best
-            best[better] = score[better]
-            noise[better], power[better] = share * law.noise[better], p
-    return replace(law, noise=noise, exponents=power, loo_log_density=float(best.sum()))

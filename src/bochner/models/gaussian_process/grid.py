@@ -106,7 +106,7 @@ class WaveProcess(ProcessLaw):
         if by_all and many and "lengthscale" in tuning.kernel.get_params(deep=False):
             tuning, start = refined(spec, surveyed, tuning, start, blocks, where)
         sums = surveyed.summed(surveyed.chosen(tuning), spec.fit_intercept, blocks, where)
-        return solved_waves(spec, sums, start)
+        return WaveProcess.solved(spec, sums, start)
 
     @property
     def intercept(self) -> Float[Array, " t"]:
@@ -209,8 +209,27 @@ class WaveProcess(ProcessLaw):
     def scores(self) -> Both:
         return self.left_out(self.representation.sample)
 
-    def solved(self, spec: GaussianProcessSpec, rows: GridSums) -> "WaveProcess":
-        return solved_waves(spec, rows)
+    @staticmethod
+    def solved(
+        spec: GaussianProcessSpec, sums: GridSums, start: float | None = None
+    ) -> "WaveProcess":
+        """Return the law that sums lead to; ``start`` is a penalty near the best one."""
+        sums = replace(sums, fit_intercept=spec.fit_intercept)
+        rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
+        if rows is not None and start is None:
+            kernel_sample = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
+            start = float(choose_penalty(kernel_sample, *given, criterion="evidence")[0].min())
+        low = None if start is None else gram.preconditioner(start + sums.unexplained)
+        # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
+        if rows is not None and low is not None and low.left > 2.0:
+            return _solved_by_rows(spec, sums, rows, start)
+        problem, error = sums.problem, SOLVED * sums.tolerance
+        evidence, states = maximise_wave_evidence(problem, *given, start)
+        parts = []
+        for i, state in enumerate(states):
+            one = replace(problem.target(i), probes=problem.probes[:0])
+            parts.append(one.at(state.alpha, error).c.T)
+        return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:
         """Return errors of rows of the fit, and deviations of y, both by fits without each.
@@ -260,29 +279,7 @@ def chosen_waves(
 ) -> WaveProcess:
     """Sum up all rows as the waves that were chosen from a sample, and find the law."""
     sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
-    return solved_waves(spec, sums, _penalty(chosen.search, sums.sample))
-
-
-def solved_waves(
-    spec: GaussianProcessSpec, sums: GridSums, start: float | None = None
-) -> WaveProcess:
-    """Return the law that sums lead to; ``start`` is a penalty near the best one."""
-    sums = replace(sums, fit_intercept=spec.fit_intercept)
-    rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
-    if rows is not None and start is None:
-        kernel_sample = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
-        start = float(choose_penalty(kernel_sample, *given, criterion="evidence")[0].min())
-    low = None if start is None else gram.preconditioner(start + sums.unexplained)
-    # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
-    if rows is not None and low is not None and low.left > 2.0:
-        return _solved_by_rows(spec, sums, rows, start)
-    problem, error = sums.problem, SOLVED * sums.tolerance
-    evidence, states = maximise_wave_evidence(problem, *given, start)
-    parts = []
-    for i, state in enumerate(states):
-        one = replace(problem.target(i), probes=problem.probes[:0])
-        parts.append(one.at(state.alpha, error).c.T)
-    return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
+    return WaveProcess.solved(spec, sums, _penalty(chosen.search, sums.sample))
 
 
 def few_rows(sums: GridSums) -> KeptRows | None:

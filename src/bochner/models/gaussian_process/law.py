@@ -171,6 +171,7 @@ class ProcessLaw(Lacking, ABC):
     block_rows: int  # Rows that are predicted together
     chosen: Chosen  # The kernel, the map, and how they were found
     fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
+    solved: ClassVar[Any]  # (spec, rows): the law of rows in the same form, its numbers found again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("moments_", "predictive_"),
@@ -215,10 +216,6 @@ class ProcessLaw(Lacking, ABC):
         """Return such rows, with targets in the shape of the fit's."""
         y = rows.y.reshape(len(rows), *self.representation.target_shape)
         return Blocks.from_arrays(rows.X, y, rows.w)
-
-    def solved(self, spec: GaussianProcessSpec, rows: Any) -> "ProcessLaw":
-        """Return the law of rows in the same form, with noise and amplitude found again."""
-        raise NotImplementedError
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "ProcessLaw":
         """Return the law given the rows before and these."""
@@ -301,9 +298,8 @@ class ExactProcess(ProcessLaw):
         if spec.noise and spec.amplitude is not None:
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
-        tuning, curves = choose_for_matrix(
-            asked, rows.every, share, spec.fit_intercept, search=search
-        )
+        centred, every = spec.fit_intercept, rows.every
+        tuning, curves = choose_for_matrix(asked, every, share, centred, search=search)
         chosen = chosen_exactly(asked.seed, tuning, curves, rows.X)
         start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)

@@ -183,7 +183,7 @@ class NeighbourProcess(ProcessLaw):
         asked = spec.features
         why = "method=NearestNeighbours(...) compares each row with those beside it"
         require_order(asked.who, why, where, "Leave where out, or take features.")
-        return near_rows(spec, rows_of(spec, blocks))
+        return NeighbourProcess.solved(spec, rows_of(spec, blocks))
 
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._law(X)[0]
@@ -214,13 +214,31 @@ class NeighbourProcess(ProcessLaw):
         errors, deviation = self.left_out(order)
         return log_density(errors, deviation**2, self.representation.w[order])
 
-    def solved(self, spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
-        return near_rows(spec, rows)
+    @staticmethod
+    def solved(spec: GaussianProcessSpec, rows: KeptRows) -> "NeighbourProcess":
+        """Return the law given rows in memory."""
+        if len(rows) < 2:
+            raise InvalidInput(
+                f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, "
+                f"to choose noise and amplitude by; got {len(rows)}."
+            )
+        method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
+        given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
+        start = stationary_kernel(spec.features, rows.sample, *given)
+        if not is_near(start.kernel):
+            raise UnsupportedKernel(
+                "NearestNeighbours requires a stationary kernel, for which rows nearby say most; "
+                f"got {start.kernel!r}. Nystrom() serves every kernel."
+            )
+        count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
+        choice = Choice(None, method, (), f"{method}: as asked; {count}.")
+        chosen = Chosen(spec.features.seed, replace(start, criterion="loo"), choice)
+        return _searched(spec, chosen, rows)
 
     def with_rows_of(self, spec: GaussianProcessSpec, blocks: Blocks) -> "NeighbourProcess":
         before = self.representation
         require_alike(spec.features.who, blocks, before.target_shape)
-        return near_rows(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
+        return NeighbourProcess.solved(spec, before.merge(rows_of(self.spec, blocks, before.rows)))
 
     @cached_property
     def _units(self) -> Any:
@@ -313,27 +331,6 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
     """Read all blocks, after ``start`` rows."""
     rows = KeptRows.of(spec.features.who, blocks, spec.features.seed, start)
     return replace(rows, X=as_rows(rows.X))
-
-
-def near_rows(spec: GaussianProcessSpec, rows: KeptRows) -> NeighbourProcess:
-    """Return the law given rows in memory."""
-    if len(rows) < 2:
-        raise InvalidInput(
-            f"{spec.features.who}: NearestNeighbours needs at least 2 rows of positive weight, to "
-            f"choose noise and amplitude by; got {len(rows)}."
-        )
-    method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
-    given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-    start = stationary_kernel(spec.features, rows.sample, *given)
-    if not is_near(start.kernel):
-        raise UnsupportedKernel(
-            "NearestNeighbours requires a stationary kernel, for which rows nearby say most; got "
-            f"{start.kernel!r}. Nystrom() serves every kernel."
-        )
-    count = f"{min(method.neighbours, len(rows)):,} of {len(rows):,} rows predict each row"
-    choice = Choice(None, method, (), f"{method}: as asked; {count}.")
-    chosen = Chosen(spec.features.seed, replace(start, criterion="loo"), choice)
-    return _searched(spec, chosen, rows)
 
 
 def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
@@ -440,7 +437,8 @@ def by_features_or_neighbours(
     tried = []
     for kernel, lengthscale in kernels:
         asked = replace(features, kernel=kernel, method=NearestNeighbours())
-        tried.append(near_rows(replace(spec, features=asked, lengthscale=lengthscale), rows))
+        trial = replace(spec, features=asked, lengthscale=lengthscale)
+        tried.append(NeighbourProcess.solved(trial, rows))
     sizes = [size(process.left_out(judges)[0]) for process in tried]
     error, best = min(zip(sizes, tried, strict=True), key=lambda pair: pair[0])
     if not error < 0.95 * before:

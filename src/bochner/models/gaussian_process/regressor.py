@@ -27,8 +27,7 @@ from bochner.features.fourier.grid import WaveMethod
 from bochner.features.map import Method
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import AddsRows, Differentiable, learned
-from bochner.models._html import FitSummary
+from bochner.models._base import AddsRows, Differentiable, FitSummary, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition

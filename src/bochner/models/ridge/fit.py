@@ -17,7 +17,7 @@ from bochner.data.schema import Inputs
 from bochner.features.fourier.grid import WaveMethod
 from bochner.features.map import Method
 from bochner.kernels.windows import windows_of
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.exact import LeafRows, MatrixRows, exact_rows, leaf_rows

@@ -48,8 +48,7 @@ from bochner.features.mercer.products import Explicit
 from bochner.features.rules import exact_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import is_given
-from bochner.models._base import Differentiable, KernelEstimator, learned
-from bochner.models._html import FitSummary
+from bochner.models._base import Differentiable, FitSummary, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import LabelEstimator, decided
 from bochner.models._parameters import by_jobs, estimator, shared, spec_of

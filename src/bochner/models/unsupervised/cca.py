@@ -17,8 +17,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block, required_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import learned
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary, learned
 from bochner.models._parameters import estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition

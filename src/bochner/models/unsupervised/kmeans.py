@@ -22,8 +22,7 @@ from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import WithoutTarget, learned
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary, WithoutTarget, learned
 from bochner.models._parameters import estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition

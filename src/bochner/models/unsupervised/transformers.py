@@ -35,8 +35,7 @@ from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import KernelEstimator, WithoutTarget, learned
-from bochner.models._html import FitSummary
+from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, learned
 from bochner.models._parameters import estimator, shared
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
