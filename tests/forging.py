@@ -100,65 +100,42 @@ def pick(rng, items):
     return items[int(rng.integers(len(items)))]
 
 
-def alter_json(rng, header, names):
+def alter_json(rng, header):
+    """Put something else in a place, most often a number for a number, or take the place away."""
     found = places(header, [])
     numbers = [(c, k) for c, k in found if isinstance(c[k], int | float)]
     container, key = pick(rng, numbers if numbers and rng.random() < 0.4 else found)
-    old, how = container[key], int(rng.integers(10))
-    if how < 4 and isinstance(old, int | float):
-        container[key] = pick(rng, [*NUMBERS, old + 1, old - 1, 2 * old, -old])
-    elif how == 0:
+    old, (other, name) = container[key], pick(rng, found)
+    values = [pick(rng, NUMBERS), pick(rng, OTHERS_JSON), pick(rng, NAMES), other, other[name]]
+    values += [[old] * int(rng.integers(50)), str(old)[:50]]
+    if isinstance(old, int | float):
+        values += [old + 1, old - 1, 2 * old, -old, *(pick(rng, NUMBERS) for _ in range(4))]
+    container[key] = copy.deepcopy(pick(rng, values))
+    if rng.random() < 0.1:
         del container[key]
-    elif how == 1 and isinstance(container, list):
-        container.insert(key, copy.deepcopy(old))
-    elif how == 1:
-        container[f"{key}_"] = old
-    elif how == 2:
-        container[key] = pick(rng, NUMBERS)
-    elif how == 3:
-        container[key] = pick(rng, OTHERS_JSON)
-    elif how == 4:
-        container[key] = copy.deepcopy(pick(rng, found)[0])
-    elif how == 5:
-        other, name = pick(rng, found)
-        container[key] = copy.deepcopy(other[name])
-    elif how == 6 and isinstance(old, list):
-        old *= int(rng.integers(2, 50))
-    elif how == 7 and key in ("class", "estimator", "enum") and isinstance(old, list) and old:
-        old[0] = pick(rng, names)
-    elif how == 8:
-        container[key] = [old] * int(rng.integers(0, 4))
-    else:
-        container[key] = str(old)[:50]
 
 
 EXTREMES = [np.nan, np.inf, -np.inf, 0.0, -1.0, 1e300, 1e-300, 1e9, -1e9, 2.0**31, -(2.0**63)]
+SHAPES = [(0,), (0, 3), (3, 0), (0, 2**40), (2**40, 0), ()]
 
 
 def alter_array(rng, arrays):
+    """Give an array other numbers, another type, another shape, or those of another array."""
     if not arrays:
         return
-    name = pick(rng, sorted(arrays))
-    array, how = arrays[name], int(rng.integers(9))
-    if how <= 2 and array.size:
-        array = array.copy()
-        with np.errstate(all="ignore"):
-            value = np.asarray(pick(rng, EXTREMES)).astype(array.dtype)
-        array.ravel()[rng.integers(array.size, size=1 if how else array.size)] = value
-    elif how == 3:
-        array = array.astype(pick(rng, ["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"]))
-    elif how == 4:
-        array = np.frombuffer(array.tobytes() * 8, pick(rng, ["i4", "i8", "f4", "f8", "u1"]))
-    elif how == 5 and array.size:
-        array = array.reshape(pick(rng, [(-1,), (1, -1), (-1, 1), (1, 1, -1)]))
-    elif how == 6 and array.ndim:
-        array = np.concatenate([array, array]) if rng.random() < 0.5 else array[: len(array) // 2]
-    elif how == 7:
-        shape = pick(rng, [(0,), (0, 3), (3, 0), (0, 2**40), (2**40, 0), ()])
-        array = np.zeros(shape, array.dtype)
-    else:
-        array = arrays[pick(rng, sorted(arrays))]
-    arrays[name] = np.ascontiguousarray(array) if array.ndim else array
+    name, other = pick(rng, sorted(arrays)), pick(rng, sorted(arrays))
+    array = np.atleast_1d(arrays[name])
+    with np.errstate(all="ignore"):
+        extreme = np.asarray(pick(rng, EXTREMES)).astype(array.dtype)
+    part = array.copy()
+    part.flat[rng.integers(max(array.size, 1)) : array.size] = extreme
+    forms = [part, np.full_like(array, extreme), arrays[other], array[: len(array) // 2]]
+    forms += [array.astype(pick(rng, ["?", "i1", "i4", "i8", "u8", "f2", "f4", "f8"]))]
+    forms += [np.frombuffer(array.tobytes() * 8, pick(rng, ["i4", "i8", "f4", "f8", "u1"]))]
+    forms += [np.concatenate([array, array]), np.zeros(pick(rng, SHAPES), array.dtype)]
+    forms += [array.reshape(pick(rng, [(array.size,), (1, array.size), (array.size, 1)]))]
+    altered = pick(rng, forms)
+    arrays[name] = np.ascontiguousarray(altered) if altered.ndim else altered
 
 
 def alter_bytes(rng, whole):
@@ -188,10 +165,9 @@ def alter_bytes(rng, whole):
 def forged(rng, header, arrays):
     """Return the bytes of one forged file."""
     header, arrays = copy.deepcopy(header), dict(arrays)
-    names = NAMES
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.65:
-            alter_json(rng, header, names)
+            alter_json(rng, header)
         else:
             alter_array(rng, arrays)
     try:

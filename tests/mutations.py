@@ -62,11 +62,11 @@ SECONDS = 200.0  # Seconds of the processor that the tests of a mutant may take
 #: Loaded once, before the processes that try mutants part.
 LOADED = ("scipy.stats", "scipy.optimize", "sklearn.linear_model", "sklearn.svm", "mpmath")
 
-OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq}
-OPPOSITE |= {other: one for one, other in OPPOSITE.items()}
+OTHER = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Eq: ast.NotEq}
+OTHER |= {ast.Add: ast.Sub, ast.Mult: ast.Div}
+OTHER |= {other: one for one, other in OTHER.items()}
 #: Types, decorators, and parameters with what they are by default.
 NOT_LOOKED_AT = ("annotation", "returns", "decorator_list", "args")
-OTHER_SIGN = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
 
 
 class Site(NamedTuple):
@@ -85,59 +85,48 @@ class Site(NamedTuple):
 # --- what can be changed, and the changed module ------------------------------------------------
 
 
-def changes(node: ast.AST) -> str | None:
-    """Say what would be changed in a node, if anything."""
+def change(node: Any, *, make: bool = False) -> str | None:
+    """Say what would be changed in a node, if anything; and change it where that is asked for."""
     match node:
         case ast.Constant(value=value) if type(value) in (int, float):
-            return f"{value!r} becomes {changed_number(value)!r}"
-        case ast.BinOp(op=op) if type(op) in OTHER_SIGN and not is_text(node):
-            return f"{type(op).__name__} becomes {OTHER_SIGN[type(op)].__name__}"
+            other: Any = value + 1 if isinstance(value, int) else 2 * value or 1.0
+            said = f"{value!r} becomes {other!r}"
+        case ast.BinOp(op=op) if type(op) in OTHER and not is_text(node):
+            other = OTHER[type(op)]()
+            said = f"{type(op).__name__} becomes {type(other).__name__}"
+        case ast.Compare(ops=[op]) if type(op) in OTHER:
+            other = [OTHER[type(op)]()]
+            said = f"{type(op).__name__} becomes {type(other[0]).__name__}"
         case ast.UnaryOp(op=ast.USub()) if not isinstance(node.operand, ast.Constant):
-            return "a minus sign is left out"
-        case ast.Compare(ops=[op]) if type(op) in OPPOSITE:
-            return f"{type(op).__name__} becomes {OPPOSITE[type(op)].__name__}"
-    return None
+            other, said = ast.UAdd(), "a minus sign is left out"
+        case _:
+            return None
+    if make:
+        changed = next(name for name in ("value", "op", "ops") if name in node._fields)
+        setattr(node, changed, other)
+    return said
 
 
 def is_text(node: ast.BinOp) -> bool:
     """Whether text is put together."""
-    sides = (node.left, node.right)
     return any(
-        isinstance(s, ast.JoinedStr) or (isinstance(s, ast.Constant) and isinstance(s.value, str))
-        for s in sides
+        isinstance(side, ast.JoinedStr)
+        or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        for side in (node.left, node.right)
     )
 
 
 def is_rest(node: ast.AST, child: ast.AST) -> bool:
     """Whether it is the −1 of a reshape: NumPy takes all numbers below zero alike."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr="reshape")):
-            return ast.unparse(child) == "-1"
-    return False
-
-
-def changed_number(value: float) -> float:
-    return value + 1 if isinstance(value, int) else 2 * value or 1.0
-
-
-def change(node: Any) -> None:
-    """Make the change in place."""
-    match node:
-        case ast.Constant():
-            node.value = changed_number(node.value)
-        case ast.BinOp():
-            node.op = OTHER_SIGN[type(node.op)]()
-        case ast.UnaryOp():
-            node.op = ast.UAdd()
-        case ast.Compare():
-            node.ops = [OPPOSITE[type(node.ops[0])]()]
+    of_reshape = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape"
+    return of_reshape and ast.unparse(child) == "-1"
 
 
 def places(node: ast.AST) -> Iterator[ast.AST]:
     """Give what can be changed, in the order of the source; not in messages, types, decorators."""
     if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
         return
-    if changes(node) is not None:
+    if change(node) is not None:
         yield node
     for name, value in ast.iter_fields(node):
         if name in NOT_LOOKED_AT and not isinstance(node, ast.Call):
@@ -154,7 +143,7 @@ def sites(path: Path) -> Iterator[Site]:
     for number, node in enumerate(places(ast.parse(source))):
         line = getattr(node, "lineno", 1)
         name = path.relative_to(PACKAGE).as_posix()
-        yield Site(name, number, line, changes(node) or "", lines[line - 1].strip())
+        yield Site(name, number, line, change(node) or "", lines[line - 1].strip())
 
 
 def listed() -> list[tuple[Site, list[str]]]:
@@ -180,7 +169,7 @@ def plant(site: Site) -> None:
     """Let a module be imported with one change."""
     path, usual = PACKAGE / site.path, importlib.machinery.SourceFileLoader.get_code
     tree = ast.parse(path.read_text())
-    change(list(places(tree))[site.number])
+    change(list(places(tree))[site.number], make=True)
     code = compile(ast.fix_missing_locations(tree), str(path), "exec")
 
     def get_code(self: Any, fullname: str) -> CodeType | None:
