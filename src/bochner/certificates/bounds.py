@@ -381,11 +381,11 @@ def features_bound(
 
 def _largest_product(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> float:
     """Return an upper limit of D Σ z(x_j)² of one feature of ``Maclaurin("geometric")``."""
-    parts = powers(kernel, rows.shape[1])
-    scaled, series = rows * parts.scales, parts.series
+    series, gaussian, scales = powers(kernel, rows.shape[1])
+    scaled = rows * scales
     N = np.arange(1 + (512 if series.degree is None else series.degree))
     # Upper limits of log Σ_j g(x_j)² ⟨ω, x_j⟩²ᴺ for signs ω.
-    weights = -np.square(scaled).sum(axis=1) if parts.gaussian else np.zeros(len(scaled))
+    weights = -np.square(scaled).sum(axis=1) if gaussian else np.zeros(len(scaled))
     lengths = np.log(np.maximum(np.abs(scaled).sum(axis=1), 1e-150))
     each = logsumexp(2 * N[:, None] * lengths + weights, axis=1)
     norm = max(float(np.linalg.norm(scaled, 2)) ** 2 * scaled.shape[1], 1e-300)

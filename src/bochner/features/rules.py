@@ -199,7 +199,7 @@ RULES: tuple[Rule, ...] = (
         products.Explicit,
         view(
             lambda k, d: (
-                (form := powers.power_form(k, d)) is not None and form.series.degree is not None
+                (form := powers.power_form(k, d)) is not None and form[0].degree is not None
             )
         ),
         powers.draw_monomials,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial, reduce
+from functools import lru_cache, partial, reduce
 from itertools import pairwise
 from operator import imul
 from typing import Annotated
@@ -15,7 +15,7 @@ import scipy.sparse
 from bochner._core import arrays, native
 from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner._core.threads import side_by_side
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.sketch import powers
@@ -70,77 +70,56 @@ class MaclaurinMap(FeatureMap):
     """φ(x) = [exact constant, exact linear term, weighted products of signs' projections]."""
 
     kernel: Kernel
-    inputs: powers.UnitRows  # Scales of the columns
-    exact: powers.Weights  # Degrees 0 and 1 that are taken exactly, if any
-    weights: powers.Weights  # Degree and weight of each random feature
-    signs: Array  # ω of the first feature, then of the second, and so on
-
-    @property
-    def n_inputs(self) -> int:
-        return len(self.inputs.scales)
+    terms: powers.Terms
+    counts: Int[Array, " r"]  # features of each random degree
+    signs: Int[Array, "d _"]  # ω: the first of each feature of a degree, the second, and so on
 
     @property
     def n_features(self) -> int:
-        exact = sum(1 if n == 0 else self.n_inputs for n in self.exact.degrees)
-        return exact + len(self.weights.degrees)
+        return self.terms.exact_width + int(self.counts.sum())
 
     @property
     def below_kernel(self) -> bool:
-        return len(self.weights.degrees) == 0
-
-    @cached_property
-    def _groups(self) -> list[tuple[Array, list[Array]]]:
-        """For each degree n, the features that have it, and the first, ..., n-th ω of each."""
-        degrees = self.weights.degrees
-        first = np.cumsum(degrees) - degrees
-        of_degree = [(n, np.flatnonzero(degrees == n)) for n in np.unique(degrees)]
-        return [
-            (all_n, [self.signs[:, first[all_n] + j] for j in range(n)]) for n, all_n in of_degree
-        ]
+        return not len(self.counts)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        U, lengths = self.inputs.split(X)
-        exact = self.exact.at(lengths, like=U)
-        columns = ((n, exact[:, i : i + 1]) for i, n in enumerate(self.exact.degrees))
-        parts, random = [c * arrays.dense(U) if n else c for n, c in columns], []
-        for which, steps in self._groups:
-            weight = self.weights.chosen(which[:1]).at(lengths, like=U)  # the same for all of them
-            product = weight * arrays.moved(np.ones((1, len(which))), like=weight)
-            for signs in steps:
-                product = product * (U @ arrays.moved(signs, like=U))
-            random.append(product)
-        if random:
-            order = np.concatenate([which for which, _ in self._groups]).argsort()
-            products = arrays.array_namespace(product).concat(random, axis=1)
-            parts.append(arrays.taken(products, order, axis=1))
-        return arrays.array_namespace(parts[0]).concat(parts, axis=1)
+        U, weights, parts = self.terms.split(X)
+        start = 0
+        for i, size in enumerate(self.counts.tolist(), start=self.terms.exact):
+            product = weights[:, i : i + 1] * arrays.moved(np.ones((1, size)), like=weights)
+            for _ in range(self.terms.degrees[i]):
+                signs = arrays.moved(self.signs[:, start : start + size], like=U)
+                product, start = product * (U @ signs), start + size
+            parts.append(product)
+        return arrays.array_namespace(weights).concat(parts, axis=1)
 
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
     """Draw products of random projections, degrees by what they contribute or as published."""
     parts, D = powers.powers(kernel, ask.n_inputs), ask.n_features
+    series, gaussian, scales = parts
     exact = degrees = np.empty(0, dtype=np.int64)
     if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
         degrees = ask.stream("degrees").geometric(0.5, D) - 1
-        log_chances = -(degrees + 1) * math.log(2)
+        chances = 0.5 ** np.arange(1.0, degrees.max() + 2)
     else:
         exact, energy, D = powers.split_off(kernel, method, parts, ask)
+        chances = energy / max(energy.sum(), math.ulp(0.0))
         if energy.any():  # quantiles of u + tφ modulo one, φ the golden section: evenly spread
             golden, cumulative = (math.sqrt(5) - 1) / 2, np.cumsum(energy)
             points = (ask.stream("degrees").random() + np.arange(D) * golden) % 1.0
             drawn = np.searchsorted(cumulative, points * cumulative[-1], side="right")
             degrees = np.minimum(drawn, np.flatnonzero(energy)[-1]).astype(np.int64)
-        with np.errstate(divide="ignore"):
-            log_chances = np.log(energy / max(energy.sum(), math.ulp(0.0)))[degrees]
-    logs = powers.log_coefficients(parts.series, degrees) - log_chances - math.log(max(D, 1))
     signs = powers.random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
-    return MaclaurinMap(
-        kernel,
-        powers.UnitRows(parts.scales),
-        powers.Weights(exact, 0.5 * powers.log_coefficients(parts.series, exact), parts.gaussian),
-        powers.Weights(degrees, 0.5 * logs, parts.gaussian),
-        np.ascontiguousarray(signs.T),
-    )
+    first = np.cumsum(degrees) - degrees
+    distinct, counts = np.unique(degrees, return_counts=True)
+    order = [first[degrees == n] + j for n in distinct for j in range(n)]
+    logs = powers.log_coefficients(series, np.concatenate([exact, distinct]))
+    logs[len(exact) :] -= np.log(chances[distinct]) + math.log(max(D, 1))
+    signs = signs[np.concatenate([np.empty(0, np.int64), *order])]
+    all_degrees = np.concatenate([exact, distinct])
+    terms = powers.Terms(scales, gaussian, all_degrees, 0.5 * logs, len(exact))
+    return MaclaurinMap(kernel, terms, counts, np.ascontiguousarray(signs.T))
 
 
 # --- A tree of sketches, and the blocks of features that are read off it -------------------------
@@ -150,35 +129,22 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
 
 
 @dataclass(frozen=True, eq=False)
-class Exact:
-    """Degree 0, one feature, or degree 1, all columns."""
-
-    degree: int
-    width: int
-
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        np.multiply(arrays.dense(U) if self.degree else 1, weight, out=Z)
-
-
-@dataclass(frozen=True, eq=False)
 class SketchMap(FeatureMap):
     """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
 
     kernel: Kernel
-    inputs: powers.UnitRows  # Scales of the columns, and a constant
-    weights: powers.Weights  # Degree and weight of each block
-    #: The features, degree by degree: columns of Z, times a weight per row.
-    blocks: "tuple[Exact | Entries | Pairs | CountSketch, ...]"
+    terms: powers.Terms
+    blocks: "tuple[Pairs | CountSketch, ...]"  # Sketches, degree by degree
     steps: "tuple[Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
     complete: bool  # Whether the map is not random
 
     @property
     def n_inputs(self) -> int:
-        return len(self.inputs.scales)
+        return len(self.terms.scales)
 
     @property
     def n_features(self) -> int:
-        return sum(block.width for block in self.blocks)
+        return self.terms.exact_width + sum(block.width for block in self.blocks)
 
     @property
     def below_kernel(self) -> bool:
@@ -188,18 +154,20 @@ class SketchMap(FeatureMap):
         rows = X if arrays.is_numpy(X) or arrays.is_sparse(X) else arrays.to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         # Rows whose transforms stay in the cache.
-        step = max(1, (1 << 19) // max(block.width for block in self.blocks))
+        widths = self.terms.exact_width, *(block.width for block in self.blocks)
+        step = max(1, (1 << 19) // max(widths))
         parts = list(arrays.slices(len(Z), step))
 
         def fill(part: slice) -> None:
-            U, lengths = self.inputs.split(rows[part])
-            weights, start = self.weights.at(lengths, like=U), 0
-            earlier: list[Array] = []
+            U, weights, exact = self.terms.split(rows[part])
+            start = self.terms.exact_width
+            np.concatenate([weights[:, :0], *exact], axis=1, out=Z[part, :start])
+            values = [np.ones((len(weights), 1), dtype=U.dtype)]
             for step in self.steps:
-                earlier.append(step.of(U, earlier))
-            for i, block in enumerate(self.blocks):
+                values.append(step.of(U, values))
+            for i, block in enumerate(self.blocks, start=self.terms.exact):
                 out = Z[part, start : start + block.width]
-                block.fill(out, U, earlier, weights[:, i : i + 1])
+                block.fill(out, U, values, weights[:, i : i + 1])
                 start += block.width
 
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
@@ -211,50 +179,38 @@ def sketch_map(
     parts: powers.Powers,
     exact: np.ndarray,
     shared: list[powers.Share],
-    sketches: "Iterable[Entries | Pairs | CountSketch]",
+    sketches: "Iterable[Pairs | CountSketch]",
     steps: "tuple[Hashed | Pairs, ...]" = (),
     complete: bool = False,
 ) -> SketchMap:
     """Return the map of exact degrees and of a sketch for each of the other degrees."""
-    d = len(parts.scales)
+    series, gaussian, scales = parts
     degrees = np.array([*exact, *(n for n, _, _ in shared)], dtype=np.int64)
-    logs = powers.log_coefficients(parts.series, degrees)
+    logs = powers.log_coefficients(series, degrees)
     logs[len(exact) :] -= np.log([probability for _, _, probability in shared])
-    weights = powers.Weights(degrees, 0.5 * logs, parts.gaussian)
-    blocks = *(Exact(int(n), d if n else 1) for n in exact), *sketches
-    complete = complete or len(blocks) == len(exact)
-    return SketchMap(kernel, powers.UnitRows(parts.scales), weights, blocks, steps, complete)
+    terms = powers.Terms(scales, gaussian, degrees, 0.5 * logs, len(exact))
+    return SketchMap(kernel, terms, tuple(sketches), steps, complete or not shared)
 
 
 @dataclass(frozen=True, eq=False)
 class Hashed:
-    """H D x, not normalised; or H S x, S an OSNAP matrix with s entries ±s^{−1/2} a column."""
+    """H S x, not normalised: S a diagonal of signs, or an OSNAP matrix."""
 
-    signs: Array  # Diagonal of D, and x has zeros after it; or entries of S
-    rows: Array | None = None  # Where each column goes
-    width: int = 0  # P, a power of two
+    signs: Array  # Diagonal of S, and x has zeros after it; or Sᵀ, sparse
+    width: int  # P, a power of two
 
-    @cached_property
-    def _matrix(self) -> scipy.sparse.csr_array:
-        """√s Sᵀ."""
-        assert self.rows is not None
-        d, s = self.rows.shape
-        place = (np.repeat(np.arange(d), s), self.rows.ravel())
-        return scipy.sparse.csr_array((self.signs.ravel(), place), shape=(d, self.width))
-
-    def of(self, U: Array, earlier: list[Array]) -> Array:
-        if self.rows is None:
+    def of(self, U: Array, values: list[Array]) -> Array:
+        if not arrays.is_sparse(self.signs):
             return signed_walsh(arrays.dense(U), self.signs)
-        hashed = np.ascontiguousarray(arrays.dense(U @ self._matrix))
-        hashed *= self.rows.shape[1] ** -0.5
+        hashed = np.ascontiguousarray(arrays.dense(U @ self.signs.astype(U.dtype)))
         return native.hadamard(hashed, out=hashed)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Products of entries of two steps, times m^{−1/2}; as a step H D of them, D in their signs."""
+    """Products of entries of two values, times m^{−1/2}; as a step H D of them, signed by D."""
 
-    left: int  # Steps; the left one is the wider
+    left: int  # Of the number one (0) and the steps (from 1 on); the left one is the wider
     right: int
     full: int  # Number of blocks that take all entries of the left one in order
     tail: Array  # Entries of the left one after that
@@ -265,9 +221,9 @@ class Pairs:
         """Number m of entries."""
         return len(self.partners)
 
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        left = earlier[self.left]
-        right = earlier[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
+    def fill(self, Z: Array, U: Array, values: list[Array], weight: Array) -> None:
+        left = values[self.left]
+        right = values[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
         np.take(np.hstack([right, -right]), self.partners, axis=1, out=Z, mode="clip")
         tiled = self.full * left.shape[1]
         blocks = Z[:, :tiled].reshape(len(Z), self.full, left.shape[1])  # a view
@@ -275,27 +231,10 @@ class Pairs:
         if len(self.tail):
             Z[:, tiled:] *= np.take(left, self.tail, axis=1, mode="clip")
 
-    def of(self, U: Array, earlier: list[Array]) -> Array:
+    def of(self, U: Array, values: list[Array]) -> Array:
         Z = np.empty((U.shape[0], self.width), dtype=U.dtype)
-        self.fill(Z, U, earlier, np.ones((1, 1), dtype=U.dtype))
+        self.fill(Z, U, values, np.ones((1, 1), dtype=U.dtype))
         return native.hadamard(Z, out=Z)
-
-
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """Some entries of a step, times m^{−1/2}: the sketch of degree one."""
-
-    source: int
-    chosen: Array
-
-    @property
-    def width(self) -> int:
-        """Number m of entries."""
-        return len(self.chosen)
-
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        entries = np.take(earlier[self.source], self.chosen, axis=1)
-        np.multiply(entries, weight * np.array(self.width**-0.5, dtype=Z.dtype), out=Z)
 
 
 # --- PolySketch: powers x^{⊗n} by a binary tree of sketches of degree two ------------------------
@@ -350,51 +289,52 @@ class Tree:
         self.ask, self.inner = ask, inner
         self.padded = min(inner, power_of_two(ask.n_inputs))
         self.steps: list[Hashed | Pairs] = []
-        self.widths: list[int] = []
-        self._places: dict[tuple[int, int, int], int] = {}
+        self._numbers: dict[tuple[int, int, int], int] = {}
 
-    def power(self, n: int, width: int) -> Pairs | Entries:
-        """Return the block of x^{⊗n}, n ≥ 1."""
-        if n == 1:
-            chosen = self.ask.stream("entries").permutation(self.padded)[:width]
-            return Entries(self._step(0, 1, 1), np.sort(chosen).astype(np.int32))
-        return self._pairs(0, power_of_two(n), n, width, "block")
+    def power(self, n: int, width: int) -> Pairs:
+        """Return the block of x^{⊗n}, n ≥ 1: for n = 1 some entries of a step, times one."""
+        if n > 1:
+            return self._pairs(0, power_of_two(n), n, width, "block")
+        entries = np.sort(self.ask.stream("entries").permutation(self.padded)[:width])
+        return Pairs(self._step(0, 1, 1), 0, 0, entries, np.zeros(width, np.int32))
 
     def _step(self, start: int, size: int, count: int) -> int:
-        """Return the step of a node of ``size`` leaves; the first ``count`` are x."""
+        """Return the number of the node of ``size`` leaves; the first ``count`` are x."""
         while count <= size // 2:
             size //= 2
-        place = (start, size, count)
-        if place not in self._places:
-            step, width = self._leaf(start) if size == 1 else self._node(*place)
-            self.steps.append(step)
-            self.widths.append(width)
-            self._places[place] = len(self.steps) - 1
-        return self._places[place]
+        place = start, size, count
+        if place not in self._numbers:
+            self.steps.append(self._leaf(start) if size == 1 else self._node(*place))
+            self._numbers[place] = len(self.steps)
+        return self._numbers[place]
 
-    def _node(self, start: int, size: int, count: int) -> tuple[Pairs, int]:
+    def _node(self, start: int, size: int, count: int) -> Pairs:
         width = min(self.inner, capacity(count, self.padded, self.inner))
         pairs = self._pairs(start, size, count, width, "node")
         rng = self.ask.stream(f"signs {start} {size} {count}")
-        negative = np.int32(self.widths[pairs.right]) * rng.integers(0, 2, width, dtype=np.int32)
-        return replace(pairs, partners=pairs.partners + negative), width
+        signs = rng.integers(0, 2, width, dtype=np.int32)
+        negative = np.int32(self.steps[pairs.right - 1].width) * signs
+        return replace(pairs, partners=pairs.partners + negative)
 
     def _pairs(self, start: int, size: int, count: int, width: int, use: str) -> Pairs:
         half = size // 2
         left, right = self._step(start, half, half), self._step(start + half, half, count - half)
         rng = self.ask.stream(f"{use} {start} {size} {count}")
-        return Pairs(left, right, *_balanced(self.widths[left], self.widths[right], width, rng))
+        widths = self.steps[left - 1].width, self.steps[right - 1].width
+        return Pairs(left, right, *_balanced(*widths, width, rng))
 
-    def _leaf(self, start: int) -> tuple[Hashed, int]:
+    def _leaf(self, start: int) -> Hashed:
         """Pad, or hash by OSNAP: s different rows for each column."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Hashed(powers.random_signs(rng, P)), P
+            return Hashed(powers.random_signs(rng, P), P)
         s = min(4, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
-        return Hashed(powers.random_signs(rng, (d, s)), rows.astype(np.int32), P), P
+        entries = powers.random_signs(rng, (d, s)) * s**-0.5
+        place = np.repeat(np.arange(d), s), rows.ravel()
+        return Hashed(scipy.sparse.csr_array((entries.ravel(), place), shape=(d, P)), P)
 
 
 @lru_cache(maxsize=4096)
@@ -469,22 +409,14 @@ class TensorSketch(Method):
 
 @dataclass(frozen=True, eq=False)
 class CountSketch:
-    """Hashes of the CountSketches of one power, one row for each."""
+    """The CountSketches of one power, (width, d) each."""
 
-    buckets: Array  # h, below ``width``
-    signs: Array  # s
+    matrices: tuple[Array, ...]  # sparse
     width: int
 
-    @cached_property
-    def _matrices(self) -> list[scipy.sparse.csr_array]:
-        """The CountSketches."""
-        shape, columns = (self.width, self.buckets.shape[1]), np.arange(self.buckets.shape[1])
-        matrix = lambda h, s: scipy.sparse.csr_array((s, (h, columns)), shape=shape)
-        return list(map(matrix, self.buckets, self.signs))
-
-    def fill(self, Z: Array, U: Array, earlier: list[Array], weight: Array) -> None:
-        sketches = (arrays.dense(C @ U.T) for C in self._matrices)
-        if len(self._matrices) > 1:
+    def fill(self, Z: Array, U: Array, values: list[Array], weight: Array) -> None:
+        sketches = (arrays.dense(C @ U.T) for C in self.matrices)
+        if len(self.matrices) > 1:
             spectrum = reduce(imul, (scipy.fft.rfft(sketch, axis=0) for sketch in sketches))
             sketch = scipy.fft.irfft(spectrum, n=self.width, axis=0, overwrite_x=True)
         else:
@@ -495,10 +427,10 @@ class CountSketch:
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
     if isinstance(kernel, Polynomial) and kernel.offset:
-        inputs = powers.UnitRows(np.full(ask.n_inputs, kernel.scale**0.5), kernel.offset**0.5)
         sketch = _hashes(kernel.degree, ask.n_features, ask.n_inputs + 1, ask.stream("hashes"))
-        weights = powers.Weights(np.array([kernel.degree]), np.zeros(1), False)
-        return SketchMap(kernel, inputs, weights, (sketch,), (), False)
+        scales, degrees = np.full(ask.n_inputs, kernel.scale**0.5), np.array([kernel.degree])
+        terms = powers.Terms(scales, False, degrees, np.zeros(1), 0, kernel.offset**0.5)
+        return SketchMap(kernel, terms, (sketch,), (), False)
     parts = powers.powers(kernel, ask.n_inputs)
     exact, energy, left = powers.split_off(kernel, method, parts, ask)
     shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
@@ -511,4 +443,6 @@ def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> Ske
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
     """Return fully random hashes; the proof needs only limited independence."""
     buckets = rng.integers(0, width, (p, d), dtype=np.int32)
-    return CountSketch(buckets, powers.random_signs(rng, (p, d)), width)
+    signs, columns = powers.random_signs(rng, (p, d)), np.arange(d)
+    places = ((signs[i], (buckets[i], columns)) for i in range(p))
+    return CountSketch(tuple(scipy.sparse.csr_array(v, shape=(width, d)) for v in places), width)

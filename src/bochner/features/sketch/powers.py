@@ -6,7 +6,7 @@ the maps sketch powers of unit rows and multiply by powers of the norm, in float
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations_with_replacement
 from typing import Any
@@ -16,7 +16,7 @@ import scipy.sparse
 from scipy.special import gammaln
 
 from bochner._core.arrays import array_namespace, dense, is_sparse, moved, to_numpy
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
 from bochner.features.map import Method, Request, capped_shares, in_double
 from bochner.features.mercer.products import Halves, Products, factored
@@ -31,14 +31,8 @@ NEGLIGIBLE = 1e-18  # Energy, as a share of all, below which float64 cannot see 
 SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm is a number
 
 
-@dataclass(frozen=True, eq=False)
-class Powers:
-    """k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ."""
-
-    series: dotproduct.Series  # log κ⁽ⁿ⁾(0) = log(n! aₙ)
-    gaussian: bool  # Whether g(x) = e^{−|Sx|²/2}, rather than 1
-    scales: Float[np.ndarray, " d"]  # Diagonal of S
-
+#: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
+Powers = tuple[dotproduct.Series, bool, Float[np.ndarray, " d"]]
 
 #: The kernels that sketches of powers serve.
 POWER_SERIES = (
@@ -58,12 +52,12 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
     summed, weighted = dotproduct.summed, dotproduct.weighted
     series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)  # type: ignore[misc]
     if series is not None:
-        return Powers(series, False, np.ones(d))
+        return series, False, np.ones(d)
     inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
     if not isinstance(inner, Gaussian):
         return None
     scales = np.asarray(inner.spectral_measure(d).scales)
-    return Powers(dotproduct.ExponentialSeries(weight=weight), True, scales)
+    return dotproduct.ExponentialSeries(weight=weight), True, scales
 
 
 def powers(kernel: Kernel, d: int) -> Powers:
@@ -79,60 +73,62 @@ def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class UnitRows:
-    """Rows as directions and lengths: x ↦ (u, r) with r u = (s ∘ x, c)."""
-
-    scales: Float[np.ndarray, " d"]  # s
-    constant: float = 0.0  # c, one coordinate more; none if zero
-
-    def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array]:
-        """Return directions, in X's precision, and lengths, (n,) in float64."""
-        if is_sparse(X):
-            scaled = scipy.sparse.csr_array(X, copy=True)
-            scaled.data *= self.scales.astype(X.dtype)[scaled.indices]
-            if self.constant:
-                column = np.full((X.shape[0], 1), self.constant, dtype=X.dtype)
-                scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
-        else:
-            scaled = X if (self.scales == 1).all() else X * moved(self.scales, like=X)[None, :]
-            if self.constant:
-                xp = array_namespace(X)
-                scaled = xp.concat([scaled, X[:, :1] * 0 + self.constant], axis=1)
-        U, lengths = directions(scaled)
-        xp, lengths = in_double(lengths)
-        return U, xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
+def unit_rows(
+    X: Float[Array, "n d"], scales: Float[Array, " d"], constant: float = 0.0
+) -> tuple[Array, Array]:
+    """Return directions u, in X's precision, and lengths r, (n,) in float64: r u = (s ∘ x, c)."""
+    if is_sparse(X):
+        scaled = scipy.sparse.csr_array(X, copy=True)
+        scaled.data *= scales.astype(X.dtype)[scaled.indices]
+        if constant:
+            column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
+            scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
+    else:
+        scaled = X if (scales == 1).all() else X * moved(scales, like=X)[None, :]
+        if constant:
+            xp = array_namespace(X)
+            scaled = xp.concat([scaled, X[:, :1] * 0 + constant], axis=1)
+    U, lengths = directions(scaled)
+    xp, lengths = in_double(lengths)
+    return U, xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
-    """Factors of the sketches of uⁿ: exp(log wᵢ + nᵢ log r − [r²/2]), one exponent in float64."""
+class Terms:
+    """Powers uⁿ of the directions of rows, each times w rⁿ g; the first are exact features."""
 
-    degrees: np.ndarray  # nᵢ
-    logs: Float[np.ndarray, " k"]  # log wᵢ
-    gaussian: bool  # Whether r²/2 is subtracted
+    scales: Float[Array, " d"]  # s, of the columns
+    gaussian: bool  # whether g = e^{−r²/2}, rather than 1
+    degrees: Int[Array, " k"]  # n
+    logs: Float[Array, " k"]  # log w
+    exact: int  # number of exact powers: of degree 0, one feature, and of degree 1, all columns
+    constant: float = 0.0  # one coordinate more; none if zero
 
-    def chosen(self, which: Array) -> "Weights":
-        """Return the factors with these indices."""
-        return replace(self, degrees=self.degrees[which], logs=self.logs[which])
+    @property
+    def exact_width(self) -> int:
+        """Number of exact features."""
+        return sum(len(self.scales) if n else 1 for n in self.degrees[: self.exact])
 
-    def at(self, lengths: Float[Array, " n"], like: Array) -> Float[Array, "n k"]:
-        """Return the weights of rows of these lengths, (n, k), in the precision of ``like``."""
+    def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array, list[Array]]:
+        """Return directions, (n, d), weights of powers, (n, k), and features of the exact ones."""
+        U, lengths = unit_rows(X, self.scales, self.constant)
         xp = array_namespace(lengths)
         degrees = moved(self.degrees.astype(np.float64), like=lengths)
         exponents = degrees[None, :] * xp.log(lengths)[:, None]
         exponents = exponents + moved(self.logs, like=lengths)[None, :]
-        if self.gaussian:
+        if self.gaussian:  # one exponent in float64
             exponents = exponents - 0.5 * (lengths * lengths)[:, None]
         with np.errstate(over="ignore", under="ignore"):
-            return xp.astype(xp.exp(exponents), like.dtype)
+            weights = xp.astype(xp.exp(exponents), U.dtype)
+        columns = ((n, weights[:, i : i + 1]) for i, n in enumerate(self.degrees[: self.exact]))
+        return U, weights, [w * dense(U) if n else w for n, w in columns]
 
 
 def split_off(
     kernel: Kernel, method: Method, parts: Powers, ask: Request
 ) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
     """Return degrees taken exactly, the energies of the others, and the features left for them."""
-    energy = energies(parts.series, _lengths(parts, ask))
+    energy = energies(parts[0], _lengths(parts, ask))
     d, D = ask.n_inputs, ask.n_features
     left = D - bool(energy[0])
     # The linear term is exact if the error of the others then falls: with features shared by
@@ -152,11 +148,11 @@ def split_off(
 
 def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     """Return the lengths of rows that degrees are weighed at."""
+    series, _, scales = parts
     if ask.X is not None and ask.X.shape[0]:
         n = ask.X.shape[0]
         rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.int64))]
-        return to_numpy(UnitRows(parts.scales).split(rows)[1])
-    series = parts.series
+        return to_numpy(unit_rows(rows, scales)[1])
     if series.degree is not None:
         present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
         if present.sum() <= 1:
@@ -270,7 +266,7 @@ class MonomialMap(Products):
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     """Draw all monomials of a finite power series."""
-    series = powers(kernel, ask.n_inputs).series
+    series, _, _ = powers(kernel, ask.n_inputs)
     degrees = [
         n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
     ]
