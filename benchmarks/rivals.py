@@ -66,7 +66,7 @@ PACKAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 def seeded(model: Any, seed: int) -> Any:
-    """Return an unfitted copy of a learner, whose draws are those of a seed."""
+    """Return an unfitted copy of a learner, whose draws depend on a seed."""
     names = [name for name in model.get_params() if name.endswith("random_state")]
     return clone(model).set_params(**dict.fromkeys(names, seed))
 

@@ -1,4 +1,4 @@
-"""How Sphinx makes the pages: ``make docs``. Nothing is fetched while they are made."""
+"""How Sphinx makes the pages: ``make docs``. It fetches no file from the web."""
 
 import inspect
 import re
@@ -57,7 +57,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "write_computation_times": False,
     "show_memory": False,
-    "min_reported_time": 10_000,  # the time is that of the machine that made the pages
+    "min_reported_time": 10_000,  # times depend on the machine that made the pages
     "abort_on_example_error": False,
     "only_warn_on_example_error": False,
     "copyfile_regex": "",
@@ -70,7 +70,7 @@ html_title = "bochner"
 html_static_path = ["_static"]
 html_css_files = ["bochner.css"]
 html_show_sourcelink = False
-WHOLE_WIDTH = ("index", "choose", "failures", "compare", "how")  # pages without others beside them
+WHOLE_WIDTH = ("index", "choose", "failures", "compare", "how")  # pages without a sidebar
 html_sidebars: dict[str, list[str]] = {name: [] for name in WHOLE_WIDTH}
 html_copy_source = False
 html_theme_options = {

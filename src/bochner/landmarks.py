@@ -1,4 +1,4 @@
-"""Landmarks of Nyström features: which rows stand for all.
+"""Landmarks of Nyström features: which rows represent all.
 
 >>> import bochner as bo
 >>> bo.Nystrom("kmeans") == bo.Nystrom(bo.landmarks.KMeans())

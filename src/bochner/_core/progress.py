@@ -25,7 +25,7 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 def progress(stage: str, detail: str = "", number: int = 0, total: int = 0) -> None:
     """Log a step, and call the listeners of this context with it.
 
-    As "Choosing the kernel: candidate 3 of 7: what this step tried or found".
+    As "Choosing the kernel: candidate 3 of 7: the step's trial or result".
     """
     heading = f"{stage} {number} of {total}" if total else stage
     step = f"{heading}: {detail}" if detail else heading

@@ -222,7 +222,7 @@ def certify(
 
     The parts together cover ε of all rows at least as often as stated: found by experiment, not
     proved (guide "Certificates"). Rare rows unlike all others can carry a larger ε than any sample
-    shows. The interval of the Frobenius error is that of a ratio of two U-statistics.
+    shows. The interval of the Frobenius error is computed as for a ratio of two U-statistics.
 
     An alpha below m·2⁻⁵²·‖K‖ is lost to rounding in K + alpha I. ε is then measured at that value
     (``alpha_measured``), is a lower bound for ε at ``alpha``, and no risk is stated.

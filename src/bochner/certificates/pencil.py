@@ -377,7 +377,7 @@ def effective_dimension(source: Kernel | FeatureMap, X: Rows, *, alpha: float) -
 
 
 def values_of(source: Kernel | FeatureMap, X: Array, who: str) -> Float[np.ndarray, " n"]:
-    """Return the increasing eigenvalues of K, or of G (those of K̂ without zeros)."""
+    """Return the increasing eigenvalues of K, or of G (K̂'s without zeros)."""
     if isinstance(source, Kernel):
         return nonnegative(eigvalsh(_matrix(source, X, who), check_finite=False), who)
     return np.maximum(eigvalsh(_gram(source, X, who), check_finite=False), 0.0)

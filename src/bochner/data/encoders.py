@@ -272,7 +272,7 @@ def _tuples(value: Any) -> Any:
 FOLDS = 5
 
 
-@lru_cache(maxsize=2)  # several columns ask for those of the same rows
+@lru_cache(maxsize=2)  # several columns ask for the folds of the same rows
 def folds(start: int, count: int) -> np.ndarray:
     """Return the fold of each row, a random function of its number (SplitMix64)."""
     z = np.arange(start + 1, start + count + 1, dtype=np.uint64)
@@ -449,7 +449,7 @@ def form_of(texts: Iterable[str]) -> str:
 
 
 def seconds_of(text: str, form: str) -> float | None:
-    """Return the seconds since 1970, or since midnight of a clock; None of another form."""
+    """Return the seconds since 1970, or since midnight of a clock; None if it has another form."""
     match = FORMS[form].fullmatch(text.strip())
     if match is None:
         return None

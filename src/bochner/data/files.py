@@ -69,7 +69,7 @@ def readable(file: object) -> AbstractContextManager[None]:
     """Return the context that names the file in errors of the system or of a storage."""
 
     def named(error: Exception) -> DataFileError | None:
-        # storage packages raise errors of their own, e.g. for a timeout or a missing key
+        # storage packages raise other errors, e.g. for a timeout or a missing key
         foreign = "://" in str(file) and not isinstance(error, ImportError | ValueError)
         return unreadable(file, error) if foreign or isinstance(error, OSError) else None
 

@@ -348,7 +348,7 @@ class Spark(NamedArguments):
             context.cancelJobGroup(group)
 
     def _begun(self) -> Any:
-        """Return the Spark session; start a session if none is active."""
+        """Return the Spark session; start a session if there is no active one."""
         if self.session is not None and not isinstance(self.session, str):
             return self.session
         from pyspark.sql import SparkSession

@@ -186,7 +186,7 @@ class Candidate:
 class Choice(HtmlResult):
     """The chosen method, the candidates, and the reason."""
 
-    map: FeatureMap | None  # None of nearest neighbours only
+    map: FeatureMap | None  # None if the rows are nearest neighbours only
     method: Method
     candidates: tuple[Candidate, ...]  # All that were drawn; empty when nothing had to be
     reason: str  # A sentence

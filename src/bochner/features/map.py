@@ -147,7 +147,7 @@ class FeatureMap(ABC):
 
     @property
     def multiplications(self) -> float:
-        """Multiplications per row, in those of a matrix product of equal time."""
+        """Multiplications per row of a matrix product that takes equal time."""
         if parts := parts_of(self):
             own = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
             own = (value for value in own if getattr(value, "ndim", 0) == 2)

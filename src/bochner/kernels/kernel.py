@@ -126,7 +126,7 @@ TunedNumbers = Annotated[float | tuple[float, ...], free_or(_numbers), TUNED]
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
-    """Return what was computed; refuse an overflow."""
+    """Return computed values; refuse an overflow."""
     values = K.data if arrays.is_sparse(K) else K
     xp = arrays.array_namespace(values)
     if not bool(xp.all(xp.isfinite(values))):

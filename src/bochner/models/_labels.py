@@ -55,7 +55,7 @@ def sortable(who: str, labels: Any) -> Any:
         if gone or label != label:  # noqa: PLR0124  NaN
             raise InvalidInput(
                 f"{who}: y must have no missing labels; got {label!r} in row {row} (counted from "
-                "0). Drop such rows, or give them a label of their own."
+                "0). Drop such rows, or give them a separate label."
             )
         first.setdefault(isinstance(label, str), label)
     if len(first) > 1:

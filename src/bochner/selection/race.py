@@ -269,7 +269,7 @@ class Race:
 
     @property
     def _brief(self) -> bool:
-        """Whether there are so few rows that shorter descents err no more."""
+        """Whether there are so few rows that shorter descents are as accurate."""
         return len(self.train) <= 2048
 
     @property

@@ -224,7 +224,7 @@ class HermiteMap(products.Products):
 
     @cached_property
     def _less(self) -> list[tuple[Array, Array, Array]]:
-        """Of each axis: features of some degree, those of one degree less, and step √k."""
+        """Of each axis: features of some degree, of one degree less, and step √k."""
         blocks, (_, _, steps, _) = [], mehler(self.spread)
         for j, step in zip(range(self.indices.shape[1]), steps, strict=False):
             columns = np.flatnonzero(self.indices[:, j])

@@ -204,7 +204,7 @@ class SphericalMap(FeatureMap):
 
     def __post_init__(self) -> None:
         if len(self.weights) == 0 or not np.all(self.weights >= 0):
-            raise InvalidInput("SphericalMap: weights must be those of degrees, zero or above.")
+            raise InvalidInput("SphericalMap: weights must be one per degree, zero or above.")
 
     n_inputs = 2
     below_kernel = True  # all that is left out is positive

@@ -124,7 +124,7 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
 
 # --- A tree of sketches, and the blocks of features that are read off it -------------------------
 #
-# A step gives H D v of a value v of its own, not normalised, from the rows or from earlier steps:
+# A step gives H D v of a separate value v, not normalised, from the rows or from earlier steps:
 # H the Walsh-Hadamard matrix, D a diagonal of random signs. A block fills its columns of Z.
 
 

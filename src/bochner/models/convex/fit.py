@@ -278,7 +278,7 @@ class ConvexEstimator(KernelEstimator):
 
         Of fits with the kernel itself, and of a KernelRegressor with a penalty, up to 1,024 rows:
         there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients; of a smooth loss
-        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, of others those of least norm.
+        uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, for other losses the ones of least norm.
         """
         fit = self._of_rows("dual_coef_")
         return self._by_target((fit.solution.coef if fit.dual is None else fit.dual).T)

@@ -407,7 +407,7 @@ class ObservedProcess(ProcessLaw):
         return self._between(self.base.at(X), np.ones(len(X)), *prior)
 
     def _between(self, left: Array, one: Array, *prior: Array) -> Float[Array, "b o t"]:
-        """Return the covariance of functionals ``left`` with those of the observations."""
+        """Return the covariance of functionals ``left`` with the observed functionals."""
         return self.base.between((left, self._functionals), (one, self._constant), *prior)
 
 

@@ -32,7 +32,7 @@ from bochner.solvers.correlation import Directions, Sides, correlations
 from bochner.sums.moments import Moments, MomentsOf
 from bochner.sums.passes import LOCAL, Executor, sampled
 
-#: Moments of both sides' features side by side, of each half of the rows; None of no rows.
+#: Moments of both sides' features side by side, of each half of the rows; None without rows.
 Halves = tuple[Moments | None, Moments | None]
 
 
