@@ -239,6 +239,10 @@ def test_an_order_is_kept():
         model = bo.KernelRidge(**FAST).fit(X, np.tile([1.0, 0, 3, 2], 30))
         assert model.schema_.encoders == (ordered("grade", ("low", "mid", "high"), 0.5, True),)
         np.testing.assert_allclose(model.predict(X)[:4], [1, 0, 3, 2], atol=0.1)
+    places = np.arange(600) % 60  # more than levels that have a column each
+    many = pd.DataFrame({"grade": pd.Categorical([f"{i:02}" for i in places], ordered=True)})
+    found = bo.KernelRidge(**FAST).fit(many, places % 7 + places).predict(many)
+    np.testing.assert_allclose(found, places % 7 + places, atol=4)
 
 
 DAY, LATER = dt.date(2021, 1, 1), dt.date(2021, 3, 5)

@@ -20,14 +20,11 @@ from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
     Arrays,
     Block,
-    Partition,
-    Piece,
     Source,
     checked,
     cut,
     open_arrays,
     open_iterable,
-    part,
     shaped,
     values_of,
 )
@@ -73,9 +70,8 @@ class Blocks:
     source: Source
     block_rows: int
     callbacks: tuple[Callable[[int], Any], ...] = ()
-    changes: tuple[Callable[[Piece], Piece], ...] = ()  # one after the other
+    changes: tuple[Callable[[Block], Block], ...] = ()  # one after the other
     weigh: Callable[[Any], Any] | None = None  # factors of weights, of y
-    others: Piece | None = None  # y and w of all rows, which the source has not
     _counted: list[int] = field(default_factory=list)  # rows of a whole pass, once there was one
 
     @classmethod
@@ -247,7 +243,7 @@ class Blocks:
     @property
     def target_shape(self) -> tuple[int, ...] | None:
         """Shape of one row of y: () or (t,); None without y."""
-        if self.schema is None or self.changes or self.others is not None:
+        if self.schema is None or self.changes:
             y = next(iter(self)).y
             return None if y is None else tuple(y.shape[1:])
         names = self.schema.target
@@ -288,13 +284,11 @@ class Blocks:
         """Yield the blocks, and check each by itself alone."""
         first = self.source.first
         for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
-            if self.others is not None:
-                rows = slice(first, first + piece.X.shape[0])
-                piece = part(self.others, rows)._replace(X=piece.X)  # noqa: PLW2901
-            for change in self.changes:
-                piece = change(piece)  # noqa: PLW2901
-            yield Block(*piece, first)
+            block = Block(*piece, first)
             first += piece.X.shape[0]
+            for change in self.changes:
+                block = change(block)
+            yield block
 
     def passed(self, rows: int) -> None:
         """Call the callbacks with the number of rows read since the last call."""
@@ -325,9 +319,9 @@ class Blocks:
             return None
         return replace(self, source=source, callbacks=(), _counted=[])
 
-    def held_by(self, partitions: Sequence[Partition]) -> "Blocks":
-        """Return the same rows, in these partitions of an engine."""
-        return replace(self, source=self.source.held_by(partitions)) if partitions else self
+    def held_by(self, rows: Sequence[Any]) -> "Blocks":
+        """Return the same blocks with these rows in the partitions of an engine."""
+        return replace(self, source=self.source.held_by(rows)) if rows else self
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
@@ -345,27 +339,34 @@ class Blocks:
         """
         return self.watch(Bar(self))
 
-    def changed(self, change: Callable[[Piece], Piece]) -> "Blocks":
-        """Return the same blocks with ``change(piece)``, after all else, in place of a piece."""
+    def changed(self, change: Callable[[Block], Block]) -> "Blocks":
+        """Return the same blocks with ``change(block)``, after all else, in place of a block."""
         return replace(self, changes=(*self.changes, change))
 
     def beside(self, y: Any, w: Any) -> "Blocks":
         """Return the same blocks of a table with targets and weights that are not in it."""
         n = count_rows(self.cells() or self)
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        others = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
-        return replace(self, others=others)
+        _, y, w = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
+
+        def with_others(block: Block) -> Block:
+            rows = slice(block.start, block.start + block.X.shape[0])
+            return block._replace(
+                y=None if y is None else y[rows], w=None if w is None else w[rows]
+            )
+
+        return self.changed(with_others)
 
     def recoded(self, code: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with ``code(y)`` in place of y: labels become numbers."""
-        return self.changed(lambda piece: piece._replace(y=code(piece.y)))
+        return self.changed(lambda block: block._replace(y=code(block.y)))
 
     def reweighted(self, weigh: Callable[[Any], Any]) -> "Blocks":
         """Return the same blocks with weights multiplied by ``weigh(y)``."""
 
-        def weighted(piece: Piece) -> Piece:
-            factors = weigh(piece.y)
-            return piece._replace(w=factors if piece.w is None else piece.w * factors)
+        def weighted(block: Block) -> Block:
+            factors = weigh(block.y)
+            return block._replace(w=factors if block.w is None else block.w * factors)
 
         return replace(self.changed(weighted), weigh=weigh)
 

@@ -32,9 +32,8 @@ class SeenCells:
     most: Float[Array, " c"]
     marks: Array  # equal for columns of the same cells, and for no others
     sample: RowSample  # random rows
-    # of columns of levels, by their number: rows of each level
-    counts: dict[int, Array]
-    # of columns of many levels: weights, targets and their squares, (folds, levels + 1, 1 + 2t)
+    # of columns of many levels, by their number: rows, weights, targets and their squares by fold
+    # and level, the last for missing cells: (folds, levels + 1, 2 + 2t)
     sums: dict[int, Array]
 
     def __add__(self, other: "SeenCells") -> "SeenCells":
@@ -45,7 +44,6 @@ class SeenCells:
             most=np.maximum(self.most, other.most),
             marks=self.marks + other.marks,
             sample=self.sample + other.sample,
-            counts={j: count + other.counts[j] for j, count in self.counts.items()},
             sums={j: total + other.sums[j] for j, total in self.sums.items()},
         )
 
@@ -58,7 +56,7 @@ class SeenCells:
     def means(self, j: int, without: int | None = None) -> Float[Array, "l t"]:
         """Return the mean targets of levels, then of all rows, without the rows of one fold."""
         kept = [k for k in range(FOLDS) if k != without]
-        sums = self.sums[j][kept].sum(axis=0)
+        sums = self.sums[j][kept, :, 1:].sum(axis=0)
         ends = 1, 1 + sums.shape[1] // 2
         count, total, square = map(np.ascontiguousarray, np.split(sums, ends, axis=1))
         return np.vstack(shrunk(count[:, 0], total, square))
@@ -71,10 +69,10 @@ def cells_in(
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
     gone = np.isnan(columns)
-    levels = {j: len(e.levels) for j, e in enumerate(drafts) if isinstance(e, Levels)}
     looked = with_targets and block.y is not None
-    y = _targets(to_numpy(block.y), n_classes) if looked else None
-    many = {j: count for j, count in levels.items() if y is not None and count > MOST_ONE_HOT}
+    y = _targets(to_numpy(block.y), n_classes) if looked else np.empty((len(X), 0))
+    levels = {j: e for j, e in enumerate(drafts) if isinstance(e, Levels) and not e.is_ordered}
+    many = {j: len(e.levels) for j, e in levels.items() if len(e.levels) > MOST_ONE_HOT}
     return SeenCells(
         rows=len(X),
         missing=gone.sum(axis=1),
@@ -82,33 +80,28 @@ def cells_in(
         most=np.where(gone, -np.inf, columns).max(axis=1),
         marks=_marks(columns, block.start),
         sample=RowSample.of(block._replace(X=X), seed=0),
-        counts={
-            j: np.bincount(columns[j][columns[j] >= 0].astype(np.intp), minlength=count)
-            for j, count in levels.items()
-        },
         sums={j: _level_sums(columns[j], count, y, block) for j, count in many.items()},
     )
 
 
 def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array, "k l p"]:
-    """Return sums of a block's weights and targets by fold and level; the last is no level."""
+    """Return a block's rows and sums of weights and targets by fold and level."""
     w = weights_of(block)
     places = np.where(np.isnan(cells), levels, cells).astype(np.intp)
     shape = (FOLDS, levels + 1)
     cell = np.ravel_multi_index((folds(block.start, len(y)), places), shape)
-    summands = [w, *(w * column**power for power in (1, 2) for column in y.T)]
+    summands = [None, w, *(w * column**power for power in (1, 2) for column in y.T)]
     return np.stack([np.bincount(cell, of, shape[0] * shape[1]) for of in summands], 1).reshape(
         *shape, -1
     )
 
 
-def _targets(y: Array, n_classes: int) -> Float[Array, "n t"] | None:
+def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
     """Return targets, or indicators of classes: of the second of two, of all of more."""
     if not n_classes:
         return y.reshape(len(y), -1).astype(np.float64)
-    if n_classes > 20:  # the most frequent levels have columns instead
-        return None
-    classes = [1] if n_classes == 2 else range(n_classes)
+    # of many classes none: the most frequent levels have columns instead
+    classes = [1] if n_classes == 2 else range(n_classes if n_classes <= 20 else 0)
     return (y.reshape(-1, 1) == np.array(classes)).astype(np.float64)
 
 
@@ -168,7 +161,7 @@ def columns_from(
             out[draft.name] = encoder
             continue
         encoders.append(encoder)
-        if isinstance(encoder, Levels) and j in seen.sums:
+        if isinstance(encoder, Levels) and encoder.table and j in seen.sums:
             means = [seen.means(j, without=fold) for fold in range(FOLDS)]
             coded = len(encoder.features) > means[0].shape[1]
             tables[draft.name] = np.stack([_table(table, coded) for table in means])
@@ -196,13 +189,14 @@ def _encoder(draft: Encoder, j: int, seen: SeenCells) -> Encoder | str:
 
 
 def _of_levels(draft: Levels, j: int, seen: SeenCells, gaps: bool) -> Levels | str:
-    levels, counts = draft.levels, seen.counts[j]
+    levels = draft.levels
     if len(levels) <= MOST_ONE_HOT:
         return replace(draft, indicator=gaps)
     rows_present = seen.rows - int(seen.missing[j])
     if 2 * len(levels) > rows_present >= 100:  # an identifier of rows
         return "a text for almost every row"
-    if j not in seen.sums:
+    counts = seen.sums[j][:, :-1, 0].sum(axis=0)
+    if seen.sums[j].shape[-1] == 2:  # there are no targets
         frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_ONE_HOT])
         kept = tuple(levels[k] for k in frequent)
         return Levels(draft.name, kept, indicator=gaps, tolerated=1.0)

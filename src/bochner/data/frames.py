@@ -11,6 +11,7 @@ import numpy as np
 
 from bochner._core.optional import needed
 from bochner.data.schema import refuse_repeated
+from bochner.data.sources import Partition
 from bochner.data.tables import Column, Reader, takeable
 from bochner.errors import InvalidInput, InvalidType
 
@@ -64,8 +65,23 @@ def _require_names(names: list[Any], label: str) -> None:
 
 def arrow_table(table: Any, names: Sequence[str]) -> Any:
     """Return columns of a table in memory as an Arrow table."""
-    columns = {name: takeable(_column(table[name])) for name in names}
-    return needed("pyarrow", _WHO).table(columns)
+    return needed("pyarrow", _WHO).table({name: _column(table[name]) for name in names})
+
+
+def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
+    """Yield the rows of a table in memory, or of a partition, which is fetched now."""
+    held: Any = reader.partition
+    table = held.fetch()
+    known, count = names_in(table), len(table)
+    missing = [name for name in names if name not in known]
+    if missing or count != held.n_rows:
+        got = f"no column {missing[0]!r}" if missing else f"{count} rows"
+        raise InvalidInput(
+            f"Blocks: {reader.label} must have the columns of the first and the same {held.n_rows} "
+            f"rows in every pass; got {got}. Make partitions alike, or persist them first."
+        )
+    table = arrow_table(table, names).slice(reader.first - held.first, reader.n_rows)
+    yield from (takeable(table.slice(start, rows)) for start in range(0, len(table), rows))
 
 
 def is_pandas(table: Any) -> bool:
@@ -92,13 +108,13 @@ def names_in(table: Any) -> list[Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return a column of a table in memory: an Arrow or NumPy array, or a type that is neither."""
+    """Return a column of a table in memory: an Arrow array, or the type of one that is not."""
     pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
     if package_of(column) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
         return dtype
-    if isinstance(column, str | np.ndarray):
+    if isinstance(column, str):
         return column
     streams = hasattr(column, "__arrow_c_stream__")
     column = pa.chunked_array(column if streams else [column])
@@ -107,7 +123,7 @@ def _column(column: Any) -> Any:
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
-    """Return a column of pandas as a NumPy or Arrow array, or the types of its values."""
+    """Return a column of pandas as an Arrow array, or the types of its values."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()
@@ -117,7 +133,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
         column = column.sparse.to_dense()
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, mostly
-        return column.to_numpy().astype(dtype.newbyteorder("="), copy=False)
+        return pa.array(column.to_numpy().astype(dtype.newbyteorder("="), copy=False))
     if str(dtype) == "category":
         codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]
         return pa.DictionaryArray.from_arrays(
@@ -142,14 +158,11 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", False, array)
-    plain = isinstance(array, np.ndarray)
-    dtype = needed("pyarrow", _WHO).from_numpy_dtype(array.dtype) if plain else array.type
-    column = _kind_of(dtype)._replace(name=name)
-    missing = np.count_nonzero(np.isnan(array)) if plain else array.null_count
-    if column.kind not in ("lists or records", "text") and 0 < len(array) == missing:
-        return Column(name, "nothing", False, "all values missing")
-    if plain:
-        return column
+    column = _kind_of(array.type)._replace(name=name)
+    if column.kind not in ("lists or records", "text") and len(array):
+        nulls = array.is_null(nan_is_null=True)
+        if needed("pyarrow.compute", _WHO).all(nulls).as_py():
+            return Column(name, "nothing", False, "all values missing")
     words = getattr(array.chunk(0), "dictionary", None) if array.num_chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(array.type, "ordered", False):
@@ -167,7 +180,9 @@ def open_table(table: Any) -> Reader:
     _require_names(names, label)
     arrays = {name: _column(table[name]) for name in names}
     columns = tuple(_column_in(table, name, array) for name, array in arrays.items())
-    return Reader(label, columns, n_rows=len(table), content=arrays)
+    usable = {name: array for name, array in arrays.items() if not isinstance(array, str)}
+    held = Partition(needed("pyarrow", _WHO).table(usable), len(table))
+    return Reader(label, columns, rows_of, len(table), partition=held)
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -196,7 +195,7 @@ def _scanned(
     columns = tuple(dict.fromkeys((*targets, *names)))
     if not columns:
         return readers, {}
-    partitions: list[Any] = [r.partition for r in readers if r.partition is not None]
+    partitions = [r.partition for r in readers if r.partition and r.partition.library]
     if partitions and not names:  # workers look at the rows that they hold
         rows = sum(reader.n_rows or 0 for reader in readers)
         absent = on_each(partitions, partial(rows_without_target, targets))

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -10,49 +10,24 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table
+from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table, rows_of
 from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
-from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType
+from bochner.errors import DataFileError, DataWarning, InvalidType
 
 _WHO = "Blocks.from_table"
 
 
-def _fetched(
-    total: int, reader: Reader, names: tuple[str, ...], _text: Any, rows: int
-) -> Iterator[Any]:
-    """Yield the rows of the reader of a partition, which is fetched now and has ``total`` rows."""
-    table: Any = None if reader.partition is None else reader.partition.fetch()
-    known, count = names_in(table), len(table)
-    missing = [name for name in names if name not in known]
-    if missing or count != total:
-        got = f"no column {missing[0]!r}" if missing else f"{count} rows"
-        raise InvalidInput(
-            f"Blocks: {reader.label} must have the columns of the first and the same {total} rows "
-            f"in every pass; got {got}. Make partitions alike, or persist them first."
-        )
-    held = arrow_table(table, names).slice(reader.first, reader.n_rows)
-    yield from (held.slice(start, rows) for start in range(0, len(held), rows))
-
-
 def readers_of(
-    partitions: Sequence[tuple[Partition, int, str]], columns: tuple[Column, ...], table: Any
+    partitions: Sequence[Partition], keys: Iterable[str], columns: tuple[Column, ...], table: Any
 ) -> list[Reader]:
-    """Return readers of partitions, given with their numbers of rows and keys."""
+    """Return readers of partitions."""
     label = f"the {library_of(table)} {type(table).__name__}"
     readers = [
-        Reader(
-            f"partition {i} of {label}",
-            columns,
-            partial(_fetched, rows),
-            rows,
-            key,
-            partition=partition,
-        )
-        for i, (partition, rows, key) in enumerate(partitions)
+        Reader(f"partition {i} of {label}", columns, rows_of, p.n_rows, key, partition=p)
+        for i, (p, key) in enumerate(zip(partitions, keys, strict=True))
     ]
-    none = Reader(label, columns, partial(_fetched, 0), 0)
-    return [reader for reader in readers if reader.n_rows] or [none]
+    return [r for r in readers if r.n_rows] or [Reader(label, columns, rows_of, 0)]
 
 
 def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
@@ -107,19 +82,20 @@ def _computed(label: str, task: Any) -> Any:
 def _dask_readers(table: Any) -> list[Reader]:
     """Return a reader of each partition; their rows are counted now."""
     label = f"the dask {type(table).__name__}"
-    parts = [
-        Partition(task, "dask", partial(_computed, f"partition {i} of {label}"))
-        for i, task in enumerate(table.to_delayed())
-    ]
+    tasks = table.to_delayed()
+    computed = [partial(_computed, f"partition {i} of {label}") for i in range(len(tasks))]
     try:
         rows = [int(n) for n in table.map_partitions(len).compute()]
     except Exception:
-        for partition in parts:
-            partition.fetch()  # says which it is
+        for get, task in zip(computed, tasks, strict=True):
+            get(task)  # says which it is
         raise
-    parts_rows = [(part, n, str(part.held.key)) for part, n in zip(parts, rows, strict=True)]
-    columns = open_table(table._meta_nonempty).columns
-    return readers_of(parts_rows, tuple(c._replace(declared=()) for c in columns), table)
+    parts = [
+        Partition(task, n, library="dask", get=get)
+        for task, n, get in zip(tasks, rows, computed, strict=True)
+    ]
+    columns = (c._replace(declared=()) for c in open_table(table._meta_nonempty).columns)
+    return readers_of(parts, (str(task.key) for task in tasks), tuple(columns), table)
 
 
 def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
@@ -145,7 +121,7 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
     tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
     spans = zip(tasks, np.cumsum(sizes).tolist(), sizes, strict=True)
     held = tuple(
-        (Partition(task, "dask", partial(_computed, f"chunk {i} of the dask Array")), end - n, n)
+        Partition(task, n, end - n, "dask", partial(_computed, f"chunk {i} of the dask Array"))
         for i, (task, end, n) in enumerate(spans)
         if n
     )
@@ -200,11 +176,12 @@ def _ray_readers(table: Any) -> list[Reader]:
         form = ray.remote(lambda table: (table.num_rows, table.schema))
         parts = ray.get([form.remote(reference) for reference in references])
     partitions = [
-        (Partition(reference, "ray", ray.get), rows, reference.hex())
+        Partition(reference, rows, library="ray", get=ray.get)
         for reference, (rows, _) in zip(references, parts, strict=True)
     ]
     schema = next((schema for rows, schema in parts if rows), parts[0][1])
-    return readers_of(partitions, arrow_columns(schema, "the ray Dataset"), table)
+    keys = (reference.hex() for reference in references)
+    return readers_of(partitions, keys, arrow_columns(schema, "the ray Dataset"), table)
 
 
 def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
@@ -233,11 +210,12 @@ def _spark_readers(table: Any) -> list[Reader]:
         rows = streams.mapPartitions(count).collect()
     key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
     partitions = [
-        (Partition((streams, number), "pyspark", _spark_rows), count, f"{key}, {number}")
-        for number, count in enumerate(rows)
+        Partition((streams, number), n, library="pyspark", get=_spark_rows)
+        for number, n in enumerate(rows)
     ]
+    keys = (f"{key}, {number}" for number in range(len(rows)))
     columns = arrow_columns(to_arrow_schema(table.schema), "the pyspark DataFrame")
-    return readers_of(partitions, columns, table)
+    return readers_of(partitions, keys, columns, table)
 
 
 def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:

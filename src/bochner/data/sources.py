@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -59,9 +59,11 @@ def weights_of(block: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Some rows: those that this process has, or those that an engine gives for a handle."""
+    """Consecutive rows: those that this process has, or those that an engine gives for a handle."""
 
     held: Any  # the rows, a table or a tuple (X, y, w) of arrays; or the handle of the engine
+    n_rows: int
+    first: int = 0  # number of the first row
     library: str = ""  # the package of the engine
     get: Callable[[Any], Any] | None = None  # gives the rows of the handle
 
@@ -70,6 +72,7 @@ class Partition:
         return self.held if self.get is None else self.get(self.held)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -106,8 +109,8 @@ class Source(ABC):
         """Return a source of these rows; None where those before must be read for it."""
         return None
 
-    def held_by(self, partitions: Sequence[Partition]) -> "Source":
-        """Return the same rows, in these partitions."""
+    def held_by(self, rows: Sequence[Any]) -> "Source":
+        """Return the same source with these rows in its partitions, one after the other."""
         return self
 
 
@@ -199,33 +202,30 @@ def require_weights(w: Any, where: Where) -> None:
 class Arrays(Source):
     """Arrays of any library, in memory, in files, or in partitions of rows that an engine holds."""
 
-    held: tuple[tuple[Partition, int, int], ...]  # each with its first row and number of rows
+    held: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
-    label: str = field(kw_only=True)
-    n_columns: int = field(kw_only=True)
-    n_rows: int = field(kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
             return vars(self)
         # a file that is open here is not open in another process
-        ((data, number, _),) = self.held
-        start = self.first - number
-        rows = Partition(self._rows(data.fetch(), slice(start, start + self.n_rows)))
-        return {**vars(self), "held": ((rows, self.first, self.n_rows),), "step": 0}
+        (data,) = self.held
+        start = self.first - data.first
+        rows = self._rows(data.fetch(), slice(start, start + self.n_rows))
+        held = (Partition(rows, self.n_rows, self.first),)
+        return {**vars(self), "held": held, "step": 0}
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         step = self.step or rows
-        for partition, number, size in self.held:
-            data = Piece(*partition.fetch())
-            if data.X.shape[0] != size:
+        for partition in self.held:
+            data, number = Piece(*partition.fetch()), partition.first
+            if data.X.shape[0] != partition.n_rows:
                 raise InvalidInput(
-                    f"Blocks: a chunk of {self} must have the same {size} rows in every pass; got "
-                    f"{data.X.shape[0]}. Persist the array first."
+                    f"Blocks: a chunk of {self} must have the same {partition.n_rows} rows in "
+                    f"every pass; got {data.X.shape[0]}. Persist the array first."
                 )
-            end = min(number + size, self.first + self.n_rows)
+            end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
                 some = slice(start - number, min(start + step, end) - number)
                 yield checked(self._rows(data, some), range(start, start + step))
@@ -236,24 +236,24 @@ class Arrays(Source):
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers of one array, without a pass over the others."""
-        ((data, number, _),) = self.held
-        return checked(part(data.fetch(), index + (self.first - number)), index)
+        (data,) = self.held
+        return checked(part(data.fetch(), index + (self.first - data.first)), index)
 
     def mark(self) -> str:
         return f"{self.key}, {self.n_rows} rows" if self.key else super().mark()
 
     def part(self, start: int, stop: int) -> "Arrays":
         first, end = self.first + start, self.first + stop
-        held = tuple(one for one in self.held if one[1] < end and first < one[1] + one[2])
+        held = tuple(p for p in self.held if p.first < end and first < p.first + p.n_rows)
         return replace(self, held=held, first=first, n_rows=stop - start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return tuple(partition for partition, _, _ in self.held if partition.library)
+        return tuple(partition for partition in self.held if partition.library)
 
-    def held_by(self, partitions: Sequence[Partition]) -> "Arrays":
-        pairs = zip(partitions, self.held, strict=True)
-        return replace(self, held=tuple((partition, *one[1:]) for partition, one in pairs))
+    def held_by(self, rows: Sequence[Any]) -> "Arrays":
+        pairs = zip(self.held, rows, strict=True)
+        return replace(self, held=tuple(replace(p, held=given, get=None) for p, given in pairs))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -263,8 +263,6 @@ class Iterables(Source):
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
-    label: str
-    n_columns: int
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
         start = 0
@@ -297,15 +295,15 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
     label = f"arrays of {type(X).__module__.partition('.')[0]}"
     if not is_stored(X):
         piece = shaped(X, y, w)
-        held = ((Partition(piece), 0, piece.X.shape[0]),)
-        return Arrays(held, label=label, **size_of(piece))
+        size = size_of(piece)
+        return Arrays((Partition(piece, size["n_rows"]),), label=label, **size)
     y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
     piece = shaped(stand_ins(X).X, y, w)
     size = size_of(piece)
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
     step = most if chunk > most else most - most % chunk
-    held = ((Partition(piece._replace(X=X)), 0, X.shape[0]),)
-    return Arrays(held, label=label, step=step, **size)
+    held = Partition(piece._replace(X=X), size["n_rows"])
+    return Arrays((held,), label=label, step=step, **size)
 
 
 def is_stored(X: Any) -> bool:
@@ -333,7 +331,8 @@ def open_iterable(source: Any) -> Iterables:
         piece = _parts(item)
         piece = checked(piece, range(piece.X.shape[0]))
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
-        return Iterables(source, form_of(piece), _first_row(piece), label, piece.X.shape[1])
+        size = {"label": label, "n_columns": piece.X.shape[1]}
+        return Iterables(source, form_of(piece), _first_row(piece), **size)
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 

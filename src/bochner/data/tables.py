@@ -59,22 +59,13 @@ class Reader:
     first: int = 0  # number of the first row, where it is a part of a table
     # ascending numbers of the rows without a target, which are left out
     absent: np.ndarray = field(default_factory=lambda: NO_ROWS)
-    content: Mapping[str, Any] | None = None  # NumPy and Arrow arrays of a table in memory
-    partition: Partition | None = None  # where an engine holds it
+    partition: Partition | None = None  # of a table in memory, or one that an engine holds
     text_file: Any = None  # that has lines, and columns that can all be read as text
     hint: str = ""  # added to the message about a column that is not found
 
     def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
         """Yield Arrow data of these columns, best of ``rows`` rows; CSV has text in ``text``."""
-        if self.n_rows == 0:
-            return iter(())
-        if self.content is None:
-            return self.read(self, names, text, rows)
-        import pyarrow as pa
-
-        held = {name: self.content[name] for name in names}
-        starts = range(0, self.n_rows or 0, rows)
-        return (pa.table({n: takeable(held[n][i : i + rows]) for n in names}) for i in starts)
+        return iter(()) if self.n_rows == 0 else self.read(self, names, text, rows)
 
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
@@ -88,17 +79,19 @@ class Reader:
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
-        content, rows = self.content, np.arange(stop - start)
-        if content is not None:  # slices of Arrow would be pickled with all rows
-            few = lambda a: a if isinstance(a, str) else takeable(a[start:stop]).take(rows)
-            content = {name: few(column) for name, column in content.items()}
-        return replace(self, n_rows=stop - start, first=self.first + start, content=content)
+        held, first, n_rows = self.partition, self.first + start, stop - start
+        if held is not None and not held.library:  # slices of Arrow would be pickled with all rows
+            rows = takeable(held.held.slice(first - held.first, n_rows)).take(np.arange(n_rows))
+            held = Partition(rows, n_rows, first)
+        return replace(self, n_rows=n_rows, first=first, partition=held)
 
 
-def takeable(column: Any) -> Any:
-    """Return a column whose rows Arrow can take; few at a time, for views of text are copied."""
-    views = str(getattr(column, "type", "")) == "string_view"
-    return column.cast("large_string") if views else column
+def takeable(table: Any) -> Any:
+    """Return a table whose rows Arrow can take; few at a time, for views of text are copied."""
+    for j, field_ in enumerate(table.schema):
+        if str(field_.type) == "string_view":
+            table = table.set_column(j, field_.name, table[j].cast("large_string"))
+    return table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,10 +106,6 @@ class Tables(Source):
     # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
-    label: str = field(kw_only=True)
-    n_columns: int = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         if not self.raw and not self.schema.encoders and self.drafts is not None:
@@ -227,11 +216,12 @@ class Tables(Source):
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return tuple(r.partition for r in self.readers if r.partition is not None)
+        return tuple(r.partition for r in self.readers if r.partition and r.partition.library)
 
-    def held_by(self, partitions: Sequence[Partition]) -> "Tables":
-        pairs = zip(self.readers, partitions, strict=True)
-        return replace(self, readers=tuple(replace(r, partition=p) for r, p in pairs))
+    def held_by(self, rows: Sequence[Any]) -> "Tables":
+        readers = zip(self.readers, self.partitions, rows, strict=True)
+        held = ((r, replace(p, held=given, get=None)) for r, p, given in readers)
+        return replace(self, readers=tuple(replace(r, partition=p) for r, p in held))
 
     def _columns(
         self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]

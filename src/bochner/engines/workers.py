@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from bochner.data.blocks import Blocks
-from bochner.data.sources import Block, Partition
+from bochner.data.sources import Block
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
 from bochner.sums.passes import BRANCHES, MergeTree, blocks_per_part, counted, narrowed, summed
@@ -54,7 +54,7 @@ class ClusterPasses:
             given, partitions, elsewhere = part, (), 0
             if isinstance(part, Blocks):  # partitions that an engine holds go apart from it
                 partitions, elsewhere = part.source.partitions, rows.stop - rows.start
-                given = part.held_by([Partition(None) for _ in partitions])
+                given = part.held_by([None for _ in partitions])
             what = shared, narrow, rows, given, blocks.block_rows, repr(blocks.source)
             handle = self.submit(f"rows-{rows.start}-{rows.stop}", made, *what, *partitions)
             tree.take(handle)
@@ -124,7 +124,7 @@ def made(
     try:
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
-            blocks = part.held_by([Partition(table) for table in partitions]).walk()
+            blocks = part.held_by(partitions).walk()
         return summed(counted(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None
