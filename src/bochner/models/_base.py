@@ -350,7 +350,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         blocks = Blocks.from_arrays(X, y, sample_weight)
         if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
-            blocks = blocks.changed(lambda piece: piece._replace(X=dense(piece.X)))
+            blocks = blocks.changed(lambda block: block._replace(X=dense(block.X)))
         return blocks, inputs
 
     def _checked(self, X: Any, y: Any, known: Inputs | None) -> tuple[Any, Any, Inputs]:

@@ -14,7 +14,7 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.data.sources import Piece
+from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import AddsRows, Differentiable, learned
@@ -317,9 +317,9 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         if self.class_weight is not None and isinstance(self.alpha, str) and same:
             unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
 
-        def signs(piece: Piece) -> Piece:
-            w = None if piece.w is None else to_numpy(piece.w) / unit
-            return piece._replace(y=indicators(to_numpy(piece.y), len(inputs.classes)), w=w)
+        def signs(block: Block) -> Block:
+            w = None if block.w is None else to_numpy(block.w) / unit
+            return block._replace(y=indicators(to_numpy(block.y), len(inputs.classes)), w=w)
 
         return blocks.changed(signs), inputs
 
