@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -72,7 +72,6 @@ class Partition:
         return self.held if self.get is None else self.get(self.held)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -205,6 +204,10 @@ class Arrays(Source):
     held: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
+    label: str = field(kw_only=True)
+    n_columns: int = field(kw_only=True)
+    n_rows: int = field(kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
@@ -263,6 +266,8 @@ class Iterables(Source):
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
+    label: str
+    n_columns: int
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
         start = 0
@@ -331,8 +336,7 @@ def open_iterable(source: Any) -> Iterables:
         piece = _parts(item)
         piece = checked(piece, range(piece.X.shape[0]))
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
-        size = {"label": label, "n_columns": piece.X.shape[1]}
-        return Iterables(source, form_of(piece), _first_row(piece), **size)
+        return Iterables(source, form_of(piece), _first_row(piece), label, piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 
