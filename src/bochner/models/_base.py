@@ -40,7 +40,7 @@ from bochner._core.arrays import (
 from bochner._core.names import NamedArguments, require_arguments
 from bochner._core.optional import needed
 from bochner._core.progress import listening, print_step, progress
-from bochner._core.shapes import Array, Float, Gradients, Tabular
+from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner.certificates.certificate import Certificate, certify
@@ -628,6 +628,21 @@ class FitSummary(HtmlResult):
 
     inputs: Inputs
     chosen: Any
+    block_rows: Any  # Rows that are predicted together
+    values: Any  # Returns X ↦ f, (b, t)
+    slopes: Any  # Returns X ↦ the gradients of f, (b, d, t)
+
+    def predictions(self, blocks: Blocks) -> Predictions:
+        """Yield the rows of each block and f there."""
+        values = self.values()
+        for block in blocks.with_rows(self.block_rows):
+            yield block.X, values(block.X)
+
+    def gradients(self, blocks: Blocks) -> Gradients:
+        """Yield the rows of each block and the gradients of f there."""
+        slopes, most = self.slopes(), max(256, (1 << 22) // blocks.n_columns)  # 32 MB
+        for block in blocks.with_rows(min(self.block_rows, most)):
+            yield block.X, slopes(np.ascontiguousarray(to_numpy(block.X), dtype=np.float64))
 
     def facts(self) -> dict[str, Any]:
         """Return all facts of the fit by name, for programs and for people.

@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import is_sparse, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import scattered, stream
-from bochner._core.shapes import Array, Float, Gradients, Predictions
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
@@ -135,25 +135,15 @@ class KernelSum:
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
 
-    def values(self, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and f there."""
-        for block in blocks.with_rows(TILE):
-            yield block.X, self.at(numpy_rows(block.X))
-
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of f there."""
-        for block in blocks.with_rows(TILE):
-            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
-            yield block.X, self.gradients_at(X)
-
-    def at(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:
-        """Return f of rows in float64, by tiles."""
+    def __call__(self, X: Array) -> Float[Array, "b t"]:
+        """Return f of rows, by tiles."""
+        X = numpy_rows(X)
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
         for here in slices(len(self.coef), TILE):
             total += self.kernel(X, self.X[here]) @ self.coef[here]
         return total
 
-    def gradients_at(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
+    def slopes(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:
         """Return the gradients of f at rows in float64, by tiles."""
         total = np.zeros((*X.shape, self.coef.shape[1]))
         for here in slices(len(self.coef), TILE):

@@ -181,8 +181,8 @@ class TargetLaw:
             low, high = self.errors(deviation, None, coverage)
         else:
             z = self.inputs(X, predicted)
-            s = np.exp(np.clip(self.scale.at(z)[:, 0], *self.reach))
-            F = None if self.shape is None else self.shape.risen(self.shape.values.at(z))
+            s = np.exp(np.clip(self.scale(z)[:, 0], *self.reach))
+            F = None if self.shape is None else self.shape.risen(self.shape.values(z))
             low, high = self.errors(s, F, coverage)
         return predicted + low, predicted + high
 
@@ -409,7 +409,7 @@ def _scale(
     share = np.clip(away @ target / power, 0.0, 1.0) if power > 0 else 0.0
     intercept = mean + share * (machine.intercept - mean)
     scale = replace(machine, coef=share * machine.coef, intercept=intercept)
-    values = np.concatenate([mean + share * (f - mean), scale.at(z[1])[:, 0]])
+    values = np.concatenate([mean + share * (f - mean), scale(z[1])[:, 0]])
     lost = float(np.average((target - values[: len(w)]) ** 2, weights=w))
     return scale, values, lost
 
@@ -427,7 +427,7 @@ def _shape(
     ordered = np.sort(u)
     below, above = ordered[ordered <= knots[0]], ordered[ordered >= knots[-1]]
     shape = Distribution(knots, machine, pooled, below, above)
-    return shape, shape.risen(np.concatenate([left_out, machine.at(z[1])]))
+    return shape, shape.risen(np.concatenate([left_out, machine(z[1])]))
 
 
 def smoothed(

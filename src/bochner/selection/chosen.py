@@ -10,9 +10,8 @@ from bochner import features
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float, Gradients
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import SMALL, WIDE, block_rows
-from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.composed import DerivedMap
@@ -158,20 +157,18 @@ class Chosen:
         bent = DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs)
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
-    def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Array]:
-        """Return the function X ↦ φ(X) β of checked rows in NumPy, by the cheapest features."""
+    def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Callable[[Array], Array]:
+        """Return the function X ↦ φ(X) β + b of checked rows, by the cheapest features."""
         phi: FeatureMap = self.rounded
         if self.precision == "float64":
             plain, coef = self._plain(coef)
             phi = Rounded(self.kernel, plain, self.precision)
-        return lambda X: to_numpy(phi.features(X)) @ coef
+        return lambda X: to_numpy(phi.features(X)) @ coef + intercept
 
-    def gradients(self, coef: Float[Array, "D t"], blocks: Blocks) -> Gradients:
-        """Yield the rows of each block, and the gradients of φ(x) β at them, φ not rounded."""
+    def slopes(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b d t"]]:
+        """Return the function X ↦ the gradients of φ(x) β, φ not rounded."""
         phi, coef = self._plain(coef)
-        for block in blocks.with_rows(block_rows(max(phi.n_features, phi.n_inputs))):
-            X = np.ascontiguousarray(to_numpy(block.X), dtype=np.float64)
-            yield block.X, phi.gradients(X, coef)
+        return lambda X: phi.gradients(X, coef)
 
     def _plain(self, coef: Float[Array, "D t"]) -> tuple[FeatureMap, Float[Array, "D t"]]:
         """Return the cheapest features of the functions φ(x) β, and their coefficients."""

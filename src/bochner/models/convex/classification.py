@@ -536,9 +536,6 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         C = number_or_word(self.C, type(self).__name__, "C", positive)
         return None if C is None else 1 / C
 
-    def _decisions(self, X: Tabular) -> Float[Array, "n t"]:
-        return self._fitted.decisions(self._rows_to_predict(X))
-
     def _ridge_penalty(self, X: Any, n: int) -> float:
         return 1 / (2 * self.C_)
 

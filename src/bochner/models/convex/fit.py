@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner._core.arrays import to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
-from bochner._core.shapes import Array, Float, Gradients, Int, Predictions
+from bochner._core.shapes import Array, Float, Int, Predictions
 from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
@@ -24,6 +24,7 @@ from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import chosen_exactly
 from bochner.selection.choose import choose_for_matrix
 from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
 from bochner.solvers.convex.problem import Optimum
@@ -176,38 +177,28 @@ class ConvexFit(FitSummary):
             "outcome_words": str(outcome),
         }
 
-    def predictions(self, blocks: Blocks, precision: str = "float64") -> Predictions:
-        """Yield the rows and φ(X) β + b, block by block; β is rounded to ``precision``."""
-        if self.exact:
-            yield from self._sum.values(blocks)
-            return
-        linear = self.chosen.linear(self.solution.coef.astype(precision, copy=False))
-        for block in blocks.with_rows(self.chosen.block_rows):
-            yield block.X, linear(block.X) + self.solution.intercept
-
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows and the gradients of φ(x) β, of each class with pairs, block by block."""
-        coef = self.solution.coef
-        each = self._sum.gradients(blocks) if self.exact else self.chosen.gradients(coef, blocks)
-        for X, G in each:
-            if self.pairs is None:
-                yield X, G
-            else:
-                f = np.concatenate([f for _, f in self.predictions(Blocks.from_arrays(X))])
-                yield X, self.pairs.gradients(f, G)
-
-    def decisions(self, blocks: Blocks) -> Float[Array, "n t"]:
-        """Return decision values of all rows."""
-        values = self.predictions(blocks, self.chosen.precision)
-        f = np.concatenate([f for _, f in values])
-        return f if self.pairs is None else self.pairs.values(f)
-
     @property
-    def _sum(self) -> KernelSum:
-        coef = self.solution.coef
+    def block_rows(self) -> int:
+        return TILE if self.exact else self.chosen.block_rows
+
+    def values(self) -> Callable[[Array], Array]:
+        columns, pairs = self._columns(), self.pairs
+        return columns if pairs is None else lambda X: pairs.values(columns(X))
+
+    def slopes(self) -> Callable[[Array], Array]:
+        columns, pairs = self._columns(), self.pairs
+        slopes = columns.slopes if self.exact else self.chosen.slopes(self.solution.coef)
+        return slopes if pairs is None else lambda X: pairs.gradients(columns(X), slopes(X))
+
+    def _columns(self) -> Any:
+        """Return X ↦ the values of the problem's columns, of classes in the features' precision."""
+        coef, intercept = self.solution.coef, self.solution.intercept
+        if not self.exact:
+            dtype = "float64" if self.inputs.classes is None else self.chosen.precision
+            return self.chosen.linear(coef.astype(dtype, copy=False), intercept)
         support = np.any(coef != 0, axis=1)
         X = self.X if support.all() else self.X[support]
-        return KernelSum(self.chosen.kernel, X, coef[support], self.solution.intercept)
+        return KernelSum(self.chosen.kernel, X, coef[support], intercept)
 
 
 def warned(fit: ConvexFit) -> ConvexFit:

@@ -713,8 +713,9 @@ class KernelRegressor(ConvexRegressor):
         return xp.sort(f, axis=1) if _several_levels(self.loss_) else f
 
     def _gradients(self, blocks: Blocks) -> Gradients:
+        values = self._fitted.values()
         for X, G in self._fitted.gradients(blocks):
-            f = np.concatenate([f for _, f in self._fitted.predictions(Blocks.from_arrays(X))])
+            f = values(X)
             if isinstance(self.loss_, LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
             elif isinstance(self.loss_, Multinomial):

@@ -13,7 +13,7 @@ import numpy as np
 from bochner._core.arrays import numpy_rows, to_numpy
 from bochner._core.checks import require_squares
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Gradients, Int
+from bochner._core.shapes import Array, Both, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -200,9 +200,9 @@ class ProcessLaw(Lacking, ABC):
         """Draw n functions of the posterior; return their values at rows, (b, t, n)."""
         raise NotImplementedError
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of the mean there."""
-        return self.representation.gradients(self, blocks)
+    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
+        """Return X ↦ the gradients of the mean."""
+        return self.representation.slopes(self)
 
     @abstractmethod
     def scores(self) -> Both | None:
@@ -326,12 +326,8 @@ class ExactProcess(ProcessLaw):
         problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return factored(problem, self.evidence.alpha)
 
-    @property
-    def _sum(self) -> KernelSum:
+    def means(self) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
-
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._sum.at(numpy_rows(X))
 
     def moments(self, X: Array) -> Both:
         return self.means()(X), self.variance(X)
@@ -362,8 +358,8 @@ class ExactProcess(ProcessLaw):
         each = [laws[factor.alpha] for factor in self.factors]
         return np.stack(each, axis=-1) * self.evidence.amplitude
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        return self._sum.gradients(blocks)
+    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
+        return self.means().slopes
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).

@@ -18,13 +18,12 @@ from typing import Annotated, Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
-from bochner._core.arrays import as_array, as_matrix, dense, to_numpy
+from bochner._core.arrays import as_array, as_matrix, dense, slices, to_numpy
 from bochner._core.blas import cho_factor
 from bochner._core.checks import Counted, integer
 from bochner._core.names import NamedArguments
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Both, Float, Gradients
-from bochner.data.blocks import Blocks
+from bochner._core.shapes import Array, Both, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
@@ -106,8 +105,8 @@ class Derivatives(NamedArguments):
         return values
 
     def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
-        made = chosen.gradients(np.eye(chosen.n_features), Blocks.from_arrays(self.X))
-        return np.concatenate([G[:, self.column] for _, G in made])
+        slopes, parts = chosen.slopes(np.eye(chosen.n_features)), slices(len(self.X), 256)
+        return np.concatenate([slopes(self.X[here])[:, self.column] for here in parts])
 
     def _of_function(self, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
         """Return slopes of a smooth function by its values, as central differences."""
@@ -335,14 +334,16 @@ class ObservedProcess(ProcessLaw):
         columns = enumerate(self._factors)
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield gradients; the contribution of the observations by finite differences."""
-        steps = 100 * self._steps
-        for rows, G in self.base.gradients(blocks):
-            X = as_rows(rows)
+    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
+        """Return X ↦ gradients; the contribution of the observations by finite differences."""
+        steps, of_base = 100 * self._steps, self.base.slopes()
+
+        def slopes(X: Array) -> Float[Array, "b d t"]:
             ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
-            slopes = [(after - before) / 2 for after, before in ends]
-            yield rows, G + np.stack(slopes, axis=1) / steps[:, None]
+            parts = [(after - before) / 2 for after, before in ends]
+            return of_base(X) + np.stack(parts, axis=1) / steps[:, None]
+
+        return slopes
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""

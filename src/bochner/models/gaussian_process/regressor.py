@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, one_of, require_room, require_switch, warn_user
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Both, Float, Gradients, Predictions, Tabular
+from bochner._core.shapes import Array, Both, Float, Tabular
 from bochner._core.sizes import LOO_ROWS
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
@@ -75,16 +75,13 @@ class ProcessFit(FitSummary):
 
     chosen = property(attrgetter("law.chosen"))
     target_shape = property(attrgetter("law.representation.target_shape"))
+    block_rows = property(attrgetter("law.block_rows"))
 
-    def predictions(self, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and the mean of f there, (b, t)."""
-        means = self.law.means()
-        for block in blocks.with_rows(self.law.block_rows):
-            yield block.X, means(block.X)
+    def values(self) -> Callable[[Array], Array]:
+        return self.law.means()
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of the mean there."""
-        return self.law.require("gradient", self.law.spec.features.who).gradients(blocks)
+    def slopes(self) -> Callable[[Array], Array]:
+        return self.law.require("gradient", self.law.spec.features.who).slopes()
 
     def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
         """Return the fit of the rows of all."""

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core import native
-from bochner._core.arrays import dense, is_sparse, numpy_rows, slices, to_numpy, unit_of
+from bochner._core.arrays import dense, is_sparse, slices, to_numpy, unit_of
 from bochner._core.progress import progress
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Gradients, Int
+from bochner._core.shapes import Array, Float, Int
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows
@@ -103,12 +103,10 @@ class MatrixRows(Representation):
     block_rows = TILE
 
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
-        total = KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
-        return lambda X: total.at(numpy_rows(X))
+        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
 
-    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
-        total = KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
-        return total.gradients(blocks)
+    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
+        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept).slopes
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept.
@@ -302,9 +300,8 @@ class LeafRows(Representation):
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._of_leaves(solution, X, values=True)
 
-    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
-        for block in blocks.with_rows(self.block_rows):
-            yield block.X, self._of_leaves(solution, block.X, values=False)
+    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
+        return lambda X: self._of_leaves(solution, X, values=False)
 
     def _of_leaves(self, solution: Any, X: Array, values: bool) -> Array:
         """Return values or gradients of the kernel sums of leaves, at the rows of each."""
@@ -314,9 +311,9 @@ class LeafRows(Representation):
         for number in np.unique(leaf):
             here = leaf == number
             if values:  # transformed rows are kept
-                parts.append(self._sum(number, solution, kernel, self._seen[number]).at(seen[here]))
+                parts.append(self._sum(number, solution, kernel, self._seen[number])(seen[here]))
             else:
-                parts.append(self.machine(number, solution).gradients_at(X[here]))
+                parts.append(self.machine(number, solution).slopes(X[here]))
         return np.concatenate(parts)[np.argsort(np.argsort(leaf, kind="stable"))]
 
     @cached_property

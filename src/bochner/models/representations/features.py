@@ -283,7 +283,8 @@ class WideSums(Representation):
         if slack is None:
             return None
         rows = self.sample.lowest(len(slack))
-        predicted = [f for _, f in self.predictions(solution, Blocks.from_arrays(rows.X))]
+        values, blocks = self.values(solution), Blocks.from_arrays(rows.X)
+        predicted = [values(block.X) for block in blocks.with_rows(self.block_rows)]
         errors = (rows.y - np.concatenate(predicted)) / slack
         return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
 

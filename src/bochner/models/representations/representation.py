@@ -10,7 +10,7 @@ import numpy as np
 from bochner import features
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.checks import Counted, MaybeCounted, Positive, integer, optional
-from bochner._core.shapes import Array, Float, Gradients, Predictions
+from bochner._core.shapes import Array, Float
 from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
@@ -96,24 +96,13 @@ class Representation(Lacking, ABC):
         """Rows that are predicted together."""
         return self.chosen.block_rows
 
-    def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ φ(X) β, in NumPy."""
-        return self.chosen.linear(coef)
-
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
-        linear = self.linear(solution.coef)
-        return lambda X: linear(X) + solution.intercept
+        return self.chosen.linear(solution.coef, solution.intercept)
 
-    def predictions(self, solution: Any, blocks: Blocks) -> Predictions:
-        """Yield the rows of each block and their predictions, (b, t)."""
-        values = self.values(solution)
-        for block in blocks.with_rows(self.block_rows):
-            yield block.X, values(block.X)
-
-    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
-        """Yield the rows of each block and the gradients of predictions there."""
-        return self.chosen.gradients(solution.coef, blocks)
+    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
+        """Return X ↦ the gradients of f."""
+        return self.chosen.slopes(solution.coef)
 
     @abstractmethod
     def left_out(self, solution: Solution) -> LeftOutRows | None:

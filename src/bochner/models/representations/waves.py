@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import dense, numpy_rows
 from bochner._core.nufft import nufft
 from bochner._core.random import stream
-from bochner._core.shapes import Array, Float, Gradients
+from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
@@ -126,7 +126,12 @@ class GridSums(Representation):
         return self.target_mean - means @ coef
 
     def linear(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b t"]]:
+        """Return X ↦ φ(X) β."""
         return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
+
+    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
+        linear = self.linear(solution.coef)
+        return lambda X: linear(X) + solution.intercept
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the real functions of waves; two share a transform, as its two parts."""
@@ -170,7 +175,7 @@ class GridSums(Representation):
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
-    def gradients(self, solution: Any, blocks: Blocks) -> Gradients:
+    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
         """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
         gram = self.problem.gram
         waves = full_of(gram.spectrum(solution.coef.T))
@@ -179,8 +184,7 @@ class GridSums(Representation):
             k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
             along = (1j * rate * k).reshape(-1, *(1,) * (waves.ndim - 2 - a))
             slopes.append(self.of_waves(waves * along))
-        for block in blocks.with_rows(BLOCK_ROWS):
-            yield block.X, np.stack([slope(block.X) for slope in slopes], axis=1)
+        return lambda X: np.stack([slope(X) for slope in slopes], axis=1)
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)

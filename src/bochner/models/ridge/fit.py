@@ -1,5 +1,6 @@
 """Ridge regression on any representation of the rows, and the choice of the representation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import attrgetter
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.checks import warn_user
-from bochner._core.shapes import Array, Gradients, Predictions
+from bochner._core.shapes import Array
 from bochner._core.sizes import MOST_CELLS
 from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
@@ -50,12 +51,13 @@ class RidgeFit(FitSummary):
     chosen = property(attrgetter("representation.chosen"))
     target_shape = property(attrgetter("representation.target_shape"))
     rows = property(attrgetter("representation.count"))
+    block_rows = property(attrgetter("representation.block_rows"))
 
-    def predictions(self, blocks: Blocks) -> Predictions:
-        return self.representation.predictions(self.solution, blocks)
+    def values(self) -> Callable[[Array], Array]:
+        return self.representation.values(self.solution)
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        return self.representation.gradients(self.solution, blocks)
+    def slopes(self) -> Callable[[Array], Array]:
+        return self.representation.slopes(self.solution)
 
     def left_out(self) -> LeftOutRows | None:
         return self.representation.left_out(self.solution)

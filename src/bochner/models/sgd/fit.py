@@ -33,8 +33,7 @@ from bochner._core.checks import (
     word,
 )
 from bochner._core.random import Seed, stream
-from bochner._core.shapes import Array, Float, Gradients, Predictions, Tabular
-from bochner._core.sizes import block_rows as rows_to_predict
+from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
 from bochner._core.text import TableResult
 from bochner.data.blocks import Blocks, count_rows
@@ -59,6 +58,7 @@ from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
+from bochner.solvers.cg import TILE
 from bochner.solvers.sgd import (
     CLASS_LOSSES,
     NUMBER_LOSSES,
@@ -219,23 +219,16 @@ class SgdFit(FitSummary):
         }
 
     @property
-    def _sum(self) -> KernelSum:
-        return KernelSum(self.chosen.kernel, self.support, *self.walk.result)
+    def block_rows(self) -> int:
+        return TILE if self.is_dual else self.chosen.block_rows
 
-    def predictions(self, blocks: Blocks) -> Predictions:
-        """Yield the rows and the values of f, (b, t), block by block."""
+    def values(self) -> Any:
         if self.is_dual:
-            yield from self._sum.values(blocks)
-            return
-        coef, intercept = self.walk.result
-        for block in blocks.with_rows(rows_to_predict(len(coef))):
-            yield block.X, self.chosen.rounded(_rows(block)) @ coef + intercept
+            return KernelSum(self.chosen.kernel, self.support, *self.walk.result)
+        return self.chosen.linear(*self.walk.result)
 
-    def gradients(self, blocks: Blocks) -> Gradients:
-        """Yield the rows and the gradients of f, block by block."""
-        if self.is_dual:
-            return self._sum.gradients(blocks)
-        return self.chosen.gradients(self.walk.result[0], blocks)
+    def slopes(self) -> Any:
+        return self.values().slopes if self.is_dual else self.chosen.slopes(self.walk.result[0])
 
     def targets(self, y: Array) -> Float[Array, "n t"]:
         """Return −1 and +1 for classes, or numbers, one column per output."""
