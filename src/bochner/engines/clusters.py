@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -176,11 +176,9 @@ def _require(given: Any, attribute: str, what: str, words: str) -> None:
 
 def _dask_here() -> Engine:
     """Return the engine of dask's own client, or this process where there is none."""
-    distributed = sys.modules.get("distributed")
-    try:
-        return LOCAL if distributed is None else Dask(distributed.get_client())
-    except ValueError:
-        return LOCAL
+    with suppress(KeyError, ValueError):
+        return Dask(sys.modules["distributed"].get_client())
+    return LOCAL
 
 
 def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:

@@ -98,9 +98,10 @@ def save(model: Any, path: str | PathLike[str]) -> None:
             f"got {type(model).__module__}.{type(model).__qualname__}. Pipelines are for skops."
         )
     value, arrays = encode(model)
-    header = {"class": name, "format": FORMAT, "library": __version__, "value": value}
+    tensors = {key: digest_of(array) for key, array in arrays.items()}
+    header = {"class": name, "format": FORMAT, "library": __version__, "tensors": tensors}
     with atomic(path) as file:
-        file.write(to_bytes(arrays, {"bochner": sealed(header, arrays)}))
+        file.write(to_bytes(arrays, {"bochner": sealed({**header, "value": value})}))
 
 
 def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
@@ -147,7 +148,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
             if tensors.keys() != arrays.keys():
                 raise _refusal(path, _DAMAGED)
             for name, array in arrays.items():
-                if _digest(array) != tensors[name]:
+                if digest_of(array) != tensors[name]:
                     again = "Copy it again, or save the model again"
                     raise _refusal(path, f"its array '{name}' is altered. {again}")
     try:
@@ -173,24 +174,15 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 # --- Header --------------------------------------------------------------------------------------
 
 
-def sealed(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the text of a header with checksums: of each array, and of the header itself."""
-    tensors = {name: _digest(array) for name, array in arrays.items()}
-    header = {**header, "tensors": tensors}
-    return _canonical(header | {"checksum": _checksum(header)})
-
-
-def _canonical(header: Mapping[str, Any]) -> str:
-    """One text for one header: a checksum can be taken of it."""
-    return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _checksum(header: Mapping[str, Any]) -> str:
+def sealed(header: Mapping[str, Any]) -> str:
+    """Return the one text of a header, with a checksum of all else in it."""
+    text = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)
     rest = {name: part for name, part in header.items() if name != "checksum"}
-    return hashlib.sha256(_canonical(rest).encode()).hexdigest()
+    return text(rest | {"checksum": hashlib.sha256(text(rest).encode()).hexdigest()})
 
 
-def _digest(array: np.ndarray) -> str:
+def digest_of(array: np.ndarray) -> str:
+    """Return a checksum of the type, shape and numbers of an array."""
     total = hashlib.sha256(f"{array.dtype.name} {array.shape}".encode())
     total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()
@@ -248,8 +240,7 @@ def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
             f"it is of {by}, and this version, {__version__}, reads format {FORMAT}. Upgrade "
             "bochner, or fit the model again and save it",
         )
-    is_intact = text == _canonical(header) and header["checksum"] == _checksum(header)
-    if not is_intact or type(version) is not int:
+    if text != sealed(header) or type(version) is not int:
         raise _refusal(path, _DAMAGED)
     return header
 
@@ -308,8 +299,7 @@ def require_working(model: Any, size: int) -> None:
         calls: list[Callable[[Any], Any]] = [model]
     elif isinstance(model, KernelEstimator) and hasattr(model, "n_features_in_"):
         model = copy.copy(model)
-        schema, phi = getattr(model, "schema_", None), getattr(model, "map_", None)
-        columns = model.n_features_in_ if schema is None else len(schema.feature_names)
+        phi, columns = getattr(model, "map_", None), model.fit_.inputs.n_columns
         pairs = ("predict", "outputs"), ("transform", "transform")
         calls = [getattr(model, call) for has, call in pairs if hasattr(model, has)]
     else:

@@ -275,6 +275,7 @@ Sizes = dict[str, int]
 _FINITE = re.compile(
     "X|y|w|weight|coef|intercept|mean_coef|mean_intercept|support|priority"
     "|feature_mean|target_mean|gram|cross|power|origin|total|squares"
+    "|a|b|centres|eigenvectors|x_mean|y_mean"
 )
 
 #: The largest degree, depth or power: more would be work without an end. Larger values are allowed
@@ -402,13 +403,8 @@ def require_learner(model: Any) -> None:
         return
     if not isinstance(fit, FitSummary) or not isinstance(fit.inputs.classes, np.ndarray | None):
         raise TypeError("fit_ must be a fit")
-    parts = "cluster_centers_ eigenvectors_ x_mean_ x_weights_ y_mean_ y_weights_"
-    for name in parts.split():
-        if not is_finite(getattr(model, name, 0.0)):
-            raise ValueError(f"{name} must be finite")
-    part = lambda name: getattr(model, name, None)
-    raw, schema = model.n_features_in_, part("schema_")
-    columns = raw if schema is None else len(schema.feature_names)
+    inputs, part = fit.inputs, lambda name: getattr(model, name, None)
+    raw, schema, columns = inputs.n_features_in, inputs.schema, inputs.n_columns
     pairs = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
     if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
@@ -416,10 +412,10 @@ def require_learner(model: Any) -> None:
         pairs.append((moments.n_features, model.map_.n_features))
     if (sample := part("sample_")) is not None:
         pairs.append((sample.X.shape[1], columns))
-    if (names := part("feature_names_in_")) is not None:
-        pairs.append((names.shape, (raw,)))
-    if (classes := part("classes_")) is not None:
-        pairs.append((classes.shape, (len(set(classes.tolist())),)))
+    if inputs.names is not None:
+        pairs.append((len(inputs.names), raw))
+    if inputs.classes is not None:
+        pairs.append((inputs.classes.shape, (len(set(inputs.classes.tolist())),)))
     for value, expected in pairs:
         if value != expected:
             raise ValueError(f"parts of the model disagree: {value} and {expected}")
