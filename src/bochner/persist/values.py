@@ -405,7 +405,7 @@ def require_learner(model: Any) -> None:
         raise TypeError("fit_ must be a fit")
     inputs, part = fit.inputs, lambda name: getattr(model, name, None)
     raw, schema, columns = inputs.n_features_in, inputs.schema, inputs.n_columns
-    pairs = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
+    pairs: list[Any] = [(raw, max(1, raw)), (raw if schema is None else len(schema.columns), raw)]
     if (phi := part("map_")) is not None:
         pairs.append((phi.n_inputs, columns))
     if (moments := part("moments_")) is not None:
