@@ -340,17 +340,6 @@ def kriging(K, y, k, variances, F=None, f=None):
     return f @ beta + k @ inverse @ (y - F @ beta), np.sqrt(variance), beta, precision
 
 
-def leave_one_out(Z, y, w, alpha, centred=True):
-    """Weighted mean squared error of each row predicted by a fit without (one copy of) it."""
-    total = np.zeros(y.shape[1])
-    for i in range(len(Z)):
-        without = w.copy()
-        without[i] -= min(w[i], 1.0)
-        coef, intercept = ridge(Z, y, without, alpha, centred)
-        total += w[i] * (y[i] - Z[i] @ coef - intercept) ** 2
-    return total / w.sum()
-
-
 def left_out_errors(Z, y, w, alphas, rows, centred=True):
     """y − the prediction without (one copy of) each of these rows, (rows, p, t), by refits.
 

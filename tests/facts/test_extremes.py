@@ -120,15 +120,6 @@ def test_degenerate_tables_are_fitted(kernel, method):
     assert np.ptp(copies.predict(X[[0, 0, 0]])) == 0
 
 
-def test_constant_targets_are_predicted_exactly():
-    found, predictions = fitted(X, 0 * Y + 5.0, "gaussian", "auto")
-    assert found.solution_.outcome is Outcome.CONSTANT_TARGET
-    assert (predictions == 5.0).all()
-    mixed = model(Gaussian()).fit(X, np.column_stack([Y, 0 * Y + 5.0]))
-    assert np.abs(mixed.predict(X)[:, 1] - 5.0).max() < 1e-12
-    assert np.corrcoef(mixed.predict(X)[:, 0], Y)[0, 1] > 0.95
-
-
 def test_no_penalty_is_the_solution_of_least_norm_and_says_that_it_is_singular():
     twice = np.repeat(X[:20], 3, axis=0)
     with pytest.warns(SolutionWarning, match=r"singular to working precision.*Raise alpha"):

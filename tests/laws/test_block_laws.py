@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pickle
-from functools import partial
 
 import array_api_strict
 import numpy as np
@@ -21,7 +20,7 @@ from layouts import OnlyAStream
 from bochner import Blocks, Schema
 from bochner._core.sizes import block_rows
 from bochner.data.sample import chosen_rows, row_priorities
-from bochner.errors import InvalidInput, InvalidType
+from bochner.errors import InvalidInput
 
 N = 203
 COLOURS = ["red", "green", "blue"]
@@ -316,33 +315,7 @@ def gathered_X(blocks):
     return np.concatenate([block.X for block in blocks])
 
 
-RAGGED = [[1, 2], [3]]
 EYE = np.eye(3)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ((np.ones(3),), InvalidInput, r"X must have two dimensions.*got shape \(3,\).*reshape"),
-        ((EYE[:, :0],), InvalidInput, r"rows and at least one column; got shape \(3, 0\)"),
-        ((EYE[:0],), InvalidInput, r"X must have at least one row; got none"),
-        ((EYE, np.ones(2)), InvalidInput, r"y must be dense.* one entry per row of X \(3\); got"),
-        ((EYE, np.ones((3, 1, 1))), InvalidInput, r"y must be dense.*shape \(3, 1, 1\)"),
-        ((EYE, scipy.sparse.csr_array(EYE)), InvalidInput, r"got a sparse array of shape"),
-        ((EYE, None, EYE), InvalidInput, r"sample_weight must be dense.*shape \(3, 3\)"),
-        ((EYE * 1j,), InvalidType, r"X must hold real numbers; got dtype complex128"),
-        ((EYE.astype(object),), InvalidType, r"X must hold real numbers; got dtype object"),
-        (([["a"]],), InvalidType, r"X must hold real numbers; got dtype <U1"),
-        ((EYE, ["a", "b", "c"]), InvalidType, r"y must hold real numbers; got dtype <U1"),
-        ((RAGGED,), InvalidInput, r"rows of equal length; got list that NumPy cannot read"),
-        ((np.ma.array(EYE, mask=EYE > 0),), InvalidInput, r"masked array with 3 masked"),
-        ((pd.DataFrame(EYE),), InvalidType, r"got a table \(DataFrame\). Use Blocks.from_table"),
-        ((EYE, None, None, 0), InvalidInput, r"block_rows must be an integer, 1 or above; got 0"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused_in_a_sentence(arguments, error, message):
-    with pytest.raises(error, match=message):
-        Blocks.from_arrays(*arguments)
 
 
 def bad_at(row, value, make=np.asarray):
@@ -362,59 +335,6 @@ def test_missing_and_infinite_values_are_refused_with_column_and_row(make, rows)
         list(inf)
     with pytest.raises(InvalidInput, match=r"column 2 of X .* in row 6 "):
         nan.sample(9, 0)
-
-
-GAP = np.array([0, 1, np.nan])
-
-
-@pytest.mark.parametrize(
-    ("y", "w", "message"),
-    [
-        (GAP, None, r"Blocks: y must hold finite .* missing .* in row 2 "),
-        (np.column_stack([EYE[0], GAP]), None, r"column 1 of y must hold finite .* in row 2 "),
-        (None, GAP, r"sample weight must hold finite .* in row 2 "),
-        (None, [0, -1, 0], r"weight must be zero or above, .* got -1 in row 1 "),
-        (None, [0, 1e150, 1e200], r"1e\+150 at most; got 1e\+200 in row 2 .* divide all"),
-    ],
-)
-def test_bad_targets_and_weights_are_refused_with_their_row(y, w, message):
-    with pytest.raises(InvalidInput, match=message):
-        list(Blocks.from_arrays(EYE, y, w))
-
-
-@pytest.mark.parametrize(
-    ("source", "error", "message"),
-    [
-        (iter([EYE]), InvalidInput, r"readable more than once; got list_iterator.*Pass the funct"),
-        ((X for X in [EYE]), InvalidInput, r"got generator, which is used up after one pass"),
-        ([], InvalidInput, r"must give at least one row; got none"),
-        ([EYE[:0]], InvalidInput, r"at least one row; pieces of list has none"),
-        (partial(next, iter([iter([EYE])] * 9)), InvalidInput, r"must make a new iterator each"),
-        (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
-        (lambda: None, InvalidType, r"got a function that returns NoneType"),
-        ([(EYE, 1, 2, 3, 4)], InvalidInput, r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5"),
-    ],
-)
-def test_sources_that_cannot_be_read_again_are_refused(source, error, message):
-    with pytest.raises(error, match=message):
-        list(Blocks.from_iterable(source))
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        (EYE[:, :2], r"got ndarray of 2 columns .* in piece 1 where piece 0 has ndarray of 3"),
-        (EYE.astype(np.float32), r"float32.* in piece 1 where piece 0 has .*float64"),
-        ((EYE, EYE[0]), r"y of shape .* in piece 1 where piece 0 has .* no y"),
-        ((EYE, None, EYE[0]), r"weights \(float64\) in piece 1 where piece 0 has .* no weights"),
-        (scipy.sparse.csr_array(EYE), r"csr_array of 3 .* in piece 1 where piece 0 has ndarray"),
-        (bad_at(1, np.nan), r"column 2 of X .* in row 4 "),
-    ],
-)
-def test_pieces_that_do_not_fit_together_are_refused(other, message):
-    blocks = Blocks.from_iterable([EYE, other])
-    with pytest.raises(InvalidInput, match=message):
-        list(blocks)
 
 
 def test_a_source_that_changes_is_refused():

@@ -302,7 +302,8 @@ def extrapolated(X, y, w, alpha, n):
     free = max(w.sum(), len(w)) - 1
     left, squared = free - np.trace(hat), free - 2 * np.trace(hat) + np.trace(hat @ hat)
     slack, ratio = left**2 / (free * squared), n / len(w)
-    error = naive.leave_one_out(X, y, w, alpha)[0] * slack / (1 - (1 - slack) / ratio)
+    errors = naive.left_out_errors(X, y, w, np.array([alpha]), range(len(X)))[:, 0, 0]
+    error = (w @ errors**2 / w.sum()) * slack / (1 - (1 - slack) / ratio)
     return error, alpha * (ratio * free - np.trace(hat)) / left
 
 
