@@ -126,7 +126,7 @@ def figure_1(options: Options) -> Iterator[Row]:
         series = {"Taylor": taylor(function, t, DEGREE)}
         for d in (2, 4, 8, 32):
             nodes, w = angles(d, DEGREE)
-            means = np.array(orthonormals(DEGREE, d, np.cos(nodes))) @ (w * function(nodes).real)
+            means = np.array([*orthonormals(DEGREE, d, np.cos(nodes))]) @ (w * function(nodes).real)
             c = [alpha(l, d) ** 0.5 * float(mean) for l, mean in enumerate(means)]
             terms = [c_l * P for c_l, P in zip(c, gegenbauers(DEGREE, d, t), strict=True)]
             series["Chebyshev" if d == 2 else f"Gegenbauer d={d}"] = np.cumsum(terms, axis=0)

@@ -21,7 +21,7 @@ from bochner.errors import InvalidInput
 from bochner.kernels import distances
 from bochner.kernels.dotproduct import no_negative
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.zonal import gegenbauers
+from bochner.kernels.zonal import orthonormals
 
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
@@ -138,8 +138,8 @@ class Polynomials(Basis):
 
     def functions(self, X: Rows) -> tuple[Rows, ...]:
         t = (2 * X - (self.lower + self.upper)) / (self.upper - self.lower)
-        legendre = zip(self.weights, gegenbauers(len(self.weights) - 1, 3, t), strict=True)
-        return tuple((w * (2 * k + 1)) ** 0.5 * P for k, (w, P) in enumerate(legendre))
+        legendre = orthonormals(len(self.weights) - 1, 3, t)
+        return tuple(w**0.5 * p for w, p in zip(self.weights, legendre, strict=True))
 
 
 # --- Eigenfunctions of the Laplacian on boxes, Green's functions made of them, Brownian motion ----

@@ -112,29 +112,12 @@ class PowerSeries(NamedArguments):
         return PowerSeries(lambda n: self.log_derivative(n + 1), degree).value(t)
 
 
-@dataclass(frozen=True)
-class ExponentialSeries:
-    """κ(t) = weight·exp(scale·t): κ⁽ⁿ⁾(0) = weight·scaleⁿ."""
-
-    scale: float = 1.0
-    weight: float = 1.0
-    degree = None
-
-    def log_derivative(self, n: Any) -> Float[np.ndarray, "..."]:
-        return math.log(self.weight) + np.asarray(n) * math.log(self.scale)
-
-
-Series = PowerSeries | ExponentialSeries
-
-
-def weighted(weight: float, series: Series) -> Series:
+def weighted(weight: float, series: PowerSeries) -> PowerSeries:
     """Return weight · series."""
-    if isinstance(series, ExponentialSeries):
-        return ExponentialSeries(series.scale, weight * series.weight)
     return PowerSeries(lambda n: math.log(weight) + series.log_derivative(n), series.degree)
 
 
-def summed(left: Series, right: Series) -> Series:
+def summed(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     """Return left + right."""
     degree = None if None in (left.degree, right.degree) else max(left.degree, right.degree)  # type: ignore[type-var]
     return PowerSeries(
@@ -142,7 +125,7 @@ def summed(left: Series, right: Series) -> Series:
     )
 
 
-def multiplied(left: Series, right: Series) -> Series:
+def multiplied(left: PowerSeries, right: PowerSeries) -> PowerSeries:
     """Return left · right."""
 
     def log_derivative(n: np.ndarray) -> np.ndarray:
@@ -168,9 +151,10 @@ def converged(logs: Callable[[np.ndarray], np.ndarray], required: str) -> Float[
 
 def horner(values: tuple[float, ...], t: Array) -> Array:
     """Return values[0] + values[1] t + values[2] t² + ..., elementwise."""
-    total = 0.0 * t
-    for a in reversed(values):
-        total = total * t + a
+    total = 0.0 * t + values[-1]
+    for a in values[-2::-1]:
+        total = total * t
+        total += a
     return total
 
 
@@ -179,18 +163,16 @@ class DotProductKernel(Kernel):
 
     @property
     @abc.abstractmethod
-    def power_series(self) -> Series:
+    def power_series(self) -> PowerSeries:
         """κ as a series of powers of t; all its derivatives at zero are zero or above."""
 
     def profile(self, t: Array) -> Array:
         """Return κ(t), elementwise."""
-        series: Any = self.power_series  # an exponential has its own profile and slope
-        return series.value(t)
+        return self.power_series.value(t)
 
     def slope(self, t: Array) -> Array:
         """Return κ'(t), elementwise."""
-        series: Any = self.power_series
-        return series.slope(t)
+        return self.power_series.slope(t)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
@@ -281,8 +263,11 @@ class DotExponential(DotProductKernel):
     scale: TunedPositive = 1.0
 
     @property
-    def power_series(self) -> Series:
-        return ExponentialSeries(self.scale)
+    def power_series(self) -> PowerSeries:
+        return PowerSeries(self._log_derivative)
+
+    def _log_derivative(self, n: np.ndarray) -> Float[np.ndarray, "..."]:
+        return n * math.log(self.scale)
 
     def profile(self, t: Array) -> Array:
         return array_namespace(t).exp(self.scale * t)

@@ -24,6 +24,7 @@ from bochner._core.shapes import Float
 from bochner.errors import InvalidInput, NotPositive
 from bochner.kernels import dotproduct
 from bochner.kernels.algebra import folded
+from bochner.kernels.dotproduct import DotExponential, DotProductKernel, PowerSeries
 from bochner.kernels.kernel import Constant, Kernel, Scaled
 from bochner.kernels.stationary import Gaussian, Radial
 from bochner.kernels.zonal import (
@@ -47,29 +48,37 @@ class RadialKernels:
     matrices: Callable[[int, Radii, Radii], Float[np.ndarray, "q a b"]]
     zonal: bool = False  # whether R_l(r, s) = c_l (r s)^p: one radial function for each degree
     #: κ with k(x, y) = e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩), None for kernels without `monomials`.
-    power_series: dotproduct.Series | None = None
+    power_series: PowerSeries | None = None
     decay: float = 0.0  # rate of that envelope: 1/ℓ² for the Gaussian, else zero
 
 
 # --- Radial kernels of ⟨x, y⟩ and of the Gaussian: Bessel functions, or power series in |x||y| ---
 
 
-def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialKernels:
+def _of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
     """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
 
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
-        z = r[:, None] * s[None, :]
-        if not isinstance(series, dotproduct.ExponentialSeries):
-            order = _order(series, d, l, float(z.max(initial=0.0)))
-            # Without an envelope only r·s matters: powers of radii of one size do not overflow.
-            c = 1.0 if decay or not z.any() else math.sqrt(s.max() / r.max())
-            left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
-            return left.T @ right
+        largest = float((r[:, None] * s).max(initial=0.0))
+        order = _order(series, d, l, largest)
+        # Without an envelope only r·s matters: powers of radii of one size do not overflow.
+        c = 1.0 if decay or not largest else math.sqrt(s.max() / r.max())
+        left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
+        return left.T @ right
+
+    matrices = lambda degree, r, s: np.stack([one(l, r, s) for l in range(degree + 1)])
+    return RadialKernels(d, matrices, power_series=series, decay=decay)
+
+
+def _of_exponential(d: int, scale: float, decay: float = 0.0) -> RadialKernels:
+    """R_l of e^{−decay (|x|² + |y|²)/2} e^{scale ⟨x, y⟩}, by Bessel functions."""
+
+    def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         # e^{−z} of the Bessel function and the envelope make one square: Gaussians never overflow.
-        square = 0.5 * decay * (r[:, None] - s[None, :]) ** 2
-        logs = _log_bessel(l, d, series.scale * z) - square + (series.scale - decay) * z
+        z, square = r[:, None] * s, 0.5 * decay * (r[:, None] - s) ** 2
+        logs = np.stack([_log_bessel(l, d, scale * z) for l in range(degree + 1)])
         with np.errstate(over="ignore"):
-            R = np.exp(math.log(series.weight) + logs)
+            R = np.exp(logs - square + (scale - decay) * z)
         if not bool(np.isfinite(R).all()):
             raise InvalidInput(
                 "Radial kernels of exp(scale·⟨x, y⟩): scale·|x|·|y| must be below 700; got an "
@@ -77,8 +86,7 @@ def _of_series(d: int, series: dotproduct.Series, decay: float = 0.0) -> RadialK
             )
         return R
 
-    matrices = lambda degree, r, s: np.stack([one(l, r, s) for l in range(degree + 1)])
-    return RadialKernels(d, matrices, power_series=series, decay=decay)
+    return RadialKernels(d, matrices, power_series=DotExponential(scale).power_series, decay=decay)
 
 
 def _log_bessel(l: int, d: int, z: np.ndarray) -> np.ndarray:
@@ -117,7 +125,7 @@ def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
 
 
-def _order(series: dotproduct.Series, d: int, l: int, z: float) -> int:
+def _order(series: PowerSeries, d: int, l: int, z: float) -> int:
     """Return how many terms of R_l matter at r·s = z."""
     if series.degree is not None:
         return max((series.degree - l) // 2 + 1, 0)
@@ -127,7 +135,7 @@ def _order(series: dotproduct.Series, d: int, l: int, z: float) -> int:
     return len(dotproduct.converged(logs, what))
 
 
-def log_weights(series: dotproduct.Series, d: int, l: int, order: int) -> Radii:
+def log_weights(series: PowerSeries, d: int, l: int, order: int) -> Radii:
     """Return log(α_l κ⁽ˡ⁺²ⁱ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2))), i < order."""
     i = np.arange(order)
     logs = log_alpha(l, d) + series.log_derivative(l + 2 * i) - _log_sum(1.0, order)[:order]
@@ -135,7 +143,7 @@ def log_weights(series: dotproduct.Series, d: int, l: int, order: int) -> Radii:
 
 
 def _monomials(
-    series: dotproduct.Series, d: int, l: int, order: int, decay: float, t: Radii
+    series: PowerSeries, d: int, l: int, order: int, decay: float, t: Radii
 ) -> Float[np.ndarray, "s n"]:
     """Return h_{l,i}(t), i < order: R_l(t, u) = Σ_i h_{l,i}(t) h_{l,i}(u)."""
     # h_{l,i}(t)² = α_l κ⁽ⁿ⁾(0) Γ(d/2)/(i! Γ(l + i + d/2)) (t²/2)ⁿ e^{−decay t²}, n = l + 2i
@@ -158,7 +166,7 @@ def _of_distance(kernel: Radial, scale: float, d: int) -> RadialKernels:
 
     def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
         theta, w = angles(d, degree, towards_zero=True)
-        p = np.stack(orthonormals(degree, d, np.cos(theta))) * w
+        p = np.stack([*orthonormals(degree, d, np.cos(theta))]) * w
         chord = 4.0 * np.sin(0.5 * theta) ** 2
         i, j = np.indices((len(r), len(s))).reshape(2, -1)
         if len(r) == len(s) and bool((r == s).all()):  # each unordered pair once
@@ -191,17 +199,18 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
 
     def leaf(part: Any, _: tuple[int, ...]) -> RadialKernels | None:
         match part:
-            case dotproduct.DotProductKernel():
+            case DotExponential():
+                return _of_exponential(d, part.scale)
+            case DotProductKernel():
                 return _of_series(d, part.power_series)
             case Constant():
-                return _of_series(d, dotproduct.PowerSeries((part.value,)))
+                return _of_series(d, PowerSeries((part.value,)))
             case Radial():
                 scale, *others = {*np.atleast_1d(part.lengthscale).tolist()}
                 if others:
                     return None
                 if isinstance(part, Gaussian):
-                    rate = 1.0 / scale**2
-                    return _of_series(d, dotproduct.ExponentialSeries(rate), rate)
+                    return _of_exponential(d, 1.0 / scale**2, decay=1.0 / scale**2)
                 return _of_distance(part, scale, d)
             case Homogeneous() | Zonal():
                 return RadialKernels(d, partial(_of_angle, part, d), zonal=True)

@@ -21,7 +21,7 @@ from bochner._core.names import NamedArguments
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import distances
-from bochner.kernels.dotproduct import no_negative
+from bochner.kernels.dotproduct import horner, no_negative
 from bochner.kernels.kernel import Kernel, require_finite
 
 TOO_LONG = ", because rows are too long. Rescale X."
@@ -41,7 +41,7 @@ def log_alpha(l: int, d: int) -> float:
 
 
 def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
-    """Return b_0 = 0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1; d ≥ 2."""
+    """Return b_0 = 0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1."""
     k = np.arange(l + 1.0)
     b = np.zeros(l + 1)
     b[2:] = np.sqrt(k[2:] * (k[2:] + d - 3) / ((2 * k[2:] + d - 2) * (2 * k[2:] + d - 4)))
@@ -49,25 +49,20 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
     return b
 
 
+def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
+    """Yield p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
+    b, before, here = recurrence(l, d).tolist(), 0.0 * t, 1.0 + 0.0 * t
+    yield here
+    for k in range(l):
+        following = 0.0 * t if d == 1 and k else (t * here - b[k] * before) / b[k + 1]
+        before, here = here, following
+        yield here
+
+
 def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield P_0(t), ..., P_l(t), (k + d − 2) P_{k+1} = (2k + d − 2) t P_k − k P_{k−1}."""
-    before, here = 1.0 + 0.0 * t, t
-    yield before
-    if l:
-        yield here
-    for k in range(1, l):
-        below = 0.0 * t if d == 1 else (2 * k + d - 2) * t * here - k * before
-        before, here = here, below / max(k + d - 2, 1)
-        yield here
-
-
-def orthonormals(l: int, d: int, t: Array) -> list[Array]:
-    """Return p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
-    p = [1.0 + 0.0 * t, t * math.sqrt(d)]
-    b = recurrence(l, max(d, 2))
-    for k in range(1, l):
-        p.append(0.0 * t if d == 1 else (t * p[k] - float(b[k]) * p[k - 1]) / float(b[k + 1]))
-    return p[: l + 1]
+    """Yield P_0(t), ..., P_l(t)."""
+    for k, p in enumerate(orthonormals(l, d, t)):
+        yield p * math.exp(-0.5 * math.log(max(alpha(k, d), 1)))
 
 
 @lru_cache(maxsize=32)
@@ -148,7 +143,7 @@ class Homogeneous(Kernel):
         """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d, to √α_k eps."""
         theta, w = angles(d, l)  # c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8]
         values, p = w * self.profile(Angle.of(theta)), orthonormals(l, d, np.cos(theta))
-        return np.array([math.sqrt(alpha(k, d)) * float(values @ p[k]) for k in range(l + 1)])
+        return np.array([math.sqrt(alpha(k, d)) * float(values @ p_k) for k, p_k in enumerate(p)])
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
@@ -351,12 +346,7 @@ _SQUARED = tuple((-1) ** k * (k - 1) / math.factorial(2 * k + 1) * (k > 0) for k
 def _odd(x: Array, terms: tuple[float, ...], largest: float) -> Array:
     """Return Σ_k terms[k] x^(2k+1) for x up to ``largest``; beyond, any number."""
     x = array_namespace(x).clip(x, max=largest)
-    square = x * x
-    total = terms[-1] * square
-    for a in reversed(terms[1:-1]):
-        total += a
-        total *= square
-    return total * x if terms[0] == 0 else (total + terms[0]) * x
+    return horner(terms, x * x) * x
 
 
 # --- Zonal kernels by their own coefficients, and generalised ones by their own radial functions
@@ -407,8 +397,8 @@ class Zonal(Kernel):
         c, d = self.coefficients[: 2 if X.shape[1] == 1 else None], X.shape[1]
 
         def series(A: Array, B: Array) -> Array:
-            P = gegenbauers(len(c) - 1, d, _cosines(A, B))
-            return sum(c_l * P_l for c_l, P_l in zip(c, P, strict=True))
+            p = enumerate(orthonormals(len(c) - 1, d, _cosines(A, B)))
+            return sum(c[l] * math.exp(-0.5 * log_alpha(l, d)) * p_l for l, p_l in p)
 
         K = distances.by_blocks(series, U, V, 8)
         if self.power:

@@ -32,7 +32,7 @@ SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm i
 
 
 #: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
-Powers = tuple[dotproduct.Series, bool, Float[np.ndarray, " d"]]
+Powers = tuple[dotproduct.PowerSeries, bool, Float[np.ndarray, " d"]]
 
 #: The kernels that sketches of powers serve.
 POWER_SERIES = (
@@ -44,7 +44,7 @@ POWER_SERIES = (
 def power_form(kernel: Kernel, d: int) -> Powers | None:
     """Return the kernel's power series; None if it has none."""
 
-    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.Series | None:
+    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.PowerSeries | None:
         if isinstance(part, dotproduct.DotProductKernel):
             return part.power_series
         return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
@@ -57,7 +57,8 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
     if not isinstance(inner, Gaussian):
         return None
     scales = np.asarray(inner.spectral_measure(d).scales)
-    return dotproduct.ExponentialSeries(weight=weight), True, scales
+    exponential = dotproduct.DotExponential().power_series
+    return weighted(weight, exponential), True, scales
 
 
 def powers(kernel: Kernel, d: int) -> Powers:
@@ -67,7 +68,7 @@ def powers(kernel: Kernel, d: int) -> Powers:
     return form
 
 
-def log_coefficients(series: dotproduct.Series, n: Any) -> Float[np.ndarray, "..."]:
+def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
     """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
     n = np.asarray(n)
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
@@ -164,7 +165,7 @@ def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
 
 
 def energies(
-    series: dotproduct.Series, lengths: Float[np.ndarray, " k"]
+    series: dotproduct.PowerSeries, lengths: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " N"]:
     """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²)."""
     count = 64 if series.degree is None else series.degree + 1
@@ -280,7 +281,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
     return MonomialMap(kernel, np.concatenate(columns), np.concatenate(weights), ask.n_inputs)
 
 
-def _monomials(series: dotproduct.Series, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
+def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
     """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
     rows = list(combinations_with_replacement(range(d), n))
     chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
