@@ -50,7 +50,7 @@ def power_form(kernel: Kernel, d: int) -> Powers | None:
         return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
 
     summed, weighted = dotproduct.summed, dotproduct.weighted
-    series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)  # type: ignore[misc]
+    series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
     if series is not None:
         return series, False, np.ones(d)
     inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
