@@ -4,24 +4,6 @@
 fits it. A message names the function, the requirement, the value given and the remedy.
 """
 
-__all__ = [
-    "BochnerError",
-    "BochnerWarning",
-    "DataFileError",
-    "DataWarning",
-    "EngineError",
-    "FeatureWarning",
-    "IncompatibleModels",
-    "InvalidInput",
-    "InvalidType",
-    "MissingDependency",
-    "ModelFileError",
-    "NotPositive",
-    "PurePythonWarning",
-    "SolutionWarning",
-    "UnsupportedKernel",
-]
-
 
 class BochnerError(Exception):
     """Root of everything bochner raises on purpose."""
@@ -81,3 +63,6 @@ class PurePythonWarning(BochnerWarning):
 
 class SolutionWarning(BochnerWarning):
     """The solver's outcome asks for attention; its text is the remedy."""
+
+
+__all__ = [name for name, value in globals().items() if isinstance(value, type)]

@@ -134,11 +134,14 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
         fits[name] = model, certified(model, fit, alpha)
         tell(fits[name][1])
     methods = [fit for _, fit in fits.values()]
-    penalty, began = methods[0]["alpha"], time.perf_counter()
-    scaled = (X / np.asarray(kernel.lengthscale)).astype(np.float64)
-    predicted = _rival(scaled[train], y[train], scaled[test], width, penalty, seed)
-    rival = "scikit-learn RBFSampler", "make_pipeline(RBFSampler(), Ridge())"
-    methods.append(judged(*rival, width, predicted, began, alpha=penalty))
+    # scikit-learn's features and ridge, at the alpha bochner chose for such features
+    penalty, scaled = methods[0]["alpha"], X.astype(np.float64) / kernel.lengthscale
+    sampler = RBFSampler(gamma=0.5, n_components=width, random_state=seed)
+    rival, began = make_pipeline(sampler, Ridge(alpha=penalty)), time.perf_counter()
+    with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
+        predicted = rival.fit(scaled[train], y[train]).predict(scaled[test])
+    name, code = "scikit-learn RBFSampler", "make_pipeline(RBFSampler(), Ridge())"
+    methods.append(judged(name, code, width, predicted, began, alpha=penalty))
     tell(methods[-1])
     curves, best = [], fits[METHODS[0][0]]
     for name, method in CURVES:
@@ -179,13 +182,6 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
         },
         "seconds": time.perf_counter() - started,
     }
-
-
-def _rival(X: Array, y: Array, rows: Array, width: int, alpha: float, seed: int) -> Array:
-    """Predict rows by scikit-learn's features and ridge, at the alpha bochner chose for such."""
-    sampler = RBFSampler(gamma=0.5, n_components=width, random_state=seed)
-    with warnings.catch_warnings(action="ignore", category=LinAlgWarning):  # alpha is tiny
-        return make_pipeline(sampler, Ridge(alpha=alpha)).fit(X, y).predict(rows)
 
 
 # --- Harmonics of the globe, the nearest cells, and the relief around each cell -------------------

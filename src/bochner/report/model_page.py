@@ -202,27 +202,21 @@ def _list(r: Any) -> dict[str, Any]:
     """Return the rows to look at as a table, observed and predicted where they are known."""
     first, names = r.seen.worst[0], r.seen.columns or r.fit["names"]
     names = names or [f"x{i + 1}" for i in range(len(first.x))]
-
-    def written(value: Any) -> str:
-        if r.fit["kind"] == "classification":
-            return str(value)
-        return ", ".join(number(float(v), 4) for v in np.atleast_1d(value))
-
-    is_number = lambda v: v is None or (isinstance(v, Real) and not isinstance(v, bool))
-    y, f = first.observed is not None, first.predicted is not None
     rows = [
-        [
-            f"{row.number:,}",
-            number(row.value, 3),
-            *([written(row.observed)] if y else []),
-            *([written(row.predicted)] if f else []),
-            *(number(v, 4) if is_number(v) else str(v) for v in row.x[:COLUMNS]),
-        ]
+        [f"{row.number:,}", number(row.value, 3), *map(_cell, [*row.known, *row.x[:COLUMNS]])]
         for row in r.seen.worst
     ]
-    head = ["row", r.seen.measure, *["observed"] * y, *["predicted"] * f]
+    known = ["observed", "predicted"][-len(first.known) :]
     return {
-        "head": [*head, *names[:COLUMNS]],
+        "head": ["row", r.seen.measure, *known, *names[:COLUMNS]],
         "rows": rows,
         "hidden": (COLUMNS, len(names)) if len(names) > COLUMNS else None,
     }
+
+
+def _cell(value: Any) -> str:
+    """Write a cell: a number to four digits, of several targets each."""
+    if isinstance(value, np.ndarray):
+        return ", ".join(map(_cell, value))
+    is_text = value is not None and (isinstance(value, bool) or not isinstance(value, Real))
+    return str(value) if is_text else number(value, 4)

@@ -114,8 +114,7 @@ class Row(NamedTuple):
 
     number: int
     value: float
-    observed: Any
-    predicted: Any
+    known: tuple[Any, ...]  # the target, where there is one, and the prediction; labels are text
     x: Sequence[Any]  # of a table the cells as they were given, None where they are missing
 
 
@@ -141,10 +140,11 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
         if isinstance(given.source, Tables):
             columns, X = given.source.as_given(numbers)
-        both = examined.y, examined.predicted
-        y, f = ([None] * len(X) if a is None else a[places] for a in both)
-        y = model.classes_[np.asarray(y, np.intp)] if kind == "classification" else y
-        lines = zip(numbers, values[places].tolist(), y, f, X, strict=True)
+        known = [a[places] for a in (examined.y, examined.predicted) if a is not None]
+        if kind == "classification":
+            codes, labels = known
+            known = [model.classes_[codes.astype(np.intp)].astype(str), labels.astype(str)]
+        lines = zip(numbers, values[places].tolist(), zip(*known, strict=True), X, strict=True)
         worst = tuple(map(Row._make, lines))
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
