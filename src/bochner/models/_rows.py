@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -82,9 +83,7 @@ class Features:
         self._kept: list[FeatureBlock] | None = None
         self.n_features = phi.n_features
 
-    @property
-    def n_rows(self) -> int | None:
-        return self._blocks.n_rows
+    n_rows = property(attrgetter("_blocks.n_rows"))
 
     @property
     def cached(self) -> bool:

@@ -177,11 +177,7 @@ def refuse_gaps(who: str, X: Any, first: bool = False, method: Any = None) -> No
 
 
 def encoded(
-    who: str,
-    blocks: Blocks,
-    n_classes: int = 0,
-    with_targets: bool = True,
-    where: Executor = LOCAL,
+    who: str, blocks: Blocks, n_classes: int = 0, with_targets: bool = True, where: Executor = LOCAL
 ) -> Blocks:
     """Return blocks of a table through what is learned of its columns; others as they are."""
     tables = blocks.source

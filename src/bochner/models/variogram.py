@@ -9,6 +9,7 @@ Of places on the globe h is the great-circle distance, in degrees.
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,7 @@ class VariogramModel(HtmlResult):
         lags = np.asarray(lags, float)
         return self.noise + self.amplitude * (1 - _along(self.kernel, self.direction, lags))
 
-    @property
-    def nugget(self) -> float:
-        """σ²: γ just above zero."""
-        return self.noise
+    nugget = property(attrgetter("noise"), doc="σ²: γ just above zero.")
 
     @property
     def sill(self) -> float:

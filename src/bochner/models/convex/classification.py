@@ -75,23 +75,10 @@ from bochner.solvers.convex.kernel import (
     judged,
     minimise_on_kernel,
 )
-from bochner.solvers.convex.losses import (
-    LOG_LOSSES,
-    BelowZero,
-    Hinge,
-    Logistic,
-    Loss,
-    Multinomial,
-)
+from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic, Loss, Multinomial
 from bochner.solvers.convex.newton import constant, fastest, minimise, valued
 from bochner.solvers.convex.penalty_path import LAST, TOL, HeldOutLoss, HeldOutPath
-from bochner.solvers.convex.problem import (
-    Convergence,
-    FeatureBlock,
-    Problem,
-    State,
-    optimum,
-)
+from bochner.solvers.convex.problem import Convergence, FeatureBlock, Problem, State, optimum
 from bochner.sums.passes import LOCAL, Executor, SumOf, sampled
 
 # --- The sample of rows by which the penalty is chosen --------------------------------------------

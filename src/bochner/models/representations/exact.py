@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
 from bochner.features.composed import is_stationary
 from bochner.features.map import Request
-from bochner.features.nystrom import Nystrom
+from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.algebra import kernel_matrix, untransformed
 from bochner.kernels.distances import overflow
@@ -102,11 +102,11 @@ class MatrixRows(Representation):
 
     block_rows = TILE
 
-    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
+    def values(self, solution: Any) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
 
     def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
-        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept).slopes
+        return self.values(solution).slopes
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept.
@@ -319,12 +319,14 @@ class LeafRows(Representation):
     @cached_property
     def _seen(self) -> list[Float[Array, "m d"]]:
         """Landmarks and rows of each leaf, transformed as by the kernel."""
-        marks, kernel = _landmarks(self.chosen.map), self.chosen.kernel
-        return [_within(kernel, np.concatenate([marks, self.X[i]]))[1] for i in self._rows_of]
+        phi, kernel = cast("NystromMap", self.chosen.map), self.chosen.kernel
+        every = (np.concatenate([phi.landmarks, self.X[i]]) for i in self._rows_of)
+        return [_within(kernel, X)[1] for X in every]
 
     def machine(self, leaf: int, solution: Any) -> KernelSum:
         """Return the kernel sum of landmarks and rows of a leaf."""
-        X = np.concatenate([_landmarks(self.chosen.map), self.X[self._rows_of[leaf]]])
+        phi = cast("NystromMap", self.chosen.map)
+        X = np.concatenate([phi.landmarks, self.X[self._rows_of[leaf]]])
         return self._sum(leaf, solution, self.chosen.kernel, X)
 
     def _sum(self, leaf: int, solution: Any, kernel: Kernel, X: Float[Array, "m d"]) -> KernelSum:
@@ -424,7 +426,7 @@ def _solve_leaves(
     # A power of two near the largest target about the mean, so that float32 holds all
     unit = np.array([unit_of(m) for m in np.abs(rows.y - mean).max(axis=0)])
     phi: Any = chosen.map
-    landmarks = _within(chosen.kernel, _landmarks(phi))[1]
+    landmarks = _within(chosen.kernel, phi.landmarks)[1]
     L = phi.root(np.dtype(np.float64))  # L⁻ᵀ: features are kernel values with landmarks times it
 
     def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # twice, rather than kept
@@ -478,10 +480,6 @@ def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, 
     if dtype == np.float32 and is_stationary(kernel):
         X = (X - X.mean(axis=0)).astype(dtype)
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
-
-
-def _landmarks(phi: Any) -> Float[Array, "D d"]:
-    return np.asarray(phi.landmarks, np.float64)
 
 
 def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:

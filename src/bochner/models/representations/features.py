@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -73,9 +74,7 @@ class FeatureSums(Representation):
 
     lacks: ClassVar[Mapping[str, str]] = FEATURES_LACK
 
-    @property
-    def count(self) -> int:
-        return self.moments.rows
+    count = property(attrgetter("moments.rows"))
 
     @property
     def target_variance(self) -> float:
@@ -270,9 +269,7 @@ class WideSums(Representation):
         ),
     }
 
-    @property
-    def count(self) -> int:
-        return self.n_positive
+    count = property(attrgetter("n_positive"))
 
     @property
     def target_variance(self) -> float:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -91,10 +92,9 @@ class Representation(Lacking, ABC):
         squares = (self.y - np.average(self.y, axis=0, weights=self.w)) ** 2
         return float(np.average(squares.mean(axis=1), weights=self.w))
 
-    @property
-    def block_rows(self) -> int:
-        """Rows that are predicted together."""
-        return self.chosen.block_rows
+    block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
+    #: φ, as the certificate compares it with the kernel.
+    certified_map = property(attrgetter("chosen.rounded"))
 
     def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
         """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
@@ -114,11 +114,6 @@ class Representation(Lacking, ABC):
         if rows is None:
             return None
         return calibrate(rows.predicted, decided(rows.predicted + rows.errors), rows.w)
-
-    @property
-    def certified_map(self) -> Any:
-        """φ, as the certificate compares it with the kernel."""
-        return self.chosen.rounded
 
     def certificate(self, alpha: Any, blocks: Blocks | None = None) -> Certificate:
         """Return the certificate on the sample or on other rows, at alpha in proportion to them."""

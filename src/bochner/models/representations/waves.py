@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,14 +84,10 @@ class GridSums(Representation):
                 f"arrays of {sums.gram.shape} and {sums.cross.shape}."
             )
 
-    @property
-    def map(self) -> WaveMap:
-        return self.chosen.map  # type: ignore[return-value]
-
-    @property
-    def tolerance(self) -> float:
-        """Error of transforms and solutions that the method asks for."""
-        return self.chosen.choice.method.accuracy  # type: ignore[attr-defined]
+    map = property(attrgetter("chosen.map"))
+    #: Error of transforms and solutions that the method asks for.
+    tolerance = property(attrgetter("chosen.choice.method.accuracy"))
+    count = property(attrgetter("sums.rows"))
 
     @property
     def unexplained(self) -> float:
@@ -146,10 +143,6 @@ class GridSums(Representation):
             return np.ascontiguousarray(both[:count].T)
 
         return at
-
-    @property
-    def count(self) -> int:
-        return self.sums.rows
 
     @property
     def target_variance(self) -> float:
@@ -226,9 +219,7 @@ class Surveyed:
     upper: Float[Array, " d"]
     target_shape: tuple[int, ...]
 
-    @property
-    def method(self) -> WaveMethod:
-        return self.features.method  # type: ignore[return-value]
+    method = property(attrgetter("features.method"))
 
     def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> WaveMap:
         """Return the waves that the method takes of a kernel, or coarse ones that serve two."""

@@ -287,8 +287,23 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     class_weight: Any = None
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
-        pieces = "classes" in options  # of partial_fit
-        return self._signs(*super()._read(*rows, **options), pieces)
+        """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
+
+        A sample weight above one means copies of a row, one of which is left out; a class weight
+        does not. In units of the largest class weight, rows are left out whole.
+        """
+        blocks, inputs = super()._read(*rows, **options)
+        unit, codes = 1.0, np.arange(len(inputs.classes))
+        # One unit for all pieces of partial_fit
+        same = not ("classes" in options and self.class_weight == "balanced")
+        if self.class_weight is not None and isinstance(self.alpha, str) and same:
+            unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
+
+        def signs(block: Block) -> Block:
+            w = None if block.w is None else to_numpy(block.w) / unit
+            return block._replace(y=indicators(to_numpy(block.y), len(inputs.classes)), w=w)
+
+        return blocks.changed(signs), inputs
 
     @available_if(takes_pieces)
     def partial_fit(
@@ -305,23 +320,6 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
         sample_weight : (n,), optional
         """
         return self._add_rows(X, y, sample_weight, classes=classes)
-
-    def _signs(self, blocks: Blocks, inputs: Inputs, pieces: bool = False) -> tuple[Blocks, Inputs]:
-        """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
-
-        A sample weight above one means copies of a row, one of which is left out; a class weight
-        does not. In units of the largest class weight, rows are left out whole.
-        """
-        unit, codes = 1.0, np.arange(len(inputs.classes))
-        same = not (pieces and self.class_weight == "balanced")  # one unit for all pieces
-        if self.class_weight is not None and isinstance(self.alpha, str) and same:
-            unit = float(np.max(blocks.weigh(codes))) or 1.0  # type: ignore[misc]
-
-        def signs(block: Block) -> Block:
-            w = None if block.w is None else to_numpy(block.w) / unit
-            return block._replace(y=indicators(to_numpy(block.y), len(inputs.classes)), w=w)
-
-        return blocks.changed(signs), inputs
 
     def _log_probabilities(self, f: Float[Array, "n t"]) -> Float[Array, "n K"]:
         return self.calibration_.log_probabilities(f)
