@@ -805,7 +805,7 @@ WRONG = {float: (np.nan, -1.0, "x", True, 1j), int: (-1, 1.5, "x"), bool: (3,)}
 WRONG |= {str: ("zzz",), tuple: ((), ("x",))}
 #: Parameters that take other values, or are refused by what they are made into.
 OTHERS = {"Polynomials": ("lower", "upper")}
-OTHERS |= {"Monotone": ("points", "values"), "ExactKernel": ("preconditioner",)}
+OTHERS |= {"ExactKernel": ("preconditioner",)}
 
 
 @pytest.mark.parametrize("name", sorted(kind.__name__ for kind in CLASSES))

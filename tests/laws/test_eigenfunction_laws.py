@@ -248,7 +248,7 @@ def test_the_closed_form_on_an_interval_is_the_series(conditions, kappa):
         return
     kernel = GreenFunction(INTERVAL, conditions, kappa)
     X = np.array([[0.5], [1.0], [1.1], [1.7], [2.2], [2.99], [3.4]])
-    Z = kernel.features(X, 1024)
+    Z = kernel.features(X)
     left = kernel(X) - Z @ Z.T
     # Σ_{j > 1024} (2/L)/(κ² + (πj/L)²) is below (2/L) (L/π)²/1024
     assert np.abs(left).max() < 2 / 2 * (2 / np.pi) ** 2 / 1024 * 1.01

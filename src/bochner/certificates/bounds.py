@@ -5,9 +5,10 @@ theorems do not cover them.
 """
 
 import math
+import operator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,11 @@ class Bound:
         if self.cuts:
             within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
             widths = (cut._least(error, chance) for cut in within or self.cuts[-1:])
-            return min(widths, key=itemgetter(0))
+            return min(widths, key=operator.itemgetter(0))
         if self.bounds:  # costs err by 11 times the spectral or the trace error
             each = chance / len(self.bounds)
-            return max((b._least(error / 11, each) for b in self.bounds), key=itemgetter(0))
+            widths = (bound._least(error / 11, each) for bound in self.bounds)
+            return max(widths, key=operator.itemgetter(0))
         if self.rest and error - self.rest <= 1e-3 * error:
             raise InvalidInput(
                 f"width: error must be above {self.rest:.3g}, which the last cut leaves "
@@ -275,25 +277,20 @@ def _rahimi_recht(
 def _second_moment(kernel: Kernel, d: int) -> float:
     """Return E|ω|² of a kernel of x − y, possibly infinite."""
 
-    def leaf(part: Any, axes: tuple[int, ...]) -> tuple[float, float] | None:
+    def leaf(part: Any, axes: tuple[int, ...]) -> Array | None:
         if isinstance(part, Stationary):
-            return 1.0, float(part.spectral_measure(len(axes)).second_moment)
-        return (part.value, 0.0) if isinstance(part, Constant) else None
+            return np.array([1.0, part.spectral_measure(len(axes)).second_moment])
+        return np.array([part.value, 0.0]) if isinstance(part, Constant) else None
 
-    def added(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-        size = a[0] + b[0]
-        return size, sum(s * moment for s, moment in (a, b) if s) / size
-
-    # k(0) and the mean of |ω|²: sizes of products multiply, mean squares add.
-    of_product = lambda a, b: (a[0] * b[0], a[1] + b[1])
-    of_multiple = lambda scale, a: (scale * a[0], a[1])
-    both = folded(kernel, leaf, added, of_product, scale=of_multiple, columns=(*range(d),))
+    # k(0), and k(0) times the mean of |ω|²: mean squares of products add.
+    product = lambda a, b: np.array([a[0] * b[0], a[0] * b[1] + a[1] * b[0]])
+    both = folded(kernel, leaf, operator.add, product, scale=operator.mul, columns=(*range(d),))
     if both is None:
         raise UnsupportedKernel(
             "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, sums, "
             f'products, powers and multiples of such; got {kernel!r}. Take "hoeffding".'
         )
-    return both[1]
+    return float(both[1] / both[0])
 
 
 def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
@@ -605,10 +602,9 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
     factor, inner = (plain.scale, plain.kernel) if isinstance(plain, Scaled) else (1.0, plain)
     if isinstance(inner, GeneralizedZonal):
         degrees = len(inner.radial_functions[: 2 if d == 1 else None])
-        of_degree = [factor * np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees)]
-        squares = np.zeros((degrees, max(map(len, of_degree))))
-        for row, sums in zip(squares, of_degree, strict=True):
-            row[: len(sums)] = np.sort(sums)[::-1]
+        of_degree = (np.square(inner.radial(l, radii)).sum(axis=0) for l in range(degrees))
+        falling = (np.sort(factor * sums)[::-1] for sums in of_degree)
+        squares = np.array([*zip_longest(*falling, fillvalue=0.0)]).T
         sums = squares.sum(axis=1)
         return squares, np.cumsum(sums[::-1])[::-1] - sums, True
     if radial.power_series is None:

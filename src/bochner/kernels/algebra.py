@@ -13,7 +13,7 @@ import numpy as np
 
 from bochner._core import arrays
 from bochner._core.blas import mirror
-from bochner._core.checks import integers, optional, unpacked
+from bochner._core.checks import each, finite, integers, optional, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
 from bochner.kernels import distances
@@ -295,7 +295,7 @@ class Warped(Transformed):
         return answer(self.function(X), (X.shape[0], None), X, "Warped")
 
 
-Curves = tuple[tuple[float, ...], ...]
+Curves = Annotated[tuple[tuple[float, ...], ...], each(each(finite))]
 
 
 @final
@@ -336,12 +336,9 @@ class Monotone(Transformed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("points", "values"):
-            curves = tuple(tuple(map(float, curve)) for curve in getattr(self, name))
-            object.__setattr__(self, name, curves)
         fits = len(self.points) == len(self.values) == len(self.columns)
         for p, v in zip(self.points, self.values, strict=fits):
-            fits = fits and len(p) == len(v) >= 2 and bool(np.isfinite((*p, *v)).all())
+            fits = fits and len(p) == len(v) >= 2
             fits = fits and bool((np.diff(p) > 0).all() and (np.diff(v) >= 0).all())
         if not fits:
             raise InvalidInput(

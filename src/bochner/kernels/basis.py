@@ -330,11 +330,11 @@ class GreenFunction(Kernel):
         """Return (κ² + λ)^(−s)."""
         return (self.kappa**2 + eigenvalues) ** -float(self.exponent)
 
-    def features(self, X: Float[np.ndarray, "n d"], count: int) -> Float[np.ndarray, "n J"]:
-        """Return the first of the functions, times the roots of their weights."""
+    def features(self, X: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n J"]:
+        """Return the functions times the roots of their weights."""
         numbers, eigenvalues = modes(self.box, self.terms, self.conditions)
-        Z = np.sqrt(self.weights(eigenvalues[:count])) * np.ones((len(X), 1))
-        for (lower, upper), x, k in zip(self.box, X.T, numbers[:count].T, strict=True):
+        Z = np.sqrt(self.weights(eigenvalues)) * np.ones((len(X), 1))
+        for (lower, upper), x, k in zip(self.box, X.T, numbers.T, strict=True):
             unit = inside((x - lower) / (upper - lower), self.conditions)
             Z *= waves(int(k.max()) + 1, unit, upper - lower, self.conditions).T[:, k]
         return Z
@@ -348,14 +348,14 @@ class GreenFunction(Kernel):
         left, right = map(self._rows, (X, Y))
         if self.closed:
             return moved(self._term(left, right.T), like=X)
-        Z = self.features(left, self.terms)
-        return moved(Z @ (Z if Y is X else self.features(right, self.terms)).T, like=X)
+        Z = self.features(left)
+        return moved(Z @ (Z if Y is X else self.features(right)).T, like=X)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         rows = self._rows(X)
         if self.closed:
             return moved(self._term(rows, rows)[:, 0], like=X)
-        return moved(np.square(self.features(rows, self.terms)).sum(axis=1), like=X)
+        return moved(np.square(self.features(rows)).sum(axis=1), like=X)
 
     def _term(self, x: Array, y: Array) -> Array:
         """Return the closed form elementwise; large κ as exponentials that do not overflow."""

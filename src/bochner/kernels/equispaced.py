@@ -119,7 +119,7 @@ def tapered_weights(
     return np.ascontiguousarray(weights[tuple(middle)])
 
 
-def spectral_parts(kernel: Kernel, d: int) -> list[Kernel]:
+def spectral_parts(kernel: Kernel, d: int) -> list[Columns]:
     """Return the factors of terms of a kernel of d columns that have a spectral density."""
     factors = dict.fromkeys(factor for term in _terms(kernel, tuple(range(d))) for factor in term)
     return [Columns(leaf, axes) for leaf, axes in factors if not isinstance(leaf, Periodic)]
@@ -204,11 +204,11 @@ def seasons(kernel: Kernel, a: int, d: int) -> tuple[Season, ...]:
     """Return the periods of a kernel of d columns along axis a."""
     terms = []
     for term in _terms(kernel, tuple(range(d))):
+        decays = any(a in axes and not isinstance(leaf, Periodic) for leaf, axes in term)
         for leaf, axes in term:
             if isinstance(leaf, Periodic) and a in axes:
                 periods, lengths = leaf.per_axis(len(axes))
-                at = axes.index(a)
-                terms.append((periods[at], lengths[at], not _decays(term, a)))
+                terms.append((periods[axes.index(a)], lengths[axes.index(a)], not decays))
     return tuple(dict.fromkeys(terms))
 
 
@@ -220,8 +220,8 @@ def highest_harmonic(lengthscale: float) -> int:
 
 def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
     """Whether a kernel has periods along an axis and no term decays along it."""
-    terms = _terms(kernel, tuple(range(d)))
-    return bool(seasons(kernel, a, d)) and not any(_decays(term, a) for term in terms)
+    decays = any(a in part.columns for part in spectral_parts(kernel, d))
+    return bool(seasons(kernel, a, d)) and not decays
 
 
 def common_period(
@@ -286,8 +286,3 @@ def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
         return list(dict.fromkeys(pairs))
 
     return folded(kernel, leaf, operator.add, multiply, columns=axes) or []
-
-
-def _decays(term: tuple[Factor, ...], a: int) -> bool:
-    """Whether a term falls to zero along an axis."""
-    return any(a in axes and not isinstance(leaf, Periodic) for leaf, axes in term)

@@ -102,15 +102,11 @@ LAPLACE = Law(
 )
 
 
-def _sech_quantile(u: Numbers) -> Numbers:
-    return np.log(np.tan(0.5 * np.pi * u)) / np.pi
-
-
 #: Density sech(πc), characteristic function sech(t/2).
 SECH = Law(
     0.25,
-    lambda rng, size: _sech_quantile(rng.uniform(size=size)),
-    _sech_quantile,
+    lambda rng, size: SECH.quantile(rng.uniform(size=size)),
+    lambda u: np.log(np.tan(0.5 * np.pi * u)) / np.pi,
     lambda c: math.log(2) - np.pi * np.abs(c) - np.log1p(np.exp(-2 * np.pi * np.abs(c))),
 )
 
