@@ -103,7 +103,7 @@ LAPLACE = Law(
 
 
 #: Density sech(πc), characteristic function sech(t/2).
-SECH = Law(
+SECH: Law = Law(
     0.25,
     lambda rng, size: SECH.quantile(rng.uniform(size=size)),
     lambda u: np.log(np.tan(0.5 * np.pi * u)) / np.pi,
