@@ -56,7 +56,7 @@ def reason(phi):
         return "a decision by values of the rows"  # which must not be below zero
     bessel = "smoothness=0.8" in kernel or "smoothness=3.7" in kernel or "Generalized" in kernel
     radial = getattr(phi, "radial", None)
-    exact = isinstance(radial, RadialFunctions) and not len(radial.interpolant)
+    exact = isinstance(radial, RadialFunctions) and not radial.limit
     exact |= name == "GegenbauerMap" and "GeneralizedZonal" in kernel
     if name == "SketchMap" or exact or (name == "NystromMap" and bessel):
         return "a step that is made in NumPy alone"

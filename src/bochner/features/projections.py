@@ -98,6 +98,19 @@ def principal_axes(matrix: Float[Array, "d d"]) -> tuple[Float[Array, " d"], Flo
     return np.maximum(values[::-1], 0.0), with_signs(vectors[:, ::-1])
 
 
+def eigenfunctions(
+    K: Float[Array, "M M"], share: Float[Array, " M"], least: float = 0.0
+) -> tuple[Float[Array, " m"], Float[Array, "M m"]]:
+    """Return eigenvalues above ``least`` and rounding, from the largest, and weights C.
+
+    The functions k(x, nodes) C extend the eigenvectors of k on nodes that weigh ``share``.
+    """
+    root = np.sqrt(share)
+    values, V = principal_axes(root[:, None] * K * root)
+    kept = values > max(1e-12 * values[0], least)
+    return values[kept], root[:, None] * V[:, kept] / np.sqrt(values[kept])
+
+
 def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
     """Return columns whose largest entries are positive: LAPACK's choice of signs is no matter."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]

@@ -94,7 +94,9 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     nodes, weights, logs = [], [], []
     for j, k in enumerate(factors):
         q, share = _nodes(X[:, [j]], most)
-        values, functions = eigenfunctions(k, q, share)
+        values, functions = projections.eigenfunctions(k(q[:, None]), share)
+        if not len(values):  # the kernel is zero on these rows
+            values, functions = np.ones(1), np.zeros((len(q), 1))
         nodes.append(q)
         weights.append(functions)
         logs.append(np.log(values))
@@ -117,18 +119,6 @@ def _nodes(column: Float[Array, "n 1"], most: int) -> tuple[Float[Array, " M"], 
     nearest = np.searchsorted((nodes[1:] + nodes[:-1]) / 2, values)
     share = np.bincount(nearest, counts, len(nodes)) / counts.sum() + 0.01 / len(nodes)
     return nodes, share / share.sum()
-
-
-def eigenfunctions(
-    kernel: Kernel, nodes: Float[Array, " M"], share: Float[Array, " M"]
-) -> tuple[Float[Array, " m"], Float[Array, "M m"]]:
-    """Return the eigenvalues, from the largest, and the weights of the eigenfunctions."""
-    root = np.sqrt(share)
-    values, V = projections.principal_axes(kernel(nodes[:, None]) * np.outer(root, root))
-    kept = values > 1e-12 * values[0]  # below is rounding
-    if not kept.any():  # the kernel is zero on these rows
-        return np.ones(1), np.zeros((len(nodes), 1))
-    return values[kept], root[:, None] * V[:, kept] / np.sqrt(values[kept])
 
 
 # --- Hermite–Mercer features: products of Hermite functions along the principal axes -------------

@@ -51,7 +51,9 @@ def multiplied(how: Halves, table: Float[Array, "m n"]) -> Float[Array, "D n"]:
 
 
 class Products(FeatureMap):
-    """A map whose features are products of functions of one column each."""
+    """A map whose features are products of functions of one column each, with factors if any."""
+
+    amplitudes: Float[Array, " D"] | None = None
 
     @cached_property
     @abstractmethod
@@ -67,11 +69,11 @@ class Products(FeatureMap):
 
         Products of long rows in a transposed scratch are three times faster than those of columns.
         """
-        how, width = self.how, self.n_features
+        how, width, factors = self.how, self.n_features, self.amplitudes
         if not (is_numpy(X) or is_sparse(X)):
             xp = array_namespace(X)
-            Z = multiplied(how, xp.astype(self.table(X), X.dtype))
-            return xp.permute_dims(Z, (1, 0))
+            Z = xp.permute_dims(multiplied(how, xp.astype(self.table(X), X.dtype)), (1, 0))
+            return Z if factors is None else Z * moved(factors, like=Z)
         Z = np.empty((X.shape[0], width), dtype=X.dtype)
         step = max(1, min(max(64, (1 << 18) // width), 512, len(Z)))
         # New memory would cost more; rows are padded to avoid conflicts of cache sets.
@@ -89,6 +91,8 @@ class Products(FeatureMap):
                     np.multiply(sides[0], sides[1], out=out)
                 else:
                     out[...] = here[how]
+                if factors is not None:
+                    out *= factors[:, None]
                 Z[start + first : start + first + n] = out.T
         return Z
 
@@ -214,18 +218,14 @@ class EigenfunctionMap(Products):
     #: 0 for sines that vanish on all faces, ½ for those of Brownian motion, free at the far one.
     shift: float
     indices: Int[Array, "D d"]  # k, from 1
-    amplitudes: Float[Array, " D"]  # a, the roots of the eigenvalues, from the largest
-    conditions: str
+    amplitudes: Float[Array, " D"] | None = None  # the roots of the eigenvalues, from the largest
+    conditions: str = "dirichlet"
 
     @property
     def below_kernel(self) -> bool:
         return isinstance(self.kernel, basis.Brownian | basis.GreenFunction)
 
     unbiased = False  # A series that is cut, nothing random
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = super().features(X)
-        return Z * moved(self.amplitudes, like=Z)
 
     @cached_property
     def how(self) -> Halves:

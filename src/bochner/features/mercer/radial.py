@@ -1,9 +1,9 @@
 """Mercer features of rotation-invariant kernels: harmonics of directions, functions of radii."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from itertools import repeat
+from typing import Any, Self
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebvander
@@ -11,12 +11,17 @@ from scipy.fft import dct
 
 from bochner._core.arrays import array_namespace, dense, is_numpy, moved, slices, to_numpy
 from bochner._core.blas import product
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Float, Int
 from bochner.errors import UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
-from bochner.features.projections import MOST_COLUMNS, principal_axes, require_squares
+from bochner.features.projections import (
+    MOST_COLUMNS,
+    eigenfunctions,
+    principal_axes,
+    require_squares,
+)
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
 from bochner.kernels.zonal import GeneralizedZonal, alpha, directions
@@ -115,56 +120,53 @@ ROUNDING = float(np.finfo(float).eps)
 MOST_HARMONICS = (4 * ROUNDING) ** -2  # Of a degree: beyond, all energy is rounding
 
 
-#: Radii q at which R_l is factored, and the share ω of the rows that each radius represents.
-Nodes = tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]
-
-
-def quantiles(r: Float[np.ndarray, " n"], count: int) -> Nodes:
-    """Return ``count`` quantiles, dense at both ends where few rows carry most of what is left."""
+def _quantiles(
+    r: Float[np.ndarray, " n"],
+) -> tuple[Float[np.ndarray, " M"], Float[np.ndarray, " M"]]:
+    """Return radii, dense at both ends where few rows carry most of what is left, and shares."""
     if one_radius(r):
         return np.array([r.mean()]), np.ones(1)
-    M = min(count, len(r))
+    M = min(NODES, len(r))
     edges = np.sin(np.arange(M + 1) * np.pi / (2 * M)) ** 2
     middles = np.sin((np.arange(M) + 0.5) * np.pi / (2 * M)) ** 2
     return np.quantile(r, middles), np.diff(edges)
 
 
-class RadialBlock(NamedTuple):
-    """One radial function: g(r) = Σ_a R_l(r, q_a) weights_a, and the mean of g² over radii."""
-
-    degree: int
-    size: int
-    energy: float
-    weights: Float[np.ndarray, " M"]
-
-    @property
-    def each(self) -> float:
-        """Energy of each of the block's α_l features: an eigenvalue on rotation-invariant data."""
-        return self.energy / self.size
-
-
 def spectrum(
-    radial: RadialKernels, nodes: Nodes, total: float, width: int, most: int = 4096
-) -> list[RadialBlock]:
-    """Return the blocks for ``width`` features up to degree ``most``, by energy per feature.
+    kernel: Kernel, radial: RadialKernels, r: Any, width: int, most: int = 4096
+) -> tuple[Float[np.ndarray, " M"], float, Int[Array, " B"], Array, Float[np.ndarray, "B M"]]:
+    """Return nodes, the mean of k(x, x) on them, and degrees l, energies and weights of functions.
 
-    ``total`` is the mean of k(x, x) over the nodes.
+    The functions g(r) = Σ_a R_l(r, q_a) weights_a are those for ``width`` features up to degree
+    ``most``, by energy per feature. Of zonal kernels radii are not needed: all nodes are as good.
     """
-    d, (q, share) = radial.n_inputs, nodes
+    d = radial.n_inputs
+    q, share = (np.ones(1), np.ones(1)) if radial.zonal else _quantiles(r)
+    total = float(to_numpy(kernel.diag(on_axis(q, d))) @ share)
     last = min(15 if d <= 4 else 3, most)
     while True:
+        counts = [alpha(l, d) for l in range(last + 1)]
+        sizes = np.array([float(count) if count <= MOST_HARMONICS else 0.0 for count in counts])
+        # Quadrature leaves √α_l roundings of the kernel in R_l.
+        noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
-        levels = [block for l, R_l in enumerate(R) for block in _factored(l, d, R_l, share, total)]
-        blocks = sorted(levels, key=lambda block: -block.each)
+        values, weights = zip(*map(eigenfunctions, R, repeat(share), noise), strict=True)
+        degrees, energies = (
+            np.repeat(np.arange(last + 1), [*map(len, values)]),
+            np.concatenate(values),
+        )
+        each = energies / sizes[degrees]
+        order = np.argsort(-each, kind="stable")
         rest = total - float(np.einsum("laa,a->", R, share))
         top = np.zeros(last + 1)
-        np.maximum.at(top, np.array([b.degree for b in blocks], int), [b.each for b in blocks])
+        np.maximum.at(top, degrees, each)
         # After many degrees, half of them without energy: rows are too far apart.
         silent = last >= 255 and not radial.zonal and not np.any(top[last // 2 :])
-        enough = np.flatnonzero(np.cumsum([float(block.size) for block in blocks]) >= width)
-        least = blocks[enough[0]].each if len(enough) else 0.0  # energy of the last feature
+        enough = np.flatnonzero(np.cumsum(sizes[degrees[order]]) >= width)
+        least = each[order[enough[0]]] if len(enough) else 0.0  # energy of the last feature
         if silent or last == most or _complete(top, rest, total, least, d):
-            return blocks
+            C = np.concatenate([columns.T for columns in weights])
+            return q, total, degrees[order], energies[order], C[order]
         last = min(2 * last + 1, most)
 
 
@@ -182,21 +184,6 @@ def _complete(
     return len(each) >= 4 and least > each[0] and bool((np.diff(each) < 0.0).all())
 
 
-def _factored(
-    l: int, d: int, R: Float[np.ndarray, "M M"], share: Array, total: float
-) -> Iterator[RadialBlock]:
-    """Yield the blocks of one degree: eigenvectors of R_l on the nodes, above what is rounding."""
-    size, root = alpha(l, d), np.sqrt(share)
-    if size > MOST_HARMONICS:
-        return
-    values, vectors = principal_axes(root[:, None] * R * root)
-    # Quadrature leaves √α_l roundings of the kernel in R_l.
-    lowest = max(1e-12 * values[0], 4 * ROUNDING * total * size**0.5)
-    for w, v in zip(values.tolist(), vectors.T, strict=True):
-        if size and w > lowest:
-            yield RadialBlock(l, size, w, root * v / w**0.5)
-
-
 @dataclass(frozen=True, eq=False)
 class RadialFunctions:
     """Radial functions g_b(r) = Σ_a R_{l_b}(r, q_a) C_{b,a}: one column for each block b."""
@@ -206,31 +193,23 @@ class RadialFunctions:
     degrees: np.ndarray  # l_b
     nodes: Float[np.ndarray, " M"]  # q
     weights: Float[np.ndarray, "B M"]  # C
-    limit: float  # Radii up to here go through the interpolant, others through R_l itself
-    #: Chebyshev coefficients in T_j(2r/limit − 1); with none, all radii go through R_l.
-    interpolant: Float[np.ndarray, "k B"]
-
-    @classmethod
-    def of(
-        cls, kernel: Kernel, d: int, q: Array, blocks: list[RadialBlock], factors: Array
-    ) -> Self:
-        """Return functions of blocks, each times a factor, on radii q, without interpolant."""
-        degrees = np.array([b.degree for b in blocks])
-        weights = np.array([b.weights for b in blocks]) * factors[:, None]
-        return cls(kernel, d, degrees, q, weights, 0.0, np.zeros((0, len(blocks))))
+    limit: float = 0.0  # Radii up to here go through the interpolant, others through R_l itself
+    #: Chebyshev coefficients in T_j(2r/limit − 1).
+    interpolant: Float[np.ndarray, "k B"] | None = None
 
     def chosen(self, which: np.ndarray) -> Self:
         """Return the functions with these indices."""
+        C = self.interpolant
         return replace(
             self,
             degrees=self.degrees[which],
             weights=self.weights[which],
-            interpolant=np.ascontiguousarray(self.interpolant[:, which]),
+            interpolant=None if C is None else np.ascontiguousarray(C[:, which]),
         )
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return g_1(r), ..., g_B(r); beyond the limit NaN where NumPy cannot look at r."""
-        if not len(self.interpolant):
+        if not self.limit:
             return moved(self.exactly(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
@@ -258,8 +237,9 @@ class RadialFunctions:
                 G[rows, which] = R[l] @ self.weights[which].T
         return G
 
-    def interpolated(self, limit: float, tolerance: float) -> Self:
-        """Return these with an interpolant up to ``limit``, products within ``tolerance``."""
+    def interpolated(self, r: Float[np.ndarray, " n"], tolerance: float) -> Self:
+        """Return these with an interpolant beyond the largest radius, to within ``tolerance``."""
+        limit = REACH * float(r.max())
         # limit·(1 + cos(πj/degree))/2, j = 0..degree: each second one is of half the degree
         radii = lambda degree: limit * np.cos(np.arange(degree + 1) * (np.pi / (2 * degree))) ** 2
         halves, values = 16, self.exactly(radii(16))
@@ -400,30 +380,25 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     if ask.X is not None:
         require_squares("MercerHarmonic", ask.X, 1 / scales)
     polar = polar_of(scales, ask.X, is_stationary(kernel))
-    # The radii to factor on, and up to which functions are interpolated: 0 for none.
-    (q, share), limit = (np.ones(1), np.ones(1)), 0.0
-    if ask.X is not None or not radial.zonal:
+    r = None
+    if not radial.zonal:
         X = ask.rows("MercerHarmonic", "its radial functions")
         r = polar(X.astype(np.float64))[1]
-        if radial.zonal:  # one radial function a degree, the same for any radius but zero
-            q = np.array([r.max() or 1.0])
-        else:
-            (q, share), limit = quantiles(r, NODES), REACH * float(r.max())
-    total = float(to_numpy(plain.diag(on_axis(q, ask.n_inputs))) @ share)
-    blocks = spectrum(radial, (q, share), total, ask.n_features)
-    sizes = np.array([float(b.size) for b in blocks])
+    q, total, degrees, energies, weights = spectrum(plain, radial, r, ask.n_features)
+    sizes = np.array([float(alpha(l, ask.n_inputs)) for l in degrees.tolist()])
     counts = np.diff(np.minimum(np.cumsum(sizes), ask.n_features), prepend=0).astype(int)
-    blocks, counts = blocks[: np.count_nonzero(counts)], counts[counts > 0]  # the last is cut
-    if not blocks:
+    n = np.count_nonzero(counts)  # the last is cut
+    counts, degrees, sizes = counts[:n], degrees[:n], sizes[:n]
+    if not n:
         raise UnsupportedKernel(
             "MercerHarmonic requires rows that the kernel relates to each other; at distances up "
             f"to {float(q.max()):.3g} lengthscales no degree has energy. Take a larger "
             "lengthscale."
         )
-    rest = max(total - sum(b.each * n for b, n in zip(blocks, counts.tolist(), strict=True)), 0.0)
-    factors = np.array([b.size for b in blocks]) ** -0.5
-    functions = RadialFunctions.of(plain, ask.n_inputs, q, blocks, factors)
-    if limit:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
-        functions = functions.interpolated(limit, max(1e-13 * total, 1e-5 * rest))
-    leading = axes_needed(ask.n_inputs, tuple(functions.degrees.tolist()), tuple(counts.tolist()))
+    rest = max(total - float(energies[:n] / sizes @ counts), 0.0)
+    weights = weights[:n] * sizes[:, None] ** -0.5
+    functions = RadialFunctions(plain, ask.n_inputs, degrees, q, weights)
+    if r is not None:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
+        functions = functions.interpolated(r, max(1e-13 * total, 1e-5 * rest))
+    leading = axes_needed(ask.n_inputs, tuple(degrees.tolist()), tuple(counts.tolist()))
     return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)

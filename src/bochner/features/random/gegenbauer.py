@@ -282,26 +282,21 @@ def _optimal(
     method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
 ) -> Radials:
     """Return radial functions from the radial kernels: the given number, or all that matter."""
-    d = radial.n_inputs
-    nodes = np.ones(1), np.ones(1)
-    if not radial.zonal:
-        nodes = mercer.quantiles(_required(r), mercer.NODES)
-    total = float(kernel.diag(mercer.on_axis(nodes[0], d)) @ nodes[1])
-    q = _capped(48 if method.degree is None else method.degree, d)
-    blocks = mercer.spectrum(radial, nodes, total, 1 << 62, q)
+    r, d = None if radial.zonal else _required(r), radial.n_inputs
+    last = _capped(48 if method.degree is None else method.degree, d)
+    q, total, degrees, energies, weights = mercer.spectrum(kernel, radial, r, 1 << 62, last)
     if method.degree is None:  # beyond which almost no energy is left
-        energies = np.bincount([b.degree for b in blocks], weights=[b.energy for b in blocks])
-        enough = total - np.cumsum(energies) <= NEGLIGIBLE * total
-        q = int(np.argmax(enough)) if enough.any() else q
-    blocks = sorted((b for b in blocks if b.degree <= q), key=lambda b: (b.degree, -b.energy))
-    degrees = np.array([b.degree for b in blocks])
-    components = np.arange(len(blocks)) - np.searchsorted(degrees, degrees)
+        enough = total - np.cumsum(np.bincount(degrees, energies)) <= NEGLIGIBLE * total
+        last = int(np.argmax(enough)) if enough.any() else last
+    order = np.lexsort((-energies, degrees))
+    order = order[degrees[order] <= last]
+    degrees = degrees[order]
+    components = np.arange(len(degrees)) - np.searchsorted(degrees, degrees)
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
-    signs = 1 - degrees // 2 % 2 * 2
-    functions = mercer.RadialFunctions.of(kernel, d, nodes[0], blocks, signs)
-    if not radial.zonal:
-        reach = mercer.REACH * float(_required(r).max())
-        functions = functions.interpolated(reach, 1e-6 * total / D**0.5)  # share of the noise
+    weights = weights[order] * (1 - degrees // 2 % 2 * 2)[:, None]
+    functions = mercer.RadialFunctions(kernel, d, degrees, q, weights)
+    if r is not None:
+        functions = functions.interpolated(r, 1e-6 * total / D**0.5)  # share of the noise
     return _first(method.order or MOST_ORDERS, (functions, components))
 
 

@@ -247,8 +247,8 @@ class MonomialMap(Products):
 
     kernel: Kernel
     columns: Array  # Columns that each feature multiplies; d denotes the factor 1
-    weights: Float[Array, " D"]  # c
     inputs: int  # d
+    amplitudes: Float[Array, " D"] | None = None  # c
 
     below_kernel = True  # exact, so below
 
@@ -259,10 +259,6 @@ class MonomialMap(Products):
     def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
         xp, X = in_double(dense(X))
         return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
-
-    def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        Z = super().features(X)
-        return Z * moved(self.weights, like=Z)[None, :]
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
@@ -278,7 +274,7 @@ def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
             f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
         )
     columns, weights = zip(*(_monomials(series, n, ask.n_inputs) for n in degrees), strict=True)
-    return MonomialMap(kernel, np.concatenate(columns), np.concatenate(weights), ask.n_inputs)
+    return MonomialMap(kernel, np.concatenate(columns), ask.n_inputs, np.concatenate(weights))
 
 
 def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
