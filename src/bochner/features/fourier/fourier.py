@@ -23,7 +23,7 @@ from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import placements
-from bochner.features.fourier.placements import IID, Chained, Placement, Transforms
+from bochner.features.fourier.placements import IID, Fastfood, Placement, Structured, Transforms
 from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of, with_far_rows
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
@@ -80,7 +80,7 @@ class Fourier(Method):
 
     @property
     def numbers_each(self) -> int | None:  # type: ignore[override]
-        chained = isinstance(self.placement, Chained)  # never held as a matrix
+        chained = isinstance(self.placement, Structured | Fastfood)  # never held as a matrix
         return 3 if chained else None
 
     @property
@@ -202,7 +202,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    if isinstance(kernel, Stationary) and isinstance(placement, Chained):
+    if isinstance(kernel, Stationary):
         chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
         if chains is not None and chains.multiplications < d * m:
             return FourierMap(kernel, chains, amplitude, phases)

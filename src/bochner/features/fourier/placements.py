@@ -7,7 +7,6 @@ m frequencies are the first m of the 2 m of the same stream, so that a map of tw
 the frequencies of the narrow one.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,12 +27,17 @@ from bochner.features.map import norms
 from bochner.kernels.spectral import Measure, fixed
 
 
-class Placement(NamedArguments, ABC):
-    """Places m frequencies under a spectral measure on R^d."""
+class Placement(NamedArguments):
+    """Places m frequencies under a spectral measure on R^d: a matrix, or fast transforms."""
 
-    @abstractmethod
+    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> "Transforms | None":
+        """Return m frequencies as transforms, in turns; None where they are dense."""
+
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return W, (d, m) float64: each column has the law ``measure``."""
+        if (chains := self.chains(measure, m, rng)) is None:
+            return Orthogonal().place(measure, m, rng)
+        return chains.matrix
 
 
 #: Frequencies that one stream gives, at least.
@@ -326,21 +330,8 @@ class Transforms:
         return 2 * np.pi * W[:, :d].T
 
 
-class Chained(Placement):
-    """Frequencies that are products of Hadamard matrices and diagonals."""
-
-    @abstractmethod
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
-        """Return m frequencies as transforms, in turns; None where they are dense."""
-
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        if (chains := self.chains(measure, m, rng)) is None:
-            return Orthogonal().place(measure, m, rng)
-        return chains.matrix
-
-
 @dataclass(frozen=True)
-class Structured(Chained):
+class Structured(Placement):
     """Blocks H D₁ H D₂ H D₃ with the radial law of the kernel, evaluated by fast transforms.
 
     Yu et al. (2016), *Orthogonal random features*, eq. 6, with p = 2^⌈log₂ d⌉, H the normalised
@@ -373,7 +364,7 @@ class Structured(Chained):
 
 
 @dataclass(frozen=True)
-class Fastfood(Chained):
+class Fastfood(Placement):
     """Blocks S H G Π H B / √p: Le, Sarlós and Smola (2013), eq. 8.
 
     p = 2^⌈log₂ d⌉, B random signs, Π a random permutation, G normal, S lengths χ_p/‖G‖ (times

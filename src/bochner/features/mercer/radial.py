@@ -209,12 +209,12 @@ class RadialFunctions:
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return g_1(r), ..., g_B(r); beyond the limit NaN where NumPy cannot look at r."""
-        if not self.limit:
+        if (C := self.interpolant) is None or not len(C):
             return moved(self.exactly(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
         share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
-        G = _chebyshev_sum(share, self.interpolant)
+        G = _chebyshev_sum(share, C)
         if getattr(xp, "writes_down", False):  # no values to look at
             return xp.where(inside[:, None], G, xp.full_like(G, xp.nan))
         if bool(xp.all(inside)):

@@ -230,25 +230,18 @@ class NeuralMap(FeatureMap):
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         u, length = directions(dense(X))
-        linear, tangent = [u], [u]  # blocks of Σ_h and of K_h without their factors
+        xp = array_namespace(u)
+        below, tangent = u, [u]  # features of Σ_h, and blocks of K_h without their factors
         for h, W in enumerate(self.ramps):
-            below = _joined(linear, _halves(h))
             added = abs(times(below, W)) * (W.shape[0] / (2 * W.shape[1])) ** 0.5
             if self.steps:
                 V = self.steps[h]
                 turned = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
                 mixed = taken(turned, self.picks[h], axis=1)
-                xp = array_namespace(mixed)
                 tangent += [added, xp.sign(times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
-            linear.append(added)
-        depth = len(self.ramps)
-        last = (tangent, _weights(depth)) if self.steps else (linear, _halves(depth))
-        return _joined(*last) * length[:, None]
-
-
-def _halves(h: int) -> list[float]:
-    """Return the roots of the factors in Σ_h: of ⟨u, v⟩, A_1, ..., A_h."""
-    return [2.0 ** (-h / 2), *(2.0 ** (-i / 2) for i in reversed(range(h)))]
+            below = xp.concat([0.5**0.5 * below, added], axis=1)
+        last = _joined(tangent, _weights(len(self.ramps))) if self.steps else below
+        return last * length[:, None]
 
 
 def _weights(h: int) -> list[float]:
