@@ -26,6 +26,9 @@ _Whole = ctypes.c_int64 if sys.byteorder == "little" else ctypes.c_int
 #: Side of matrices that are worked on with the lock: to let go of it takes longer.
 SMALL = 128
 
+#: Letters for matrices as they are, and transposed.
+SIDE = {False: b"N", True: b"T"}
+
 
 def factor(A: Float[Array, "n n"]) -> None:
     """Overwrite A with U, UᵀU = A; n³/3 operations. LinAlgError if A is not positive."""
@@ -58,7 +61,7 @@ def solve_by_triangle(
     U: Float[Array, "n n"], B: Float[Array, "n ..."], transposed: bool = True
 ) -> None:
     """Overwrite a vector or matrix B with U⁻ᵀB, or U⁻¹B; n² operations a column."""
-    fit, side = _square(U) and len(U) == len(B), _side(transposed)
+    fit, side = _square(U) and len(U) == len(B), SIDE[transposed]
     if B.ndim == 1:
         _blas("trsv", fit, b"U", side, b"N", len(U), U, B)
     else:
@@ -86,7 +89,7 @@ def add_product(
         each.shape[::-1] if turned else each.shape
         for each, turned in zip((A, B), transposed, strict=True)
     )
-    fit, sides = C.shape == (n, m) and inner == k, map(_side, transposed)
+    fit, sides = C.shape == (n, m) and inner == k, map(SIDE.get, transposed)
     _blas("gemm", fit, *sides, n, m, k, float(factor), A, B, float(keep), C)
 
 
@@ -95,7 +98,7 @@ def add_square(
 ) -> None:
     """Add factor · A Aᵀ (or AᵀA) to C: half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
-    _blas("syrk", C.shape == (m, m), b"U", _side(transposed), m, k, float(factor), A, 1.0, C)
+    _blas("syrk", C.shape == (m, m), b"U", SIDE[transposed], m, k, float(factor), A, 1.0, C)
 
 
 def add_both_products(
@@ -129,10 +132,6 @@ def _square(A: Array) -> bool:
 
 
 _KINDS = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d", ctypes.c_double)}
-
-
-def _side(transposed: bool) -> bytes:
-    return b"T" if transposed else b"N"
 
 
 @lru_cache(4096)

@@ -1,9 +1,11 @@
 """Results for people: text, HTML that fetches nothing for notebooks and pages, axes to draw on."""
 
 import re
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -64,6 +66,15 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
         return ax
     figure = needed("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
     return figure(figsize=size, layout="constrained").subplots(1, across)
+
+
+def svg_image(figure: Any, title: str, look: str) -> str:
+    """Return a figure as an image in SVG, the same text for the same numbers."""
+    file = StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue().replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans'")
+    source = f"data:image/svg+xml;base64,{b64encode(text.encode()).decode()}"
+    return f'<img {look} alt="{escape(title)}" src="{source}">'
 
 
 class Sentence(Enum):

@@ -4,12 +4,9 @@
 matplotlib, which is imported only then.
 """
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from importlib.util import find_spec
-from io import BytesIO
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +18,7 @@ from bochner._core.arrays import to_numpy
 from bochner._core.blas import eigvalsh
 from bochner._core.checks import integer, one_of
 from bochner._core.shapes import Array, Float
-from bochner._core.text import HtmlResult, axes_for, paragraph
+from bochner._core.text import HtmlResult, axes_for, paragraph, svg_image
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.fourier.grid import EquispacedMap
 from bochner.kernels.sphere import is_on_sphere
@@ -65,11 +62,8 @@ class Display(HtmlResult):
             yield paragraph(f"{name}, drawn on the axes that were given.")
             return
         title = " against ".join(filter(None, [ax.get_ylabel(), ax.get_xlabel()])) or name
-        file = BytesIO()
-        ax.figure.savefig(file, format="svg", metadata={"Date": None})
-        source = f"data:image/svg+xml;base64,{b64encode(file.getvalue()).decode('ascii')}"
-        style = "background:white;max-width:100%"  # on white, as it was drawn for
-        yield f'<img src="{source}" alt="{escape(title)}" style="{style}">'
+        on_white = 'style="background:white;max-width:100%"'  # as it was drawn for
+        yield svg_image(ax.figure, title, on_white)
 
 
 #: Names of a ridge path's criteria.

@@ -3,17 +3,14 @@
 import math
 import platform
 import re
-from base64 import b64encode
 from collections.abc import Callable
-from html import escape
 from importlib.metadata import version
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import bochner as bo
 from bochner._core.optional import needed
-from bochner._core.text import html_table
+from bochner._core.text import html_table, svg_image
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -85,11 +82,6 @@ def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = 
 
     looks: list[Any] = [TEMPLATES / "picture.mplstyle", {"svg.hashsalt": title}]
     with style.context(looks, after_reset=True):
-        figure, file = Figure(figsize=size, layout="constrained"), StringIO()
+        figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    text = file.getvalue().replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans'")
-    source = b64encode(text.encode()).decode()
-    return Markup(
-        f'<img class="plot" alt="{escape(title)}" src="data:image/svg+xml;base64,{source}">'
-    )
+        return Markup(svg_image(figure, title, 'class="plot"'))
