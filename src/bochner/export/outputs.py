@@ -24,8 +24,7 @@ from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
 from bochner.models.convex.classification import OneClassSVM
 from bochner.models.convex.fit import ConvexFit
-from bochner.models.gaussian_process.features import FeatureProcess
-from bochner.models.gaussian_process.law import ExactProcess
+from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
 from bochner.models.representations.exact import LeafRows, MatrixRows
 from bochner.models.representations.features import FeatureSums, WideSums

@@ -30,9 +30,9 @@ from bochner.kernels.algebra import folded
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
-from bochner.models.gaussian_process.features import FeatureProcess
 from bochner.models.gaussian_process.law import (
     ENOUGH,
+    FeatureProcess,
     GaussianProcessSpec,
     KeptRows,
     ProcessLaw,

@@ -28,8 +28,7 @@ from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
-from bochner.models.gaussian_process.features import FeatureProcess
-from bochner.models.gaussian_process.law import ExactProcess, ProcessLaw, Values
+from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess, ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
 from bochner.selection.chosen import Chosen
 

@@ -33,13 +33,14 @@ from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.displays import MapDisplay
 from bochner.models.error_law import ErrorLaw, fold_scores
-from bochner.models.gaussian_process.features import FeatureProcess, chosen_features
 from bochner.models.gaussian_process.grid import WaveProcess, chosen_waves
 from bochner.models.gaussian_process.law import (
     MOST_ROWS,
     ExactProcess,
+    FeatureProcess,
     GaussianProcessSpec,
     ProcessLaw,
+    chosen_features,
     log_normal,
     search_of,
 )

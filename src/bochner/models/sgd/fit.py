@@ -16,22 +16,8 @@ from typing import Annotated, Any, Self
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
+from bochner._core import checks
 from bochner._core.arrays import array_namespace, is_sparse, slices, to_numpy
-from bochner._core.checks import (
-    Counted,
-    Switch,
-    bytes_in_words,
-    finite,
-    free_bytes,
-    integer,
-    nonnegative,
-    one_of,
-    optional,
-    positive,
-    share,
-    warn_user,
-    word,
-)
 from bochner._core.random import Seed, stream
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import kept_rows
@@ -119,9 +105,9 @@ class StrategyPlan(TableResult):
         lines: list[tuple[str, ...]] = [("strategy", "width", "operations", "memory")]
         for row in self.rows:
             mark = " *" * (row.name == self.best)
-            cells = f"{row.width:,}", f"{row.operations:.3g}", bytes_in_words(row.bytes)
+            cells = f"{row.width:,}", f"{row.operations:.3g}", checks.bytes_in_words(row.bytes)
             lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
-        most = bytes_in_words(self.memory)
+        most = checks.bytes_in_words(self.memory)
         refused = (f"{row.name}: {row.refused}" for row in self.rows if row.refused)
         title = f"{self.task}; memory beside the rows, at most {most}"
         return title, lines, "\n".join(refused)
@@ -142,33 +128,33 @@ class SgdSpec:
 
     features: FeatureSpec  # kernel, method, n_features, random_state
     loss: str
-    strategy: Annotated[str, word("auto", *STRATEGIES)]
-    alpha: Annotated[float, nonnegative]
-    fit_intercept: Switch
-    batch_size: Counted
-    learning_rate: Annotated[str, word("constant", "optimal", "invscaling", "adaptive")]
-    eta0: Annotated[float | None, optional(positive)]  # None: "auto"
-    power_t: Annotated[float, finite]
-    average: Annotated[int, integer]
-    max_iter: Counted
-    tol: Annotated[float | None, optional(nonnegative)]
+    strategy: Annotated[str, checks.word("auto", *STRATEGIES)]
+    alpha: Annotated[float, checks.nonnegative]
+    fit_intercept: checks.Switch
+    batch_size: checks.Counted
+    learning_rate: Annotated[str, checks.word("constant", "optimal", "invscaling", "adaptive")]
+    eta0: Annotated[float | None, checks.optional(checks.positive)]  # None: "auto"
+    power_t: Annotated[float, checks.finite]
+    average: Annotated[int, checks.integer]
+    max_iter: checks.Counted
+    tol: Annotated[float | None, checks.optional(checks.nonnegative)]
     early_stopping: bool
-    validation_fraction: Annotated[float, share]
-    n_iter_no_change: Counted
+    validation_fraction: Annotated[float, checks.share]
+    n_iter_no_change: checks.Counted
     shuffle: bool
-    epsilon: Annotated[float, nonnegative] = 0.1
-    quantile: Annotated[float, share] = 0.5
+    epsilon: Annotated[float, checks.nonnegative] = 0.1
+    quantile: Annotated[float, checks.share] = 0.5
 
     who = property(attrgetter("features.who"))  # The class of the learner, as messages name it
 
     @staticmethod
     def of(who: str, losses: tuple[str, ...], asked: dict[str, Any]) -> "SgdSpec":
         """Check the parameters of an estimator of this class."""
-        one_of(asked["loss"], who, "loss", losses)
-        width = integer(asked["n_features"], who, "n_features", 1)
+        checks.one_of(asked["loss"], who, "loss", losses)
+        width = checks.integer(asked["n_features"], who, "n_features", 1)
         given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
         eta = asked["eta0"]
-        rate = None if isinstance(eta, str) and eta == "auto" else positive(eta, who, "eta0")
+        rate = None if isinstance(eta, str) and eta == "auto" else checks.positive(eta, who, "eta0")
         asked = asked | {"average": int(asked["average"]), "eta0": rate}
         spec = spec_of(SgdSpec, who, asked | {"features": FeatureSpec.of(who, *given)})
         if spec.learning_rate == "optimal" and spec.alpha == 0:
@@ -236,6 +222,12 @@ class SgdFit(FitSummary):
         return y.reshape(len(y), -1) if classes is None else indicators(y, len(classes))
 
 
+#: Rows ↦ what coefficients multiply: features, or kernel values.
+Reader = Callable[[Any], Float[Array, "c m"]]
+
+Window = tuple[Reader, Array, Array]  # Rows, their targets and weights
+
+
 # --- Fits ----------------------------------------------------------------------------------------
 
 
@@ -278,14 +270,15 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     fit = _start(spec, blocks, rows, inputs, in_pieces=True, where=where)
     if spec.strategy == "auto":  # features that fit are kept
         size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.n_features
-        kept_at = STRATEGIES.index(fit.strategy) + (size <= free_bytes() // 2)
+        kept_at = STRATEGIES.index(fit.strategy) + (size <= checks.free_bytes() // 2)
         fit = replace(fit, strategy=STRATEGIES[kept_at])
 
     def windows() -> Iterator[Window]:
         for block in blocks.with_rows(8192):
             X, y, w = _of_weight(block)
             if len(w):
-                yield Table(fit, X), fit.targets(y), w / (weight / n)
+                read = _reader(fit, X, fit.chosen.n_features)
+                yield read, fit.targets(y), w / (weight / n)
 
     return replace(_walked(fit, windows, fit.chosen.n_features), rows=n, weight=weight)
 
@@ -338,45 +331,36 @@ def _split(fit: SgdFit, rows: Piece) -> tuple[Piece, Piece | None]:
     return part(rows, np.flatnonzero(~held_out)), part(rows, np.flatnonzero(held_out))
 
 
-class Table:
-    """Rows as the steps read them: features, or kernel values with ``support``, cached or not."""
+def _reader(fit: SgdFit, X: Any, width: int, support: Any = None) -> Reader:
+    """Return what coefficients multiply: features, or kernel values with ``support``."""
+    chosen = fit.chosen
 
-    def __init__(self, fit: SgdFit, X: Any, support: Any = None) -> None:
-        if fit.is_dual and support is None:
-            # Rows that have coefficients, and then those to step on
-            support = X if fit.support is None else join([Piece(fit.support), Piece(X)]).X
-        self.fit, self.X, self.support = fit, X, support
-        self.width = support.shape[0] if fit.is_dual else fit.chosen.n_features
-        n = X.shape[0]
-        self.slices = [*slices(n, block_rows(self.width, 256))]
-        self.kept: Array | None = None
-        if fit.strategy in CACHED:
-            kept = np.empty((n, self.width), fit.chosen.precision)
-            for rows in self.slices:
-                kept[rows] = self.values(rows)
-            self.kept = kept
+    def values(rows: slice | Array) -> Float[Array, "c m"]:
+        few = X[rows]
+        return to_numpy(chosen.kernel(few, support)) if fit.is_dual else chosen.rounded(few)
 
-    def values(self, rows: slice | Array) -> Float[Array, "c m"]:
-        """Return what coefficients multiply: features of these rows, or kernel values."""
-        if self.kept is not None:
-            return self.kept[rows]
-        chosen, X = self.fit.chosen, self.X[rows]
-        return to_numpy(chosen.kernel(X, self.support)) if self.fit.is_dual else chosen.rounded(X)
+    if fit.strategy not in CACHED:
+        return values
+    kept = np.empty((X.shape[0], width), chosen.precision)
+    for rows in slices(len(kept), block_rows(width, 256)):
+        kept[rows] = values(rows)
+    return kept.__getitem__
 
 
 # --- Walking -------------------------------------------------------------------------------------
 
 
-Window = tuple[Table, Array, Array]  # Rows, their targets and weights
-
-
 def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None) -> SgdFit:
     """Return the fit after epochs over rows in memory, whose steps count ``w`` times."""
-    table, weight = Table(fit, rows.X), fit.weight + float(rows.w.sum())
-    window, judge = (table, fit.targets(rows.y), w), _judge(table, held_out)
-    seen = fit.rows + len(rows.w)
-    fit = replace(_walked(fit, lambda: (window,), table.width, judge), weight=weight, rows=seen)
-    return _on_support(fit, table.support) if fit.is_dual else fit
+    seen, weight = fit.rows + len(rows.w), fit.weight + float(rows.w.sum())
+    # Rows that have coefficients, and then those to step on
+    every = [Piece(X) for X in (fit.support, rows.X) if X is not None]
+    support = join(every).X if fit.is_dual else None
+    width = fit.chosen.n_features if support is None else support.shape[0]
+    window = _reader(fit, rows.X, width, support), fit.targets(rows.y), w
+    judge = _judge(fit, held_out, width, support)
+    fit = replace(_walked(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
+    return _on_support(fit, support) if fit.is_dual else fit
 
 
 def _walked(
@@ -395,16 +379,16 @@ def _walked(
         number, given = fit.epochs + len(losses), list[Window]()
         total = weight = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
-            for i, (table, y, w) in enumerate(kept or windows()):
-                n, size = len(w), block_rows(table.width, spec.batch_size)
+            for i, (read, y, w) in enumerate(kept or windows()):
+                n, size = len(w), block_rows(width, spec.batch_size)
                 random = stream(fit.chosen.seed, "order", number, i)
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
                 for index in map(order.__getitem__, slices(n, size)):
-                    itself = table.width - n + index if fit.is_dual else None
-                    rows = table.values(index), y[index], w[index]
+                    itself = width - n + index if fit.is_dual else None
+                    rows = read(index), y[index], w[index]
                     walk, lost, mass = descended(walk, *how, rows, itself)
                     total, weight = total + lost, weight + mass
-                given += [(table, y, w)] if fit.strategy in CACHED else []
+                given += [(read, y, w)] if fit.strategy in CACHED else []
         kept = given
         if not (np.isfinite(walk.coef).all() and np.isfinite(walk.intercept).all()):
             raise InvalidInput(
@@ -425,7 +409,7 @@ def _walked(
             walk = replace(walk, rate=walk.rate / 5)
             idle = 0
     if not stopped:
-        warn_user(
+        checks.warn_user(
             f"{spec.who}: the loss still fell after max_iter={spec.max_iter} epochs. Raise "
             "max_iter or tol, or take tol=None to run just so many."
         )
@@ -450,16 +434,19 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
     return replace(fit, walk=walk, support=rows[np.flatnonzero(used)])
 
 
-def _judge(table: Table, held_out: Piece | None) -> Callable[[Walk], float] | None:
+def _judge(
+    fit: SgdFit, held_out: Piece | None, width: int, support: Any
+) -> Callable[[Walk], float] | None:
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held_out is None:
         return None
-    out, y, w = Table(table.fit, held_out.X, table.support), held_out.y, held_out.w
+    read, y, w = _reader(fit, held_out.X, width, support), held_out.y, held_out.w
+    parts = [*slices(len(w), block_rows(width, 256))]
 
     def score(walk: Walk) -> float:
         coef, intercept = walk.result
-        f = np.concatenate([out.values(rows) @ coef for rows in out.slices]) + intercept
-        if table.fit.inputs.classes is not None:
+        f = np.concatenate([read(rows) @ coef for rows in parts]) + intercept
+        if fit.inputs.classes is not None:
             return float(np.average(decided(f) == y, weights=w))
         about = y.reshape(f.shape) - np.average(y.reshape(f.shape), axis=0, weights=w)
         left, total = w @ (y.reshape(f.shape) - f) ** 2, w @ about**2
@@ -567,7 +554,7 @@ def _planned(
         costs.append(StrategyCost(name, width, epochs * values + steps, memory))
         costs.append(StrategyCost(cached, width, values + steps, memory + item * n * width))
     task = f"{n:,} rows of {d:,} columns, {t} outputs, {epochs} epochs in batches of {batch}"
-    return StrategyPlan(task, free_bytes() // 2, tuple(costs)), options
+    return StrategyPlan(task, checks.free_bytes() // 2, tuple(costs)), options
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
