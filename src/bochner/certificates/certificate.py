@@ -1,5 +1,6 @@
 """The certificate: the distance of Z Zᵀ from K on rows, its confidence, and what it means."""
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -122,7 +123,8 @@ class Certificate(HtmlResult):
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers, ready for JSON: None where there is no finite number."""
         numbers = asdict(self) | {"risk_factor": self.risk_factor, "risk_noise": self.risk_noise}
-        return {name: _plain(value) for name, value in numbers.items()}
+        plain: dict[str, Any] = json.loads(json.dumps(numbers), parse_constant=lambda _: None)
+        return plain
 
     def __str__(self) -> str:
         return " ".join(_sentences(self))
@@ -146,12 +148,6 @@ def errors_table(c: Certificate) -> tuple[list[str], list[list[str]]]:
     head = ["error", "value", f"{100 * c.confidence:g} % interval"]
     digits = 2 if c.confidence == 1 else 3  # without an interval where all rows were measured
     return head[:digits], [row[:digits] for row in rows]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @one_thread()

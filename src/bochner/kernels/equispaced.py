@@ -49,9 +49,17 @@ def has_weights(kernel: Kernel) -> bool:
 
 
 def equispaced_weights(
-    kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...]
+    kernel: Kernel,
+    spacing: Float[Array, " d"],
+    extent: tuple[int, ...],
+    lengths: Float[Array, " d"] | None = None,
 ) -> Array:
-    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h."""
+    """Return v_j of all whole j with |j_a| ≤ extent_a, in rising order; ``spacing`` is h.
+
+    With ``lengths`` of a box the kernel is tapered beyond it; some weights may be below zero.
+    """
+    if lengths is not None:
+        return _tapered_weights(kernel, spacing, extent, lengths)
 
     def leaf(part: Any, axes: tuple[int, ...]) -> Array:
         """Return the weights of a part that is no sum, product or multiple."""
@@ -92,17 +100,13 @@ def taper(t: Array, period: float, length: float) -> Array:
     return erfc(5.0 * along) / 2  # from −5 at the end of the box to 5 where it is zero
 
 
-def tapered_weights(
-    kernel: Kernel,
-    spacing: Float[Array, " d"],
-    extent: tuple[int, ...],
-    lengths: Float[Array, " d"],
+def _tapered_weights(
+    kernel: Kernel, spacing: Float[Array, " d"], extent: tuple[int, ...], lengths: Array
 ) -> Array:
-    """Return the weights, some perhaps below zero, of a kernel tapered beyond a box."""
     if len(extent) == 1:  # periodic terms are not tapered
         steady, rest = parted(kernel)
         if steady is not None and rest is not None:
-            tapered = tapered_weights(rest, spacing, extent, lengths)
+            tapered = _tapered_weights(rest, spacing, extent, lengths)
             return tapered + equispaced_weights(steady, spacing, extent)
     shape = [next_fast_len(4 * m + 2, real=True) for m in extent]
     periods = 2 * math.pi / spacing
@@ -225,9 +229,12 @@ def is_cyclic(kernel: Kernel, a: int, d: int) -> bool:
 
 
 def common_period(
-    terms: tuple[Season, ...], length: float, tolerance: float, a: int
+    terms: tuple[Season, ...], a: int, length: float, least: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return the least multiple of all periods of axis a, and by how much it moves the kernel."""
+    """Return a multiple of all periods of axis a, from ``least`` on, and how it moves the kernel.
+
+    It is one multiple more where rows far outside have a place.
+    """
     # A period p taken as p' moves harmonic c by 2πc|1/p − 1/p'| t, t up to ``length``, and the
     # kernel by 2π|1/p − 1/p'| t/ℓ at most, as the mean of c² is 1/ℓ².
     periods, lengths = np.array([season[:2] for season in terms]).T[:, :, None]
@@ -244,7 +251,9 @@ def common_period(
             f"times the longest; got {texts} of column {a} (counted from 0). Round them, take a "
             "larger tolerance, or multiply all but one with a long Gaussian kernel."
         )
-    return float(many[good[0]]), float(errors[good[0]])
+    common = float(many[good[0]])
+    steps = math.ceil(least / common) + any(steady for *_, steady in terms)
+    return common * steps, float(errors[good[0]])
 
 
 def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:

@@ -133,11 +133,9 @@ class EquispacedMap(FeatureMap):
 
     def variances_of(self, kernel: Kernel) -> Array:
         """Return the weights of another kernel on the same waves."""
-        if self.tapered:
-            return np.maximum(
-                equispaced.tapered_weights(kernel, self.spacing, self.shape, 2 * self.half), 0.0
-            )
-        return equispaced.equispaced_weights(kernel, self.spacing, self.shape)
+        lengths = 2 * self.half if self.tapered else None
+        weights = equispaced.equispaced_weights(kernel, self.spacing, self.shape, lengths)
+        return np.maximum(weights, 0.0)
 
     gram = ToeplitzGram  # ZᵀZ from sums of waves over rows
 
@@ -272,17 +270,10 @@ def spacing_of(
         moved = 0.0
         if terms := equispaced.seasons(kernel, a, d):
             least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
-            period[a], moved = _periodic(terms, a, length, least, tolerance / (8 * d))
+            share = tolerance / (8 * d)
+            period[a], moved = equispaced.common_period(terms, a, length, least, share)
         images += max((size for _, size in margins), default=0.0) + moved / 2
     return 2 * math.pi / period, 2 * images
-
-
-def _periodic(
-    terms: tuple[equispaced.Season, ...], a: int, length: float, least: float, tolerance: float
-) -> tuple[float, float]:
-    """Return a multiple of periods, and its error: one more where rows far outside have a place."""
-    common, error = equispaced.common_period(terms, length, tolerance, a)
-    return common * (math.ceil(least / common) + any(steady for *_, steady in terms)), error
 
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:
@@ -303,7 +294,7 @@ def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> F
         # Weights below zero are among the lowest waves: of these, 2¹⁶ are looked at.
         share = min(1.0, ((1 << 16) / grid.waves) ** (1 / d))
         lowest = tuple(math.ceil(share * m) for m in grid.extent)
-        weights = equispaced.tapered_weights(kernel, grid.spacing, lowest, lengths)
+        weights = equispaced.equispaced_weights(kernel, grid.spacing, lowest, lengths)
         if -np.minimum(weights, 0.0).sum() <= 0.05 * tolerance * weights.sum():
             return grid
     return None
@@ -332,7 +323,8 @@ def _tapered_by(
         for width in widths:
             period = (3 + 2 * width) * length
             if terms:
-                period, moved = _periodic(terms, a, length, period, tolerance / 8)
+                multiple = equispaced.common_period(terms, a, length, period, tolerance / 8)
+                period, moved = multiple
             spacing[a] = 2 * math.pi / period
             m, negative = _extent(kernel, spacing, a, sampled, tolerance * share)
             if not negative:
@@ -470,14 +462,11 @@ def draw_grid(method: FourierGrid, kernel: Kernel, ask: Request) -> EquispacedMa
 
 
 def _mapped(kernel: Kernel, lower: Array, upper: Array, grid: Frequencies) -> EquispacedMap:
-    images = grid.images
     variance = float(kernel.diag(np.zeros((1, len(lower))))[0])
-    if grid.tapered:
-        flat = equispaced.tapered_weights(kernel, grid.spacing, grid.extent, upper - lower).ravel()
-        images += float(np.maximum(-flat, 0.0).sum()) / variance
-        flat = np.maximum(flat, 0.0)
-    else:
-        flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent).ravel()
+    lengths = upper - lower if grid.tapered else None
+    flat = equispaced.equispaced_weights(kernel, grid.spacing, grid.extent, lengths).ravel()
+    images = grid.images + float(np.maximum(-flat, 0.0).sum()) / variance
+    flat = np.maximum(flat, 0.0)
     lacks = 1 - float(flat.sum()) / variance
     if lacks < -2 * images - 1e-3:
         raise UnsupportedKernel(

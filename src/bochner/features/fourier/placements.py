@@ -356,7 +356,7 @@ class Structured(Placement):
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs = child.choice((-1.0, 1.0), (blocks, 3, p))
             lengths = radii(law, p, blocks * p, child) / (2 * np.pi * p**1.5)
-            signs[:, 0] *= _scales(law, p)
+            signs[:, 0, : len(law.scales)] *= law.scales
             return np.concatenate([signs, lengths.reshape(blocks, 1, p)], axis=1)
 
         diagonals = in_streams(draw, -(-m // p), p, rng)
@@ -383,17 +383,12 @@ class Fastfood(Placement):
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs, G = child.choice((-1.0, 1.0), (blocks, p)), child.standard_normal((blocks, p))
+            signs[:, : len(law.scales)] *= law.scales
             sizes = 2 * np.pi * p**0.5 * np.linalg.norm(G, axis=1, keepdims=True)
             lengths = radii(law, p, blocks * p, child).reshape(blocks, p) / sizes
             orders = child.permuted(np.tile(np.arange(p), (blocks, 1)), axis=1)
-            return np.stack([signs * _scales(law, p), G, lengths, orders], axis=1)
+            return np.stack([signs, G, lengths, orders], axis=1)
 
         streams = in_streams(draw, -(-m // p), p, rng)
         orders, shape = streams[:, 3].astype(np.int32), (len(law.scales), m)
         return Transforms(np.ascontiguousarray(streams[:, :3]), orders, shape)
-
-
-def _scales(measure: Measure, p: int) -> Float[Array, " p"]:
-    scales = np.ones(p)
-    scales[: len(measure.scales)] = measure.scales
-    return scales
