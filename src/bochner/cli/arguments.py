@@ -175,11 +175,10 @@ def found_files(files: Iterable[str]) -> list[Any]:
     return paths
 
 
-def refuse_overwriting(out: Path, inputs: Iterable[Path]) -> None:
+def refuse_overwriting(out: Path, inputs: Iterable[object]) -> None:
     """Refuse to write over what is being read."""
-    if out.exists() and any(
-        isinstance(path, Path) and path.exists() and out.samefile(path) for path in inputs
-    ):
+    paths = (Path(str(file)) for file in inputs)
+    if out.exists() and any(path.exists() and out.samefile(path) for path in paths):
         raise click.BadParameter(
             f"'{out}' is one of the files to read. Choose another name.", param_hint="'--out'"
         )

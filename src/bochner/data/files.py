@@ -9,7 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -37,41 +37,47 @@ WHO = "Blocks.from_files"
 
 
 @dataclass(frozen=True)
-class Remote:
-    """A file that is not on this machine's disks, as a file system of fsspec has it."""
+class File:
+    """A file as a file system of fsspec has it."""
 
     system: Any
     path: str
+    name: str
 
     def __str__(self) -> str:
-        return str(self.system.unstrip_protocol(self.path))
+        return self.name
 
 
-File = Path | Remote
-_ONE = (str, PathLike, Remote)
+_ONE = (str, PathLike, File)
 
-
-#: Bytes of a file, and its version: the time of the last change in ns, or fsspec's key of it.
-Stamp = tuple[int, int | str]
+#: Bytes of a file, and its version: the time of the last change, or fsspec's key of it.
+Stamp = tuple[int, str]
 
 
 def stamp_of(file: File) -> Stamp:
     """Return the stamp of a file, or say why it cannot be read."""
     with readable(file):
-        if isinstance(file, Remote):
-            file.system.invalidate_cache(file.path)
-            return int(file.system.size(file.path) or 0), file.system.ukey(file.path)
-        status = file.stat()
-        return status.st_size, status.st_mtime_ns
+        file.system.invalidate_cache(file.path)
+        info = file.system.info(file.path)
+        return int(info["size"] or 0), str(info.get("mtime", "")) or file.system.ukey(file.path)
 
 
-def readable(file: object) -> AbstractContextManager[None]:
-    """Return the context that names the file in errors of the system or of a storage."""
+def readable(
+    file: object, content: Callable[[Exception], BochnerError] | None = None
+) -> AbstractContextManager[None]:
+    """Return the context that names the file in errors; ``content`` says what is wrong in it."""
 
-    def named(error: Exception) -> DataFileError | None:
+    def named(error: Exception) -> BochnerError | None:
+        of_content = isinstance(error, OSError | ValueError | NotImplementedError)
+        if content and of_content and not isinstance(error, PermissionError):
+            return content(error)
         # storage packages raise other errors, e.g. for a timeout or a missing key
         foreign = "://" in str(file) and not isinstance(error, ImportError | ValueError)
-        return unreadable(file, error) if foreign or isinstance(error, OSError) else None
+        if not foreign and not isinstance(error, OSError):
+            return None
+        remote, here = "the URL, its server and the keys to it", "the path and its permissions"
+        what = remote if "://" in str(file) else here
+        return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
 
     return explained(named)
 
@@ -104,65 +110,54 @@ def reason_of(error: Exception) -> str:
     return said[:1].lower() + said[1:].rstrip(".")
 
 
-def unreadable(file: object, error: Exception) -> DataFileError:
-    """Say which file the system refuses to read, and why."""
-    remote, here = "the URL, its server and the keys to it", "the path and its permissions"
-    what = remote if "://" in str(file) else here
-    return DataFileError(f"Blocks: '{file}' cannot be read: {reason_of(error)}. Check {what}.")
-
-
 # --- Which files a path means --------------------------------------------------------------------
 
 
-def find_files(paths: Any) -> list[Any]:
+def find_files(paths: Any) -> list[File]:
     """Return the files of a path, folder, glob, URL, or a list, sorted by name within each."""
-    if isinstance(paths, _ONE):
-        return _expand(paths)
-    is_list = isinstance(paths, Sequence) and all(isinstance(p, _ONE) for p in paths)
-    if not is_list or not paths:
+    names = [paths] if isinstance(paths, _ONE) else paths
+    is_list = isinstance(names, Sequence) and all(isinstance(name, _ONE) for name in names)
+    if not is_list or not names:
         raise InvalidType(
             f"{WHO}: paths must be a path, a glob or a list of some; got {paths!r:.60}."
         )
-    return [file for path in paths for file in _expand(path)]
+    return [file for name in names for file in _expand(name)]
 
 
-def _expand(name: str | PathLike[str] | Remote) -> list[File]:
-    if isinstance(name, Remote):
+def _expand(name: str | PathLike[str] | File) -> list[File]:
+    """Return the files of a path, or of a URL such as s3://bucket/folder or memory://table.csv."""
+    if isinstance(name, File):
         return [name]
-    if isinstance(name, str) and "://" in name:
-        return list(_remote(name))
-    path = Path(name).expanduser()
-    with explained(partial(unreadable, path), OSError):
-        if path.is_dir():
-            list(path.iterdir())  # fails where the folder may not be read; rglob would skip it
-            files = (p.relative_to(path) for p in path.rglob("*") if p.is_file())
-            return [path / file for file in _tables(files, path)]
-        if path.exists():
-            return [path]
-    anchor, here = Path(path.anchor), f"The current folder is '{Path.cwd()}'."
-    globbed = sorted(p for p in anchor.glob(str(path.relative_to(anchor))) if p.is_file())
-    return list(globbed or _nothing(path, name_beside(path), here))
-
-
-def _remote(url: str) -> list[Remote]:
-    """Return the files behind a URL such as s3://bucket/folder or memory://table.csv."""
-    fsspec = needed("fsspec", f"{WHO}: reading '{url}'")
+    is_url = isinstance(name, str) and "://" in name
+    given: Any = name if is_url else Path(name).expanduser()
+    fsspec = needed("fsspec", f"{WHO}: reading '{given}'")
 
     def said(error: Exception) -> BochnerError:
         if isinstance(error, ImportError):
-            return MissingDependency(f"{WHO}: '{url}' cannot be read: {error}.")
+            return MissingDependency(f"{WHO}: '{given}' cannot be read: {error}.")
         return InvalidInput(
-            f"{WHO}: '{url}' must be of a kind that fsspec knows, as s3://, gs://, https://; "
+            f"{WHO}: '{given}' must be of a kind that fsspec knows, as s3://, gs://, https://; "
             f"{str(error).splitlines()[0]}."
         )
 
-    with explained(said, ImportError, ValueError), readable(url):
-        system, root = fsspec.core.url_to_fs(url)
+    with explained(said, ImportError, ValueError), readable(given):
+        if is_url:
+            system, root = fsspec.core.url_to_fs(given)
+        else:
+            system, root = fsspec.filesystem("file"), given.absolute().as_posix()
         if system.isdir(root):
+            system.ls(root)  # fails where the folder may not be read; find would skip it
             files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
-            return [Remote(system, f"{root}/{name}") for name in _tables(files, url)]
-        paths = sorted(p for p in system.glob(root) if system.isfile(p))
-        return [Remote(system, p) for p in paths or _nothing(url, "", "Check the URL.")]
+            paths = [f"{root}/{file}" for file in _tables(files, given)]
+        elif system.exists(root):
+            paths = [root]
+        else:
+            globbed = sorted(path for path in system.glob(root) if system.isfile(path))
+            paths = globbed or _nothing(given, system, root)
+    is_relative = isinstance(given, Path) and not given.is_absolute()
+    here = lambda path: str(Path(path).relative_to(Path.cwd()))
+    called = here if is_relative else system.unstrip_protocol if is_url else str
+    return [File(system, path, called(path)) for path in paths]
 
 
 def _tables(files: Iterable[PurePath], folder: object) -> list[PurePath]:
@@ -203,20 +198,25 @@ def name_beside(path: Path) -> str:
         return ""
 
 
-def _nothing(path: object, near: str, more: str) -> Any:
+def _nothing(name: Any, system: Any, path: str) -> Any:
     """Raise an error for a path or glob without files."""
-    none = f"there is no file or folder '{path}'{near}"
-    if any(c in str(path) for c in "*?["):
-        none = f"the glob '{path}' must match at least one file; got none"
+    with suppress(FileNotFoundError):
+        system.info(path)  # says why it may not be read
+    near, more = "", "Check the URL."
+    if isinstance(name, Path):
+        near, more = name_beside(name), f"The current folder is '{Path.cwd()}'."
+    none = f"there is no file or folder '{name}'{near}"
+    if any(c in str(name) for c in "*?["):
+        none = f"the glob '{name}' must match at least one file; got none"
     raise DataFileError(f"{WHO}: {none}. {more}")
 
 
 def within(file: File) -> tuple[str, Any]:
     """Return the path and the file system that pyarrow reads it by."""
     systems = needed("pyarrow.fs", WHO)
-    if isinstance(file, Remote):
-        return file.path, systems.PyFileSystem(systems.FSSpecHandler(file.system))
-    return str(file), systems.LocalFileSystem()
+    if file.system.protocol[0] == "file":
+        return file.path, systems.LocalFileSystem()
+    return file.path, systems.PyFileSystem(systems.FSSpecHandler(file.system))
 
 
 def unpacked(file: File) -> Any:
@@ -314,12 +314,6 @@ def _read(
 _PAUSED: dict[tuple[Any, ...], tuple[int, Iterator[Any]]] = {}
 
 
-def _explained(file: File, said: Callable[[Any], BochnerError]) -> AbstractContextManager[None]:
-    """Return the context that raises, in place of what goes wrong, what ``said`` says of it."""
-    refused = lambda e: unreadable(file, e) if isinstance(e, PermissionError) else said(e)
-    return explained(refused, OSError, ValueError, NotImplementedError)
-
-
 def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
     if "range requests" in str(error):  # as fsspec says it, of servers on the web
         return DataFileError(
@@ -348,7 +342,7 @@ def _parquet(file: File, names: Sequence[str] = (), text: Iterable[str] = ()) ->
     # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
     ahead = max(1 << 14, (1 << 20) // max(1, len(names)))
     with (
-        _explained(file, partial(_no_whole, file, "Parquet")),
+        readable(file, partial(_no_whole, file, "Parquet")),
         parquet.ParquetFile(
             path,
             filesystem=system,
@@ -365,8 +359,10 @@ def _parquet(file: File, names: Sequence[str] = (), text: Iterable[str] = ()) ->
 def _feather(file: File, names: Sequence[str] = ()) -> Iterator[Any]:
     """Open a file, with these columns or all."""
     (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
-    said = partial(_no_whole, file, "Feather")
-    with _explained(file, said), system.open_input_file(path) as opened:
+    with (
+        readable(file, partial(_no_whole, file, "Feather")),
+        system.open_input_file(path) as opened,
+    ):
         places = [*map(ipc.open_file(opened).schema.names.index, names)] if names else []
         options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
         yield ipc.open_file(opened, options=options)
@@ -396,7 +392,7 @@ class TextFile:
             for name in names
         }
         said = partial(_sentence, self)
-        with unchanged(self.file, self.stamp), _explained(self.file, said):
+        with unchanged(self.file, self.stamp), readable(self.file, said):
             # a table has its own dictionaries of texts: few large ones are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):
@@ -441,7 +437,7 @@ class TextFile:
 def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
     """Find the separator, the names and, from the first block, the types."""
     file, label = TextFile(path, stamp, separator or ""), f"'{path}'"
-    with _explained(path, partial(_sentence, file)), unpacked(path) as stream:
+    with readable(path, partial(_sentence, file)), unpacked(path) as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
         raise DataFileError(f"{WHO}: '{path}' is empty; it must hold a table.")
@@ -463,7 +459,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
         )
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
-    with _explained(path, partial(_sentence, file)):
+    with readable(path, partial(_sentence, file)):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, label)
         first = next((batch for batch in opened if batch.num_rows), None)
