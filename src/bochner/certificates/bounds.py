@@ -23,8 +23,7 @@ from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
-from bochner.features.sketch.polysketch import Maclaurin, TensorSketch
-from bochner.features.sketch.powers import log_coefficients, power_form, powers
+from bochner.features.sketch import Maclaurin, TensorSketch, log_coefficients, powers
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
 from bochner.kernels.kernel import Constant, Kernel, Scaled
@@ -364,7 +363,7 @@ def features_bound(
         sums = (float(len(rows)), norm, float(squares.max()) * norm)[p]
         largest = (1, d, d * (d + 2))[p] * (0.5 if split else 2.0) * sums
         exact = polynomial_width(p, d) if split else 0
-    elif method == Maclaurin("geometric") and power_form(kernel, rows.shape[1]) is not None:
+    elif method == Maclaurin("geometric") and powers(kernel, rows.shape[1]) is not None:
         largest = _largest_product(kernel, rows)
     else:
         raise UnsupportedKernel(

@@ -31,7 +31,7 @@ from bochner.features.projections import Compressed, Projected
 from bochner.features.random.gegenbauer import Gegenbauer
 from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import RULES, as_method, contenders, draw_map
-from bochner.features.sketch.polysketch import Maclaurin, TensorSketch
+from bochner.features.sketch import Maclaurin, TensorSketch
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import Angular, ArcCosine

@@ -28,8 +28,8 @@ from bochner.features.random.networks import ReLU as ReLU
 from bochner.features.random.networks import Sign as Sign
 from bochner.features.rules import as_method as as_method
 from bochner.features.rules import draw as draw
-from bochner.features.sketch.polysketch import Maclaurin as Maclaurin
-from bochner.features.sketch.polysketch import PolySketch as PolySketch
-from bochner.features.sketch.polysketch import TensorSketch as TensorSketch
+from bochner.features.sketch import Maclaurin as Maclaurin
+from bochner.features.sketch import PolySketch as PolySketch
+from bochner.features.sketch import TensorSketch as TensorSketch
 
 __all__: list[str]  # noqa: PYI035  the names above

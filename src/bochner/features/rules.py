@@ -22,7 +22,7 @@ from bochner._core.names import WORDS, meant_value
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed, projections
+from bochner.features import composed, projections, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
@@ -34,7 +34,6 @@ from bochner.features.mercer.radial import ROTATION_INVARIANT, MercerHarmonic, d
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
 from bochner.features.random import networks
 from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
-from bochner.features.sketch import polysketch, powers
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, GreenFunction
 from bochner.kernels.dotproduct import DotExponential, Linear
@@ -102,7 +101,7 @@ def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     return parts is None or parts.zonal or parts.power_series is not None
 
 
-_series = view(powers.power_form)
+_series = view(sketch.powers)
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
 _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
@@ -197,18 +196,14 @@ RULES: tuple[Rule, ...] = (
     Rule(products.Explicit, Basis, products.draw_basis, _FINITE),
     Rule(
         products.Explicit,
-        view(
-            lambda k, d: (
-                (form := powers.power_form(k, d)) is not None and form[0].degree is not None
-            )
-        ),
-        powers.draw_monomials,
+        view(lambda k, d: (form := sketch.powers(k, d)) and form[0].degree is not None),
+        sketch.draw_monomials,
         _FINITE,
     ),
     # powers of ⟨x, y⟩
-    Rule(polysketch.Maclaurin, _series, polysketch.draw_maclaurin, powers.POWER_SERIES),
-    Rule(polysketch.TensorSketch, _series, polysketch.draw_tensorsketch, powers.POWER_SERIES),
-    Rule(polysketch.PolySketch, _series, polysketch.draw_polysketch, powers.POWER_SERIES),
+    Rule(sketch.Maclaurin, _series, sketch.draw_maclaurin, sketch.POWER_SERIES),
+    Rule(sketch.TensorSketch, _series, sketch.draw_tensorsketch, sketch.POWER_SERIES),
+    Rule(sketch.PolySketch, _series, sketch.draw_polysketch, sketch.POWER_SERIES),
 )
 
 
@@ -490,11 +485,11 @@ def draw(
 def exact_map(kernel: Kernel, n_inputs: int) -> FeatureMap:
     """Return all features of a kernel with finitely many, up to 2²⁰; refuse other kernels."""
     with suppress(InvalidInput):
-        phi = draw_map(products.Explicit(), kernel, Request(n_inputs, powers.MOST_EXACT, 0))
-        if phi.n_features <= powers.MOST_EXACT and phi.below_kernel:
+        phi = draw_map(products.Explicit(), kernel, Request(n_inputs, sketch.MOST_EXACT, 0))
+        if phi.n_features <= sketch.MOST_EXACT and phi.below_kernel:
             return phi
     raise UnsupportedKernel(
         f"{kernel!r} of {n_inputs} columns has no exact finite features, or more than "
-        f"{powers.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
+        f"{sketch.MOST_EXACT:,}. Linear, Constant, Polynomial, FourierSeries, Polynomials, their "
         "sums, products and powers have some."
     )

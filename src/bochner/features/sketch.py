@@ -1,26 +1,303 @@
-"""Features of powers of inner products: random Maclaurin features, PolySketch and TensorSketch."""
+"""Features of powers of inner products: random Maclaurin features, PolySketch and TensorSketch.
+
+Every kernel served is k(x, y) = g(x) g(y) Σ aₙ ⟨Sx, Sy⟩ⁿ with aₙ ≥ 0, S diagonal, and g = 1 or
+e^{−|Sx|²/2} (Gaussian kernels). ⟨x, y⟩ⁿ is the inner product of the tensor powers x^{⊗n}, y^{⊗n};
+the maps sketch powers of unit rows and multiply by powers of the norm, in float64 logarithms.
+"""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
-from itertools import pairwise
+from functools import cached_property, lru_cache, partial, reduce
+from itertools import combinations_with_replacement, pairwise
 from operator import imul
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.fft
 import scipy.sparse
+from scipy.special import gammaln
 
 from bochner._core import arrays, native
 from bochner._core.checks import MaybeCounted, word
 from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner._core.threads import side_by_side
-from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.sketch import powers
-from bochner.kernels.dotproduct import Polynomial
-from bochner.kernels.kernel import Kernel
+from bochner.errors import InvalidInput
+from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_double
+from bochner.features.mercer.products import Halves, Products, factored
+from bochner.kernels import dotproduct
+from bochner.kernels.algebra import folded
+from bochner.kernels.kernel import Constant, Kernel, Scaled
+from bochner.kernels.stationary import Gaussian
+from bochner.kernels.zonal import directions
+
+TERMS = 1 << 14  # Terms after which the energies of a series count as divergent at this radius
+NEGLIGIBLE = 1e-18  # Energy, as a share of all, below which float64 cannot see a degree
+SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm is a number
+
+
+#: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
+Powers = tuple[dotproduct.PowerSeries, bool, Float[np.ndarray, " d"]]
+
+#: The kernels that sketches of powers serve.
+POWER_SERIES = (
+    "a kernel of ⟨x, y⟩ with a power series (Polynomial, DotExponential, DotProduct, Linear, "
+    "Constant), sums of such, or a Gaussian"
+)
+
+
+def powers(kernel: Kernel, d: int) -> Any:
+    """Return the kernel's power series, a value of `Powers`; None if it has none."""
+
+    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.PowerSeries | None:
+        if isinstance(part, dotproduct.DotProductKernel):
+            return part.power_series
+        return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
+
+    summed, weighted = dotproduct.summed, dotproduct.weighted
+    series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
+    if series is not None:
+        return series, False, np.ones(d)
+    inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
+    if not isinstance(inner, Gaussian):
+        return None
+    scales = np.asarray(inner.spectral_measure(d).scales)
+    exponential = dotproduct.DotExponential().power_series
+    return weighted(weight, exponential), True, scales
+
+
+def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+    """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
+    n = np.asarray(n)
+    return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
+
+
+def unit_rows(
+    X: Float[Array, "n d"], scales: Float[Array, " d"], constant: float = 0.0
+) -> tuple[Array, Array]:
+    """Return directions u, in X's precision, and lengths r, (n,) in float64: r u = (s ∘ x, c)."""
+    if arrays.is_sparse(X):
+        scaled = scipy.sparse.csr_array(X, copy=True)
+        scaled.data *= scales.astype(X.dtype)[scaled.indices]
+        if constant:
+            column = np.full((X.shape[0], 1), constant, dtype=X.dtype)
+            scaled = scipy.sparse.hstack([scaled, scipy.sparse.csr_array(column)], format="csr")
+    else:
+        scaled = X if (scales == 1).all() else X * arrays.moved(scales, like=X)[None, :]
+        if constant:
+            xp = arrays.array_namespace(X)
+            scaled = xp.concat([scaled, X[:, :1] * 0 + constant], axis=1)
+    U, lengths = directions(scaled)
+    xp, lengths = in_double(lengths)
+    return U, xp.where(lengths < SHORTEST, xp.full_like(lengths, SHORTEST), lengths)
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """Powers uⁿ of the directions of rows, each times w rⁿ g; the first are exact features."""
+
+    scales: Float[Array, " d"]  # s, of the columns
+    gaussian: bool  # whether g = e^{−r²/2}, rather than 1
+    degrees: Int[Array, " k"]  # n
+    logs: Float[Array, " k"]  # log w
+    exact: int  # number of exact powers: of degree 0, one feature, and of degree 1, all columns
+    constant: float = 0.0  # one coordinate more; none if zero
+
+    @property
+    def exact_width(self) -> int:
+        """Number of exact features."""
+        return sum(len(self.scales) if n else 1 for n in self.degrees[: self.exact])
+
+    def split(self, X: Float[Array, "n d"]) -> tuple[Array, Array, list[Array]]:
+        """Return directions, (n, d), weights of powers, (n, k), and features of the exact ones."""
+        U, lengths = unit_rows(X, self.scales, self.constant)
+        xp = arrays.array_namespace(lengths)
+        degrees = arrays.moved(self.degrees.astype(np.float64), like=lengths)
+        exponents = degrees[None, :] * xp.log(lengths)[:, None]
+        exponents = exponents + arrays.moved(self.logs, like=lengths)[None, :]
+        if self.gaussian:  # one exponent in float64
+            exponents = exponents - 0.5 * (lengths * lengths)[:, None]
+        with np.errstate(over="ignore", under="ignore"):
+            weights = xp.astype(xp.exp(exponents), U.dtype)
+        columns = ((n, weights[:, i : i + 1]) for i, n in enumerate(self.degrees[: self.exact]))
+        return U, weights, [w * arrays.dense(U) if n else w for n, w in columns]
+
+
+def _terms(parts: Powers, exact: Array, degrees: Any, chances: Any) -> Terms:
+    """Return the exact powers, and random ones divided by the chances of their degrees."""
+    series, gaussian, scales = parts
+    every = np.array([*exact, *degrees], dtype=np.int64)
+    logs = log_coefficients(series, every)
+    logs[len(exact) :] -= np.log(chances)
+    return Terms(scales, gaussian, every, 0.5 * logs, len(exact))
+
+
+def split_off(
+    kernel: Kernel, method: Method, parts: Powers, ask: Request
+) -> tuple[np.ndarray, Float[np.ndarray, " N"], int]:
+    """Return degrees taken exactly, the energies of the others, and the features left for them."""
+    energy = energies(parts[0], _lengths(parts, ask))
+    d, D = ask.n_inputs, ask.n_features
+    left = D - bool(energy[0])
+    # The linear term is exact if the error of the others then falls: with features shared by
+    # weight their variance is about (Σ wₙ)²/D over the remaining n.
+    linear, above = float(energy[1:2].sum()), float(energy[2:].sum())
+    pays = linear > 0 and left >= d + (above > 0)
+    if pays and above > 0:
+        pays = left > d and above**2 / (left - d) < (linear + above) ** 2 / left
+    exact = np.flatnonzero([energy[0] > 0, pays])
+    left -= d * pays
+    energy[exact] = 0.0
+    if left < 1 and energy.any():
+        who = type(method).__name__
+        raise InvalidInput(f"{who} requires two features or more for {kernel!r}; got {D}.")
+    return exact, energy, left
+
+
+def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
+    """Return the lengths of rows that degrees are weighed at."""
+    series, _, scales = parts
+    if ask.X is not None and ask.X.shape[0]:
+        n = ask.X.shape[0]
+        rows = ask.X[np.unique(np.linspace(0, n - 1, min(n, 512)).astype(np.int64))]
+        return arrays.to_numpy(unit_rows(rows, scales)[1])
+    if series.degree is not None:
+        present = np.isfinite(log_coefficients(series, np.arange(series.degree + 1)))
+        if present.sum() <= 1:
+            return np.ones(1)  # one degree only: nothing to weigh
+    raise InvalidInput(
+        "draw: sketches of a power series share their features among degrees by what these "
+        "contribute to k(x, x) of the rows; got no rows. Pass X=..."
+    )
+
+
+def energies(
+    series: dotproduct.PowerSeries, lengths: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " N"]:
+    """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²)."""
+    count = 64 if series.degree is None else series.degree + 1
+    while True:
+        n = np.arange(count)
+        logs = log_coefficients(series, n) + 2 * n * np.log(lengths)[:, None]
+        top = logs.max(axis=1, keepdims=True)
+        if series.degree is not None:
+            break
+        converged = logs[:, -count // 4 :].max(axis=1) < top[:, 0] + math.log(NEGLIGIBLE)
+        if converged.all() or (count >= TERMS and converged.any()):
+            logs, top = logs[converged], top[converged]
+            break
+        if count >= TERMS:
+            raise InvalidInput(
+                "draw: the power series must converge at |x|² of the rows, "
+                f"{float(lengths.min()) ** 2:.3g} or more; after {count} terms it has not. "
+                "Rescale X."
+            )
+        count *= 2
+    if top.max() == -math.inf:
+        raise InvalidInput("draw: the power series must have a term above zero; all are zero.")
+    weights = np.exp(logs - top)
+    weights = (weights / weights.sum(axis=1, keepdims=True)).mean(axis=0)
+    return weights if series.degree is not None else np.where(weights < NEGLIGIBLE, 0.0, weights)
+
+
+#: A degree, its features, and its expected copies: 1, or less for one that represents the rest.
+Share = tuple[int, int, float]
+
+
+def shares(
+    energy: Float[np.ndarray, " N"], capacity: Any, D: int, rng: np.random.Generator
+) -> list[Share]:
+    """Share D features among degrees in proportion to their energies, zero where served otherwise.
+
+    A degree whose share is a feature or more gets it, up to the ``capacity`` that makes it exact.
+    Random degrees represent all others, a draw of T with pₙ ∝ wₙ counting 1/(T pₙ): unbiased.
+    """
+    present = np.flatnonzero(energy)
+    if not len(present) or D < 1:
+        return []
+    caps = np.array([capacity(int(n)) for n in present], dtype=np.float64)
+    wanted = capped_shares(energy[present], caps, D)
+    core, rest = wanted >= 1, wanted < 1
+    few = max(1, round(float(wanted[rest].sum()))) if rest.any() else 0
+    # Shares of one or more are rounded by largest remainder.
+    widths = np.floor(wanted[core]).astype(np.int64)
+    spare = min(D - few, round(float(wanted[core].sum()))) - int(widths.sum())
+    if spare > 0:
+        widths[np.argsort(widths - wanted[core], kind="stable")[:spare]] += 1
+    for _ in range(-spare):
+        widths[np.argmax(widths)] -= 1
+    kept = [(int(n), int(w), 1.0) for n, w in zip(present[core], widths, strict=True)]
+    if few:
+        p = energy[present[rest]] / energy[present[rest]].sum()
+        distinct, copies = np.unique(rng.choice(len(p), size=few, p=p), return_counts=True)
+        draws = zip(present[rest][distinct], copies, caps[rest][distinct], p[distinct], strict=True)
+        kept += [(int(n), int(min(c, cap)), float(few * p_n / c)) for n, c, cap, p_n in draws]
+    return sorted(kept)
+
+
+def random_signs(rng: np.random.Generator, shape: int | tuple[int, ...]) -> np.ndarray:
+    """Return fair independent signs, int8."""
+    return 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
+
+
+# --- Polynomial kernels written out: every product of columns is a feature -----------------------
+#
+# ⟨x, y⟩ⁿ = Σ n!/(e₁! ⋯ e_d!) x^e y^e over the exponents e of sum n, so that a kernel Σ aₙ ⟨x, y⟩ⁿ
+# that ends has finitely many exact features, √(aₙ n!/(e₁! ⋯ e_d!)) x^e.
+
+MOST_EXACT = 1 << 20  # Exact features of one row are this many at most: 8 MB
+
+
+@dataclass(frozen=True, eq=False)
+class MonomialMap(Products):
+    """φ(x) = (c_k Π_i x_{k_i})_k. Exact."""
+
+    kernel: Kernel
+    columns: Array  # Columns that each feature multiplies; d denotes the factor 1
+    inputs: int  # d
+    amplitudes: Float[Array, " D"] | None = None  # c
+
+    below_kernel = True  # exact, so below
+
+    @cached_property
+    def how(self) -> Halves:
+        return factored(self.columns)
+
+    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+        xp, X = in_double(arrays.dense(X))
+        return xp.permute_dims(xp.concat([X, X[:, :1] * 0 + 1], axis=1), (1, 0))
+
+
+def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
+    """Draw all monomials of a finite power series."""
+    series, _, _ = powers(kernel, ask.n_inputs)
+    degrees = [
+        n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
+    ]
+    count = sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees)
+    if count > ask.n_features:
+        raise InvalidInput(
+            f"Explicit: n_features must be at least the {count:,} features of {kernel!r}; got "
+            f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
+        )
+    columns, weights = zip(*(_monomials(series, n, ask.n_inputs) for n in degrees), strict=True)
+    return MonomialMap(kernel, np.concatenate(columns), ask.n_inputs, np.concatenate(weights))
+
+
+def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
+    """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
+    rows = list(combinations_with_replacement(range(d), n))
+    chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
+    columns = np.full((len(chosen), max(1, series.degree or 0)), d, dtype=np.int32)
+    columns[:, :n] = chosen
+    # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
+    copies, log_factorials = np.ones(len(chosen)), np.zeros(len(chosen))
+    for i in range(1, n):
+        copies = np.where(chosen[:, i] == chosen[:, i - 1], copies + 1, 1.0)
+        log_factorials += np.log(copies)
+    logs = log_coefficients(series, n) + gammaln(n + 1.0) - log_factorials
+    return columns, np.exp(0.5 * logs)
+
 
 # --- Random Maclaurin features: products of random signs' projections ----------------------------
 #
@@ -70,7 +347,7 @@ class MaclaurinMap(FeatureMap):
     """φ(x) = [exact constant, exact linear term, weighted products of signs' projections]."""
 
     kernel: Kernel
-    terms: powers.Terms
+    terms: Terms
     counts: Int[Array, " r"]  # features of each random degree
     signs: Int[Array, "d _"]  # ω: the first of each feature of a degree, the second, and so on
 
@@ -96,29 +373,25 @@ class MaclaurinMap(FeatureMap):
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
     """Draw products of random projections, degrees by what they contribute or as published."""
-    parts, D = powers.powers(kernel, ask.n_inputs), ask.n_features
-    series, gaussian, scales = parts
+    parts, D = powers(kernel, ask.n_inputs), ask.n_features
     exact = degrees = np.empty(0, dtype=np.int64)
     if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
         degrees = ask.stream("degrees").geometric(0.5, D) - 1
         chances = 0.5 ** np.arange(1.0, degrees.max() + 2)
     else:
-        exact, energy, D = powers.split_off(kernel, method, parts, ask)
+        exact, energy, D = split_off(kernel, method, parts, ask)
         chances = energy / max(energy.sum(), math.ulp(0.0))
         if energy.any():  # quantiles of u + tφ modulo one, φ the golden section: evenly spread
             golden, cumulative = (math.sqrt(5) - 1) / 2, np.cumsum(energy)
             points = (ask.stream("degrees").random() + np.arange(D) * golden) % 1.0
             drawn = np.searchsorted(cumulative, points * cumulative[-1], side="right")
             degrees = np.minimum(drawn, np.flatnonzero(energy)[-1]).astype(np.int64)
-    signs = powers.random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
+    signs = random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
     first = np.cumsum(degrees) - degrees
     distinct, counts = np.unique(degrees, return_counts=True)
     order = [first[degrees == n] + j for n in distinct for j in range(n)]
-    logs = powers.log_coefficients(series, np.concatenate([exact, distinct]))
-    logs[len(exact) :] -= np.log(chances[distinct]) + math.log(max(D, 1))
+    terms = _terms(parts, exact, distinct, chances[distinct] * max(D, 1))
     signs = signs[np.concatenate([np.empty(0, np.int64), *order])]
-    all_degrees = np.concatenate([exact, distinct])
-    terms = powers.Terms(scales, gaussian, all_degrees, 0.5 * logs, len(exact))
     return MaclaurinMap(kernel, terms, counts, np.ascontiguousarray(signs.T))
 
 
@@ -133,7 +406,7 @@ class SketchMap(FeatureMap):
     """φ(x) = [weighted sketch of each power], made by NumPy a bounded number of rows at a time."""
 
     kernel: Kernel
-    terms: powers.Terms
+    terms: Terms
     blocks: "tuple[Pairs | CountSketch, ...]"  # Sketches, degree by degree
     steps: "tuple[Hashed | Pairs, ...]"  # Nodes that blocks read, children before parents
     complete: bool  # Whether the map is not random
@@ -172,24 +445,6 @@ class SketchMap(FeatureMap):
 
         side_by_side([partial(fill, part) for part in parts], most=len(parts))
         return arrays.moved(Z, like=X)
-
-
-def sketch_map(
-    kernel: Kernel,
-    parts: powers.Powers,
-    exact: np.ndarray,
-    shared: list[powers.Share],
-    sketches: "Iterable[Pairs | CountSketch]",
-    steps: "tuple[Hashed | Pairs, ...]" = (),
-    complete: bool = False,
-) -> SketchMap:
-    """Return the map of exact degrees and of a sketch for each of the other degrees."""
-    series, gaussian, scales = parts
-    degrees = np.array([*exact, *(n for n, _, _ in shared)], dtype=np.int64)
-    logs = powers.log_coefficients(series, degrees)
-    logs[len(exact) :] -= np.log([probability for _, _, probability in shared])
-    terms = powers.Terms(scales, gaussian, degrees, 0.5 * logs, len(exact))
-    return SketchMap(kernel, terms, tuple(sketches), steps, complete or not shared)
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,12 +582,12 @@ class Tree:
         """Pad, or hash by OSNAP: s different rows for each column."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
-            return Hashed(powers.random_signs(rng, P), P)
+            return Hashed(random_signs(rng, P), P)
         s = min(4, P)
         # One row in each of s parts of the range: different without a test.
         edges = np.linspace(0, P, s + 1).astype(np.int64)
         rows = np.stack([rng.integers(a, b, d) for a, b in pairwise(edges)], axis=1)
-        entries = powers.random_signs(rng, (d, s)) * s**-0.5
+        entries = random_signs(rng, (d, s)) * s**-0.5
         place = np.repeat(np.arange(d), s), rows.ravel()
         return Hashed(scipy.sparse.csr_array((entries.ravel(), place), shape=(d, P)), P)
 
@@ -361,16 +616,17 @@ def _balanced(P: int, Q: int, m: int, rng: np.random.Generator) -> tuple[int, Ar
 
 def draw_polysketch(method: PolySketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw the sketches of all powers from one tree."""
-    parts = powers.powers(kernel, ask.n_inputs)
-    exact, energy, left = powers.split_off(kernel, method, parts, ask)
+    parts = powers(kernel, ask.n_inputs)
+    exact, energy, left = split_off(kernel, method, parts, ask)
     inner, columns = power_of_two(method.inner or left), power_of_two(ask.n_inputs)
     most = lambda n: capacity(n, min(inner, columns), inner)
-    shared = powers.shares(energy, most, left, ask.stream("degrees"))
+    shared = shares(energy, most, left, ask.stream("degrees"))
     widest = max((width for _, width, _ in shared), default=1)
     tree = Tree(ask, power_of_two(method.inner or widest))
     sketches = [tree.power(n, width) for n, width, _ in shared]
     complete = all(p == 1 and width == columns**n for n, width, p in shared)
-    return sketch_map(kernel, parts, exact, shared, sketches, tuple(tree.steps), complete)
+    terms = _terms(parts, exact, [n for n, _, _ in shared], [p for _, _, p in shared])
+    return SketchMap(kernel, terms, tuple(sketches), tuple(tree.steps), complete)
 
 
 # --- TensorSketch: the CountSketch of x^{⊗p}, without forming it, by FFT -------------------------
@@ -426,23 +682,22 @@ class CountSketch:
 
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
-    if isinstance(kernel, Polynomial) and kernel.offset:
+    if isinstance(kernel, dotproduct.Polynomial) and kernel.offset:
         sketch = _hashes(kernel.degree, ask.n_features, ask.n_inputs + 1, ask.stream("hashes"))
         scales, degrees = np.full(ask.n_inputs, kernel.scale**0.5), np.array([kernel.degree])
-        terms = powers.Terms(scales, False, degrees, np.zeros(1), 0, kernel.offset**0.5)
+        terms = Terms(scales, False, degrees, np.zeros(1), 0, kernel.offset**0.5)
         return SketchMap(kernel, terms, (sketch,), (), False)
-    parts = powers.powers(kernel, ask.n_inputs)
-    exact, energy, left = powers.split_off(kernel, method, parts, ask)
-    shared = powers.shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
-    sketches = (
-        _hashes(n, width, ask.n_inputs, ask.stream(f"hashes {n}")) for n, width, _ in shared
-    )
-    return sketch_map(kernel, parts, exact, shared, sketches)
+    parts = powers(kernel, ask.n_inputs)
+    exact, energy, left = split_off(kernel, method, parts, ask)
+    shared = shares(energy, lambda _: np.inf, left, ask.stream("degrees"))
+    sketches = (_hashes(n, w, ask.n_inputs, ask.stream(f"hashes {n}")) for n, w, _ in shared)
+    terms = _terms(parts, exact, [n for n, _, _ in shared], [p for _, _, p in shared])
+    return SketchMap(kernel, terms, tuple(sketches), (), not shared)
 
 
 def _hashes(p: int, width: int, d: int, rng: np.random.Generator) -> CountSketch:
     """Return fully random hashes; the proof needs only limited independence."""
     buckets = rng.integers(0, width, (p, d), dtype=np.int32)
-    signs, columns = powers.random_signs(rng, (p, d)), np.arange(d)
+    signs, columns = random_signs(rng, (p, d)), np.arange(d)
     places = ((signs[i], (buckets[i], columns)) for i in range(p))
     return CountSketch(tuple(scipy.sparse.csr_array(v, shape=(width, d)) for v in places), width)

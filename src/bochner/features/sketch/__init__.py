@@ -1,1 +1,0 @@
-"""Features of powers of the inner product."""
