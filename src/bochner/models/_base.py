@@ -55,20 +55,8 @@ from bochner.kernels.algebra import Monotone
 from bochner.kernels.windows import as_rows
 from bochner.kernels.words import in_words
 from bochner.kernels.words import listed as names_in_words
+from bochner.models import _tables
 from bochner.models._parameters import by_jobs
-from bochner.models._tables import (
-    encoded,
-    given_rows,
-    held_blocks,
-    in_one_sentence,
-    is_held,
-    is_learned,
-    is_pandas,
-    is_table,
-    needs_schema,
-    refuse_gaps,
-    refuse_no_numbers,
-)
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
@@ -130,9 +118,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         InvalidInput, ValueError
             If the data cannot be used; the message says what to do.
         """
-        X, y, sample_weight = given_rows(type(self).__name__, X, y, sample_weight)
-        if is_held(X):
-            return self.fit_blocks(held_blocks(type(self).__name__, X, y, sample_weight))
+        X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
+        if _tables.is_held(X):
+            return self.fit_blocks(_tables.held_blocks(type(self).__name__, X, y, sample_weight))
         self.fit_ = self._fit_rows(X, y, sample_weight)
         return self
 
@@ -305,24 +293,23 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         where: Executor = LOCAL,
         classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return rows as blocks that the fit reads, and their inputs; of ``classes`` y has codes.
-
-        Unless ``first``, as the rows of the fit. A schema encodes tables, and arrays with NaN.
-        """
+        """Return rows as blocks that the fit reads, and inputs; of ``classes`` y has codes."""
+        # Unless ``first``, as the rows of the fit. A schema encodes tables, and arrays with NaN.
         who, known = type(self).__name__, None if first else self._inputs
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
             asked = n_classes, is_classifier(self) or is_regressor(self), where
-            blocks = encoded(who, X, *asked) if first else self._as_fitted(X)
+            blocks = _tables.encoded(who, X, *asked) if first else self._as_fitted(X)
             return blocks, self._inputs_of(blocks, first)
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
             refuse_masked(array, who, name)
         if not is_foreign(y):
-            refuse_no_numbers(who, y)
+            _tables.refuse_no_numbers(who, y)
         X = as_rows(who, X, self.kernel, None if known is None else known.n_features_in)
         kind, schema = kind_of(X, who), None if known is None else known.schema
         learned = bool(known and known.names is None and schema and schema.encoders)  # of arrays
-        if not learned and (kind == "text" if first else schema is not None and is_table(X)):
+        is_table = kind == "text" if first else schema is not None and _tables.is_table(X)
+        if is_table and not learned:
             return self._table_blocks(X, y, sample_weight, known, classes)
         if schema is not None and not learned and (schema.categories or schema.encoders):
             raise InvalidInput(
@@ -336,7 +323,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         X, y, inputs = self._checked(X, y, known)
         gaps = np.isnan(X.data if is_sparse(X) else X).any()
         if gaps and not learned:
-            refuse_gaps(who, X, first, vars(self).get("method"))
+            _tables.refuse_gaps(who, X, first, vars(self).get("method"))
         # Sums over columns and transformed columns, whatever the storage of few cells
         chosen = isinstance(self.kernel, str) and self.kernel != "linear"
         if chosen and is_sparse(X) and X.shape[0] * X.shape[1] <= FEW_CELLS:
@@ -363,7 +350,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             "ensure_all_finite": "allow-nan",
         }
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
-        with in_one_sentence(who, X):
+        with _tables.in_one_sentence(who, X):
             if known is not None:
                 checked = validate_data(self, X, reset=False, **targets, **options)
             else:
@@ -390,7 +377,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _as_fitted(self, blocks: Blocks) -> Blocks:
         """Return blocks as the fit reads them; as they are if they lack columns of its table."""
         tables, schema = blocks.source, self._inputs.schema
-        if schema is not None and isinstance(tables, Tables) and not is_learned(tables):
+        if schema is not None and isinstance(tables, Tables) and not _tables.is_learned(tables):
             read = set(schema.features_only().read_names)
             if schema.encoders and read <= set(tables.schema.columns):
                 return replace(blocks, source=tables.read_as(schema))
@@ -584,16 +571,16 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
             "is one column. Pass X.to_frame()."
         )
-    if is_pandas(X):
+    if _tables.is_pandas(X):
         refuse_repeated(X.columns.tolist(), f"{who}: the columns of X must have different names")
-    if is_table(X):
-        return "text" if needs_schema(X) else "numbers"
+    if _tables.is_table(X):
+        return "text" if _tables.needs_schema(X) else "numbers"
     return "foreign" if is_foreign(X) or is_stored(X) else "numbers"
 
 
 def is_foreign(X: Any) -> bool:
     """Whether X is an array of another library than NumPy (torch, array-api-strict, ...)."""
-    if isinstance(X, np.ndarray) or is_sparse(X) or not hasattr(X, "shape") or is_table(X):
+    if isinstance(X, np.ndarray) or is_sparse(X) or not hasattr(X, "shape") or _tables.is_table(X):
         return False
     try:
         return "numpy" not in array_namespace(X).__name__.split(".")

@@ -222,10 +222,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         where: Executor = LOCAL,
         classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks whose y are codes of classes and weights have ``class_weight``, and inputs.
-
-        The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
-        """
+        """Return blocks with codes of classes as y and ``class_weight`` in weights, and inputs."""
+        # The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
         who, text = type(self).__name__, ()
         if isinstance(X, Blocks):
             X = X if first else self._as_fitted(X)
@@ -355,10 +353,8 @@ def log_probabilities(f: Float[Array, "n t"]) -> Float[Array, "n K"]:
 
 
 def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Calibration:
-    """Fit the slopes to decision values of rows that were held out, by maximum likelihood.
-
-    Platt's targets keep slopes finite; a prior at 1 counts for pieces without rows.
-    """
+    """Fit the slopes to decision values of rows that were held out, by maximum likelihood."""
+    # Platt's targets keep slopes finite; a prior at 1 counts for pieces without rows.
     every = slice(None, None, -(-f.size // (1 << 20)))  # a million values at most
     f, codes, w = f[every], codes[every], w[every]
     owned = codes.astype(np.int64)[:, None] == np.arange(max(2, f.shape[1]))

@@ -125,6 +125,17 @@ class KernelParameters:
     n_jobs: int | None = None
 
 
+@shared
+class FeatureParameters:
+    """Parameters of estimators whose fits are on features, keyword only."""
+
+    method: Method | str | None = "auto"
+    n_features: int | float | str | None = 512
+    precision: str = "auto"
+    random_state: Seed = None
+    n_jobs: int | None = None
+
+
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[Made]) -> type[Made]:
     """Make a class an estimator in scikit-learn's idiom, by what it declares.

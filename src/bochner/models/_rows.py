@@ -177,10 +177,8 @@ def folds_of(marks: Array, w: Float[Array, " n"]) -> Array:
 
 
 def row_marks(X: Array, seed: int) -> Array:
-    """Return a random number for each row, the same for rows that are equal: a sum of products.
-
-    All modulo 2⁶⁴, so exact; zeros add nothing, so that sparse rows have the numbers of dense ones.
-    """
+    """Return a random number for each row, the same for rows that are equal: a sum of products."""
+    # Modulo 2⁶⁴, so exact; zeros add nothing: sparse rows have the numbers of dense ones
     factors = stream(seed, "marks").integers(2**63, size=X.shape[1], dtype=np.uint64)
     odd = factors * np.uint64(2) + np.uint64(1)
     if is_sparse(X):

@@ -113,10 +113,8 @@ def is_table(X: Any) -> bool:
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return rows, targets and weights as plain arrays, or columns of the table that they name.
-
-    Such columns are no features; rows without such a target are left out.
-    """
+    """Return rows, targets and weights as plain arrays, or columns of the table that they name."""
+    # Such columns are no features; rows without such a target are left out.
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
     if not names or not is_in_memory(X):
@@ -233,10 +231,8 @@ def is_held(X: Any) -> bool:
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
-    """Return rows, targets and weights in partitions as blocks.
-
-    y and w are of the table's own kind, with its partitions (dask), or names of its columns.
-    """
+    """Return rows, targets and weights in partitions as blocks."""
+    # y and w are of the table's own kind, with its partitions (dask), or names of its columns.
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)
     target, columns = _named(y, "y")

@@ -279,10 +279,8 @@ def interval_score(
     coverage: float,
     w: Float[Array, " m"] | None = None,
 ) -> float:
-    """Return the mean of width + 2/(1 − coverage) × the distance of y outside the interval.
-
-    Least, in the mean, at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
-    """
+    """Return the mean of width + 2/(1 − coverage) × the distance of y outside the interval."""
+    # Least, in the mean, at the quantiles (1 ± coverage)/2 (Gneiting and Raftery 2007, eq. 43).
     outside = np.maximum(low - y, 0.0) + np.maximum(y - high, 0.0)
     return float(np.average(high - low + 2 / (1 - coverage) * outside, weights=w))
 

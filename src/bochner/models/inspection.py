@@ -295,10 +295,8 @@ MeanAndError = tuple[Float[Array, " t"], Float[Array, " t"]]
 
 
 def _by_exchange(seen: Inspected, seed: int) -> Iterator[MeanAndError]:
-    """Yield T of each column; each row takes the column from the next row.
-
-    Successive rows share x′_j, so the standard errors include covariances of successive rows.
-    """
+    """Yield T of each column; each row takes the column from the next row."""
+    # Successive rows share x′_j, so the standard errors include covariances of successive rows.
     ring = stream(seed, "exchange").permutation(len(seen.X))
     X = seen.X[ring]
     f, other, m = seen.predict(X), np.roll(X, -1, axis=0), len(X)

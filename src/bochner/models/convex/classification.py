@@ -28,7 +28,7 @@ from sklearn.utils.metaestimators import available_if
 from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy, unit_of
 from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
-from bochner._core.random import Seed, stream
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Bool, Float, Int, Tabular
 from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -49,7 +49,7 @@ from bochner.models._labels import (
     log_probabilities,
     weights_of_classes,
 )
-from bochner.models._parameters import KernelParameters, estimator, shared
+from bochner.models._parameters import FeatureParameters, KernelParameters, estimator, shared
 from bochner.models._rows import N_FOLDS, TARGETS, Features, fold_numbers, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.convex.fit import (
@@ -279,10 +279,8 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 
 
 def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
-    """Return penalties with the losses of rows left out: by some of many rows, then by more.
-
-    More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
-    """
+    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
+    # More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
     few, first = on_rows.subsample(2048)
     few = few if few.folds else on_rows
     spec, ridge = on_rows.spec, 2 * share * float(few.w.sum())
@@ -355,10 +353,8 @@ class ClassRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the loss of the rows left out, of margins on a matrix calibrated log losses.
-
-        Log losses count a tenth of a row of each other class: without it tiny penalties seem best.
-        """
+        """Return the loss of the rows left out, of margins on a matrix calibrated log losses."""
+        # Log losses count a tenth of a row of each other class, or tiny penalties would seem best
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
         calibrates = margins and isinstance(self.on, KernelMatrix)
@@ -688,7 +684,7 @@ class LogisticRegression(ConvexClassifier):
 
 
 @estimator
-class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
+class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     """Support of a distribution: detection of outliers, with features for many rows.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
@@ -737,9 +733,6 @@ class OneClassSVM(OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
     nu: float = 0.5
     tol: float = 1e-6
     max_iter: int = 200
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         nu = finite(self.nu, "OneClassSVM", "nu")

@@ -19,19 +19,18 @@ from sklearn.utils import Tags
 
 from bochner._core.arrays import array_namespace, is_sparse, to_numpy, unit_of
 from bochner._core.checks import nonnegative, one_of, positive
-from bochner._core.random import Seed, stream
+from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Gradients, Tabular
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput, InvalidType
-from bochner.features.map import Method
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import log_probabilities
-from bochner.models._parameters import KernelParameters, estimator
+from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
 from bochner.models._rows import (
     N_FOLDS,
     TARGETS,
@@ -53,20 +52,8 @@ from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
+from bochner.solvers.convex import losses
 from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed, minimise_on_kernel
-from bochner.solvers.convex.losses import (
-    LOG_LINK,
-    Absolute,
-    EpsilonInsensitive,
-    GammaDeviance,
-    Huber,
-    Loss,
-    Multinomial,
-    PoissonDeviance,
-    Quantile,
-    by_name,
-    huber_scale,
-)
 from bochner.solvers.convex.newton import at_rows, minimise
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
@@ -122,7 +109,7 @@ def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledR
     there, v = y[w[:, 0] > 0], w[w > 0, None]
     _check_targets(spec.loss, there)
     y = np.where(w > 0, y, there[0])
-    median = best_constant(Absolute(), there, np.broadcast_to(v, there.shape))
+    median = best_constant(losses.Absolute(), there, np.broadcast_to(v, there.shape))
     spread = (v * np.abs(there - median)).sum(axis=0) / v.sum()
     # Of narrow spreads about a large target a unit follows the target
     sizes = np.maximum(spread, 2.0**-26 * np.abs(y).max(axis=0))
@@ -190,10 +177,8 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 
 
 def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
-    """Return y − f without each row, for f = Ka + b; squared losses have no bounds of a.
-
-    Without a row those of free coefficients meet the same edges, and those at their bounds stay.
-    """
+    """Return y − f without each row, for f = Ka + b; squared losses have no bounds of a."""
+    # Without a row those of free coefficients meet the same edges, and those at their bounds stay.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         bound, ridge = w / alpha, np.zeros(len(w))
@@ -225,14 +210,14 @@ def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
 # --- support vectors -----------------------------------------------------------------------------
 
 
-def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> Loss:
+def loss_in_units(spec: ConvexSpec, rows: ScaledRows) -> losses.Loss:
     """Return the loss in the rows' units."""
     if spec.epsilon is None:
         return spec.loss.in_units(rows.units)
     return spec.loss.of(0.05 * rows.spread if spec.epsilon == "auto" else spec.epsilon / rows.units)
 
 
-def curvature_of(loss: Loss, rows: ScaledRows) -> float:
+def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
     """Return the curvature as if all rows were active, of squares or over the spread of y."""
     if loss.nonsmooth:
         return 1 / float(np.maximum(rows.spread, 1e-3).mean())
@@ -288,7 +273,7 @@ def fit_regressor(
     """Fit a regression by any convex loss on features."""
     rows = scaled(spec, blocks, where)
     like_ridge = None  # The penalty of squares that corresponds to a given one
-    comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, LOG_LINK))
+    comparable = not (spec.norm or spec.loss.joint or isinstance(spec.loss, losses.LOG_LINK))
     if spec.alpha is not None and comparable:
         like_ridge = float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
     chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
@@ -322,7 +307,7 @@ def fit_regressor(
 
 def _in_units_of_one(
     rows: ScaledRows, problem: Problem, at: State, path: HeldOutPath | None
-) -> tuple[Loss, Optimum, HeldOutPath | None]:
+) -> tuple[losses.Loss, Optimum, HeldOutPath | None]:
     """Return loss, solution and path in units of one; a path is in that of the first target."""
     solution = optimum(problem, at, rows.units, rows.original(problem.alpha))
     if path is not None:
@@ -339,10 +324,11 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
     least = 1e-6 * np.maximum(np.abs(problem.y).max(axis=0), 1e-300)
     old, steps = np.full(len(least), np.inf), at.steps
     for _ in range(30):
-        scale = np.maximum(huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES), least)
+        scale = losses.huber_scale(problem.y - at.fitted, problem.w, HUBER_SCALES)
+        scale = np.maximum(scale, least)
         if np.all(np.abs(scale / old - 1) <= 1e-6):
             break
-        problem, old = replace(problem, loss=Huber().of(HUBER_SCALES * scale)), scale
+        problem, old = replace(problem, loss=losses.Huber().of(HUBER_SCALES * scale)), scale
         at = minimise(problem, at, tol=spec.tol, max_iter=spec.max_iter)
         steps += at.steps
     return problem, replace(at, steps=steps)
@@ -350,7 +336,7 @@ def _with_scale(problem: Problem, at: State, spec: ConvexSpec) -> tuple[Problem,
 
 def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
     """Return the columns of each target, one for each quantile, and the shape of a prediction."""
-    levels = spec.loss.level if isinstance(spec.loss, Quantile) else 0.5
+    levels = spec.loss.level if isinstance(spec.loss, losses.Quantile) else 0.5
     if not isinstance(levels, tuple):
         return 1, shape
     t = math.prod(shape)
@@ -364,10 +350,10 @@ def _columns(spec: ConvexSpec, shape: tuple[int, ...]) -> tuple[int, tuple[int, 
     return len(levels), (len(levels),)
 
 
-def _check_targets(loss: Loss, y: Float[Array, "n t"]) -> None:
+def _check_targets(loss: losses.Loss, y: Float[Array, "n t"]) -> None:
     """Refuse targets that a loss cannot have."""
     wrong = ""
-    if isinstance(loss, Multinomial):
+    if isinstance(loss, losses.Multinomial):
         sums = y.sum(axis=1)
         if y.shape[1] < 2 or np.any(y < 0) or not np.all(np.abs(sums - 1) <= 1e-6):
             wrong = (
@@ -375,32 +361,32 @@ def _check_targets(loss: Loss, y: Float[Array, "n t"]) -> None:
                 f"to one; got {y.shape[1]} columns, sums from {sums.min():g} to {sums.max():g}. "
                 "Divide rows by their sums; for labels take LogisticRegression."
             )
-    elif isinstance(loss, PoissonDeviance) and np.any(y < 0):
+    elif isinstance(loss, losses.PoissonDeviance) and np.any(y < 0):
         wrong = (
             f'"poisson" needs y of 0 or above; got {y.min():g}. For targets of both signs take '
             'loss="squared" or "huber".'
         )
-    elif isinstance(loss, GammaDeviance) and np.any(y <= 0):
+    elif isinstance(loss, losses.GammaDeviance) and np.any(y <= 0):
         wrong = (
             f'"gamma" needs y above 0; got {y.min():g}. For zeros take loss="poisson", for '
             'targets of both signs "squared" or "huber".'
         )
-    elif isinstance(loss, PoissonDeviance) and np.any(y.max(axis=0) <= 0):
+    elif isinstance(loss, losses.PoissonDeviance) and np.any(y.max(axis=0) <= 0):
         wrong = '"poisson" needs a y above 0 in some row; all are 0, so the mean has no logarithm.'
     if wrong:
         raise InvalidInput(f"KernelRegressor: loss={wrong}")
 
 
-def _first_huber(problem: Problem) -> Loss:
+def _first_huber(problem: Problem) -> losses.Loss:
     """Return the loss whose thresholds suit the spread of y itself."""
     y = problem.y
     w = np.broadcast_to(problem.w, y.shape)
-    r = y - best_constant(Absolute(), y, w)
-    scale = huber_scale(r, problem.w, HUBER_SCALES)
+    r = y - best_constant(losses.Absolute(), y, w)
+    scale = losses.huber_scale(r, problem.w, HUBER_SCALES)
     deviation = np.sqrt((w * r**2).sum(axis=0) / w.sum(axis=0))
     # Where half of y is one number its scale is next to nothing
     spread = np.where(scale > 1e-3 * deviation, scale, deviation)
-    return Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
+    return losses.Huber().of(HUBER_SCALES * np.where(spread > 0, spread, 1.0))
 
 
 # --- penalties of the norm, and coefficients of rows ----------------------------------------------
@@ -583,7 +569,7 @@ class SVR(KernelParameters, ConvexRegressor):
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
         kinds = "epsilon_insensitive", "squared_epsilon_insensitive"
         squared = one_of(self.loss, "SVR", "loss", kinds) == kinds[1]
-        loss = EpsilonInsensitive(width=None if squared else 0.0)
+        loss = losses.EpsilonInsensitive(width=None if squared else 0.0)
         C = number_or_word(self.C, "SVR", "C", positive)
         epsilon = number_or_word(self.epsilon, "SVR", "epsilon", nonnegative)
         tube = {"epsilon": "auto" if epsilon is None else epsilon}
@@ -608,7 +594,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
 
 @estimator
-class KernelRegressor(ConvexRegressor):
+class KernelRegressor(FeatureParameters, ConvexRegressor):
     """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
 
     Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
@@ -671,10 +657,9 @@ class KernelRegressor(ConvexRegressor):
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY
-    loss: str | Loss = "squared"
+    loss: str | losses.Loss = "squared"
     quantiles: Any = (0.1, 0.5, 0.9)
-    method: Method | str = "auto"
-    n_features: int | float | str = 1024
+    n_features: int | float | str | None = 1024
     metric: str | None = None
     columns: str = "auto"
     alpha: float | str = "holdout"
@@ -682,12 +667,9 @@ class KernelRegressor(ConvexRegressor):
     fit_intercept: bool = True
     tol: float = 1e-6
     max_iter: int = 200
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        loss = by_name(self.loss, self.quantiles)
+        loss = losses.by_name(self.loss, self.quantiles)
         alpha = number_or_word(self.alpha, "KernelRegressor", "alpha", nonnegative, "holdout")
         asked = {"finds_scale": self.loss == "huber", "one_level": np.ndim(self.quantiles) == 0}
         spec = self._convex_spec(loss, alpha, norm=self.penalty, **asked)
@@ -706,9 +688,9 @@ class KernelRegressor(ConvexRegressor):
 
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         xp = array_namespace(f)
-        if isinstance(self.loss_, LOG_LINK):
+        if isinstance(self.loss_, losses.LOG_LINK):
             return xp.exp(xp.minimum(f, 700.0))
-        if isinstance(self.loss_, Multinomial):
+        if isinstance(self.loss_, losses.Multinomial):
             return xp.exp(log_probabilities(f))
         return xp.sort(f, axis=1) if _several_levels(self.loss_) else f
 
@@ -716,9 +698,9 @@ class KernelRegressor(ConvexRegressor):
         values = self._fitted.values()
         for X, G in self._fitted.gradients(blocks):
             f = values(X)
-            if isinstance(self.loss_, LOG_LINK):
+            if isinstance(self.loss_, losses.LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
-            elif isinstance(self.loss_, Multinomial):
+            elif isinstance(self.loss_, losses.Multinomial):
                 p = self._predicted(f)[:, None, :]
                 yield X, p * (G - (p * G).sum(axis=2, keepdims=True))
             elif _several_levels(self.loss_):
@@ -758,5 +740,5 @@ class KernelRegressor(ConvexRegressor):
         return tags
 
 
-def _several_levels(loss: Loss) -> bool:
-    return isinstance(loss, Quantile) and isinstance(loss.level, tuple) and len(loss.level) > 1
+def _several_levels(loss: losses.Loss) -> bool:
+    return isinstance(loss, losses.Quantile) and np.size(loss.level) > 1

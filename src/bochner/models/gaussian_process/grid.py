@@ -138,10 +138,8 @@ class WaveProcess(ProcessLaw):
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
-        """Prior variance of the part of f above the grid's frequencies.
-
-        Where noise was open it was found as noise, and is taken off that: a new y has the same law.
-        """
+        """Prior variance of the part of f above the grid's frequencies."""
+        # Open noise has it in itself, and it is taken off that: a new y has the same law
         lost = self.evidence.amplitude * self.representation.unexplained
         return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
 
@@ -232,10 +230,8 @@ class WaveProcess(ProcessLaw):
         return WaveProcess(spec, sums, np.concatenate(parts, axis=1), evidence)
 
     def left_out(self, sample: RowSample) -> Both:
-        """Return errors of rows of the fit, and deviations of y, both by fits without each.
-
-        With h = w Var f(x)/σ² they are (y − f(x))/(1 − h), of variance Var f(x)/(1 − h).
-        """
+        """Return errors of rows of the fit, and deviations of y, both by fits without each."""
+        # With h = w Var f(x)/σ² they are (y − f(x))/(1 − h), of variance Var f(x)/(1 − h).
         mean, variance = self.moments(sample.X)
         variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of what waves draw
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
@@ -283,11 +279,9 @@ def chosen_waves(
 
 
 def few_rows(sums: GridSums) -> KeptRows | None:
-    """Return all rows in random order, where the sample holds all and waves are many more.
-
-    Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
-    hundredth of the kernel.
-    """
+    """Return all rows in random order, where the sample holds all and waves are many more."""
+    # Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
+    # hundredth of the kernel.
     sample, phi = sums.sample, sums.map
     many = max(MOST_EXACT, 4 * len(sample)) < phi.n_features and phi.error <= 1e-2
     has_all_rows = (
@@ -333,11 +327,9 @@ def refined(
     blocks: Blocks,
     where: Executor,
 ) -> tuple[Tuning, float | None]:
-    """Return the kernel whose lengthscales all rows choose, and the penalty there.
-
-    Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
-    serve all, and are summed once.
-    """
+    """Return the kernel whose lengthscales all rows choose, and the penalty there."""
+    # Each round sums the rows once, as waves that serve lengthscales up to a factor away; harmonics
+    # serve all, and are summed once.
     summed, globe = None, isinstance(surveyed.method, SphericalHarmonics)
     for _ in range(4):
         if summed is None or not globe:

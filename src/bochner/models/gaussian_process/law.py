@@ -64,12 +64,10 @@ class GaussianProcessSpec:
 def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
 ) -> Search | None:
-    """Return how lengthscales are found; None for the usual search.
-
-    The lengthscale of a family is found by leave-one-out errors and by the evidence. Where both
-    ways are open the one with the larger leave-one-out log density is taken, of laws that ``fit``
-    finds for ``most`` rows. ``share`` is a given penalty per unit of weight.
-    """
+    """Return how lengthscales are found; None for the usual search."""
+    # The lengthscale of a family is found by leave-one-out errors and by the evidence. Where both
+    # ways are open the one with the larger leave-one-out log density is taken, of laws that ``fit``
+    # finds for ``most`` rows. ``share`` is a given penalty per unit of weight.
     kernel, by = spec.features.kernel, spec.lengthscale
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     if kernel == "linear" or by == "loo":
@@ -607,10 +605,8 @@ class FeatureProcess(ProcessLaw):
         Z: tuple[Float[Array, "b D"], Float[Array, "c D"]],
         constant: tuple[Float[Array, " b"], Float[Array, " c"]],
     ) -> Float[Array, "b c t"]:
-        """Return Cov(Lf, L'f) of each target, of the features alone.
-
-        L and L' are linear functionals, given by L φ and by their values for the constant 1.
-        """
+        """Return Cov(Lf, L'f) of each target, of the features alone."""
+        # L and L' are linear functionals, given by L φ and by their values for the constant 1.
         pairs = zip(Z, constant, strict=True)
         left, right = (each - np.outer(one, self.feature_mean) for each, one in pairs)
         A, B = (each @ self.vectors for each in (left, right))
@@ -723,13 +719,11 @@ class FeatureProcess(ProcessLaw):
     def without_each(
         self, sample: RowSample
     ) -> tuple[Float[Array, "b t"], tuple[Float[Array, "b t"], Float[Array, " b"], Array]]:
-        """Return errors of fits without each row, and their leverages, e(x), k(x, x): O(b D²).
-
-        Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h =
-        λ/(λ + k), the least for rows with φ·φ = k, and is predicted by the mean without itself.
-        Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
-        their error of G over λ.
-        """
+        """Return errors of fits without each row, and their leverages, e(x), k(x, x): O(b D²)."""
+        # Where rounding hides errors (y − f̂)/(1 − h), those of an isolated row: it has 1 − h =
+        # λ/(λ + k), the least for rows with φ·φ = k, and is predicted by the mean without itself.
+        # Coordinates are off by ε√k, which moves h by up to 2ε √(kD/λ); float32 products move it by
+        # their error of G over λ.
         Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
         left, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
         single = self.representation.moments.precision == "float32"

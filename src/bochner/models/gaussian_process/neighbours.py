@@ -65,10 +65,8 @@ def condition(
     noise: Float[Array, "b m"],
     centred: bool,
 ) -> tuple[Float[Array, "b t"], Float[Array, " b"]]:
-    """Return mean and variance, at amplitude one, of f at rows, each given its neighbours' targets.
-
-    ``noise`` are variances of the noise in y, added to the diagonal of K in place. O(b m³).
-    """
+    """Return mean and variance of f at rows, at amplitude one, given their neighbours' targets."""
+    # ``noise`` are variances of the noise in y, added to the diagonal of K in place. O(b m³).
     m = k.shape[1]
     K[:, np.arange(m), np.arange(m)] += noise
     right = np.concatenate([k[:, :, None], np.ones((*k.shape, 1)), y], axis=2)
@@ -334,11 +332,9 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
 
 
 def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
-    """Return the law of the largest density of some rows, each given its neighbours.
-
-    It is sought from the best of several starts, over the log noise and, where lengthscales are
-    open, the log factor of these.
-    """
+    """Return the law of the largest density of some rows, each given its neighbours."""
+    # It is sought from the best of several starts, over the log noise and, where lengthscales are
+    # open, the log factor of these.
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
     constant = ~np.any(rows.y != rows.y[:1], axis=0)
     outcome = EvidenceOutcome["CONSTANT_TARGET" if constant.any() else "SOLVED"]
@@ -406,12 +402,10 @@ LEFT_OUT = 2048  # Rows left out, at most, beyond those that noise and lengthsca
 def by_features_or_neighbours(
     spec: GaussianProcessSpec, law: FeatureProcess, blocks: Blocks
 ) -> ProcessLaw:
-    """Return a law on features, or one on neighbours of the same rows if its errors are smaller.
-
-    Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each tried
-    kernel takes about three seconds: the features' kernel, with new lengthscales if it was given by
-    name, and for "auto" two families of rough functions. Errors must be 5 % smaller.
-    """
+    """Return a law on features, or one on neighbours of the same rows if its errors are smaller."""
+    # Of more than 8,192 rows of up to four columns that fit into memory, in this process. Each
+    # tried kernel takes about three seconds: the features' kernel, with new lengthscales if it was
+    # given by name, and for "auto" two families of rough functions. Errors must be 5 % smaller.
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
     many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS

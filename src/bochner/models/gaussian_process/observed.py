@@ -238,11 +238,9 @@ def _check_values(given: Any, m: int) -> None:
 def applied_twice(
     first: Observation, second: Observation, kernel: Kernel, steps: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "m c"]:
-    """Return the functionals of both arguments of the kernel.
-
-    Second derivatives are differences of first ones, over ``steps``: of closed forms, so that
-    rounding is divided by one step and not by its square.
-    """
+    """Return the functionals of both arguments of the kernel."""
+    # Second derivatives are differences of first ones, over ``steps``: of closed forms, so that
+    # rounding is divided by one step and not by its square.
     if isinstance(first, BlockAverages) and isinstance(second, Derivatives):
         return applied_twice(second, first, kernel, steps).T
     return second._of_function(lambda P: first._of_kernel(kernel, P).T, steps).T

@@ -116,11 +116,9 @@ def process(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_features: bool,
 ) -> ProcessLaw:
-    """Choose the representation and what is open of kernel and features; find the law.
-
-    ``precision`` is that of all sums where rows cannot be read again: these have features.
-    ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
-    """
+    """Choose the representation and what is open of kernel and features; find the law."""
+    # ``precision`` is that of all sums where rows cannot be read again: these have features.
+    # ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
     features, n, again = spec.features, blocks.n_rows, precision is None
     if again and any_features and method is None and n is not None:
         windows = n * windows_of(features.kernel, blocks.n_columns)

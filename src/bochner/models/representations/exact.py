@@ -109,10 +109,8 @@ class MatrixRows(Representation):
         return self.values(solution).slopes
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
-        """Return rows with their leave-one-out predictions; None where no targets were kept.
-
-        All of them up to 4096, else a random 4096: the last block of a Cholesky factor.
-        """
+        """Return rows with their leave-one-out predictions; None where no targets were kept."""
+        # All of them up to 4096, else a random 4096: the last block of a Cholesky factor.
         if self.y is None:
             return None
         n, m = len(self.w), min(len(self.w), LEFT_OUT_ROWS)
@@ -190,10 +188,8 @@ def chosen_by_matrix(spec: RidgeSpec, rows: RowSample) -> tuple[Tuning, Curves |
 def _by_gradients(
     spec: RidgeSpec, method: ExactKernel, chosen: Chosen, rows: RowSample, blocks: Blocks
 ) -> Solution:
-    """Choose the penalty on the features, and solve for u by conjugate gradients.
-
-    The lift is the weighted mean of K c in the last exact product, which the intercept removes.
-    """
+    """Choose the penalty on the features, and solve for u by conjugate gradients."""
+    # The lift is the weighted mean of K c in the last exact product, which the intercept removes.
     kernel, weight, root = chosen.kernel, float(rows.w.sum()), np.sqrt(rows.w)[:, None]
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     sums = summed_features(spec, chosen, blocks, LOCAL, "float64")
@@ -413,10 +409,8 @@ def _solve_leaves(
     leaves: list[Int[Array, " m"]],
     alphas: Float[Array, "*a"],
 ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-    """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out.
-
-    ``seen``: the kernel without transformations of rows, and rows transformed.
-    """
+    """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out."""
+    # ``seen``: the kernel without transformations of rows, and rows transformed.
     kernel, X = seen
     # An equal share of the rows of each leaf has leave-one-out errors.
     rng, step = stream(chosen.seed, "rows left out"), -(-len(rows) // LEAVES_LEFT_OUT)
@@ -473,10 +467,8 @@ def _solve_leaves(
 
 
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:
-    """Return the kernel matrix of rows, Fortran-contiguous, in the precision asked for.
-
-    Kernels of differences see rows of float32 about their mean, in a quarter of the time.
-    """
+    """Return the kernel matrix of rows, Fortran-contiguous, in the precision asked for."""
+    # Kernels of differences see rows of float32 about their mean, in a quarter of the time.
     if dtype == np.float32 and is_stationary(kernel):
         X = (X - X.mean(axis=0)).astype(dtype)
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")

@@ -287,10 +287,8 @@ class WideSums(Representation):
 
 
 def is_wide(spec: RidgeSpec, blocks: Blocks) -> bool:
-    """Whether a fit has too many features for their Gram matrix, and rows enough to need them.
-
-    Without penalty, and by evidence, the matrix is formed; landmarks need one of this size anyway.
-    """
+    """Whether a fit has too many features for their Gram matrix, and rows enough to need them."""
+    # Without penalty, and by evidence, the matrix is formed; landmarks need one as large anyway
     features = spec.features
     if features.width <= WIDE or given_alpha(spec.alpha) == 0 or spec.alpha == "evidence":
         return False

@@ -307,10 +307,8 @@ def stationary_kernel(
     noise: float | None = None,
     amplitude: float | None = None,
 ) -> Tuning:
-    """Return the given kernel, or one chosen by leave-one-out errors or the evidence of a sample.
-
-    ``lengthscale``: "evidence" is for named and given kernels, "auto" for names and free numbers.
-    """
+    """Return the given kernel, or one chosen by leave-one-out errors or evidence of a sample."""
+    # ``lengthscale``: "evidence" is for names and given kernels, "auto" for names and free numbers
     kernel = asked.kernel
     if asked.learns_metric:
         raise InvalidInput(

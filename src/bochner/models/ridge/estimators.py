@@ -287,11 +287,9 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     class_weight: Any = None
 
     def _read(self, *rows: Any, **options: Any) -> tuple[Blocks, Inputs]:
-        """Return blocks whose codes have become ±1, (b, K) or (b, 1), and weights shares of a unit.
-
-        A sample weight above one means copies of a row, one of which is left out; a class weight
-        does not. In units of the largest class weight, rows are left out whole.
-        """
+        """Return blocks with ±1 for codes, (b, K) or (b, 1), and weights as shares of a unit."""
+        # A sample weight above one means copies of a row, one of which is left out; a class weight
+        # does not. In units of the largest class weight, rows are left out whole.
         blocks, inputs = super()._read(*rows, **options)
         unit, codes = 1.0, np.arange(len(inputs.classes))
         # One unit for all pieces of partial_fit

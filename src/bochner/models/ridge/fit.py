@@ -127,10 +127,8 @@ def represent(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_width: bool,
 ) -> tuple[Representation, Solution]:
-    """Choose the representation and what is open of kernel and features, and solve.
-
-    ``precision`` is the precision of all sums if rows cannot be read again; these use features.
-    """
+    """Choose the representation and what is open of kernel and features, and solve."""
+    # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
     any_features = again and any_width and features.precision == "auto"
     penalised = given_alpha(spec.alpha) != 0

@@ -44,16 +44,8 @@ from bochner.selection.choose import choice_of, choose_kernel
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.numbers import by_left_out
 from bochner.selection.record import Tuning
+from bochner.solvers import sgd
 from bochner.solvers.cg import TILE
-from bochner.solvers.sgd import (
-    CLASS_LOSSES,
-    NUMBER_LOSSES,
-    SLOWEST,
-    Schedule,
-    Walk,
-    as_loss,
-    descended,
-)
 from bochner.sums.passes import LOCAL, Executor, indicators, nonempty, require_order, sampled
 
 STRATEGIES = (
@@ -164,10 +156,10 @@ class SgdSpec:
             )
         return spec
 
-    def schedule(self, size: float) -> Schedule:
+    def schedule(self, size: float) -> sgd.Schedule:
         """Return the learning rates for rows of this mean of k(x, x)."""
         rates = self.alpha, self.eta0, self.power_t
-        return Schedule(self.learning_rate, self.loss, *rates, size)
+        return sgd.Schedule(self.learning_rate, self.loss, *rates, size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +172,7 @@ class SgdFit(FitSummary):
     strategy: str
     size: float  # mean of k(x, x), which learning rates depend on
     target_shape: tuple[int, ...]  # of one row of y: () or (t,)
-    walk: Walk  # coefficients, and their means
+    walk: sgd.Walk  # coefficients, and their means
     plan: StrategyPlan | None = None  # what "auto" decided by
     support: Float[Array, "m d"] | None = None  # rows that coefficients belong to
     rows: int = 0  # that were stepped on
@@ -367,12 +359,12 @@ def _walked(
     fit: SgdFit,
     windows: Callable[[], Iterable[Window]],
     width: int,
-    judge: Callable[[Walk], float] | None = None,
+    judge: Callable[[sgd.Walk], float] | None = None,
 ) -> SgdFit:
     """Return the fit after epochs over windows of rows, while the loss falls or the score rises."""
     spec, kept, losses, scores = fit.spec, list[Window](), list[float](), list[float]()
     walk = fit.walk.of_width(width, bool(spec.average))
-    loss, schedule = as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
+    loss, schedule = sgd.as_loss(spec.loss, spec.epsilon, spec.quantile), spec.schedule(fit.size)
     how = loss, schedule, spec.fit_intercept, spec.average, spec.batch_size
     best, idle, stopped = np.inf, 0, spec.tol is None
     while len(losses) < spec.max_iter:
@@ -386,7 +378,7 @@ def _walked(
                 for index in map(order.__getitem__, slices(n, size)):
                     itself = width - n + index if fit.is_dual else None
                     rows = read(index), y[index], w[index]
-                    walk, lost, mass = descended(walk, *how, rows, itself)
+                    walk, lost, mass = sgd.descended(walk, *how, rows, itself)
                     total, weight = total + lost, weight + mass
                 given += [(read, y, w)] if fit.strategy in CACHED else []
         kept = given
@@ -403,7 +395,7 @@ def _walked(
         idle = idle + 1 if value > best - spec.tol else 0
         best = min(best, value)
         if idle >= spec.n_iter_no_change:
-            stopped = spec.learning_rate != "adaptive" or walk.rate <= SLOWEST
+            stopped = spec.learning_rate != "adaptive" or walk.rate <= sgd.SLOWEST
             if stopped:
                 break
             walk = replace(walk, rate=walk.rate / 5)
@@ -436,14 +428,14 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
 
 def _judge(
     fit: SgdFit, held_out: Piece | None, width: int, support: Any
-) -> Callable[[Walk], float] | None:
+) -> Callable[[sgd.Walk], float] | None:
     """Return the score of a walk on the rows held out: accuracy, or R²."""
     if held_out is None:
         return None
     read, y, w = _reader(fit, held_out.X, width, support), held_out.y, held_out.w
     parts = [*slices(len(w), block_rows(width, 256))]
 
-    def score(walk: Walk) -> float:
+    def score(walk: sgd.Walk) -> float:
         coef, intercept = walk.result
         f = np.concatenate([read(rows) @ coef for rows in parts]) + intercept
         if fit.inputs.classes is not None:
@@ -503,7 +495,7 @@ def _begun(
     if inputs.classes is not None:
         t = 1 if len(inputs.classes) == 2 else len(inputs.classes)
     none, b = np.zeros((0, t)), np.zeros(t)
-    walk = Walk(none, b, none, b, rate=spec.schedule(size).eta0)
+    walk = sgd.Walk(none, b, none, b, rate=spec.schedule(size).eta0)
     chosen = Chosen(asked.seed, search, choice, precision)
     return SgdFit(inputs, spec, chosen, DUAL[0], size, shape, walk), sample
 
@@ -558,10 +550,8 @@ def _planned(
 
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
-    """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach.
-
-    T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: they are as such a penalty.
-    """
+    """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach."""
+    # T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: they are as such a penalty.
     asked = spec.features
     if isinstance(asked.kernel, Kernel):
         return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
@@ -578,7 +568,7 @@ def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
 class SgdEstimator(Differentiable):
     """An estimator whose ``fit_`` is a :class:`SgdFit`."""
 
-    _losses = CLASS_LOSSES
+    _losses = sgd.CLASS_LOSSES
 
     strategy: str = "auto"
     method: Method | str = "auto"
@@ -880,7 +870,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     True
     """
 
-    _losses = NUMBER_LOSSES
+    _losses = sgd.NUMBER_LOSSES
 
     kernel: Kernel | str = "gaussian"
     _: KW_ONLY

@@ -18,11 +18,10 @@ from bochner.data.sources import Block, required_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import FitSummary, learned
-from bochner.models._parameters import estimator
+from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import (
-    FeatureParameters,
     KernelTransformer,
     choose_quickly,
 )

@@ -23,11 +23,10 @@ from bochner.data.schema import Inputs
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import FitSummary, WithoutTarget, learned
-from bochner.models._parameters import estimator
+from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
 from bochner.models.unsupervised.transformers import (
-    FeatureParameters,
     KernelTransformer,
     choose_alone,
     diagonal_of,

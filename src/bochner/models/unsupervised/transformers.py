@@ -36,7 +36,7 @@ from bochner.features.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
 from bochner.kernels.kernel import Kernel
 from bochner.models._base import FitSummary, KernelEstimator, WithoutTarget, learned
-from bochner.models._parameters import estimator, shared
+from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._tables import by_partition
 from bochner.models.representations.representation import RidgeSpec
 from bochner.selection.choose import choose, choose_from
@@ -83,17 +83,6 @@ def diagonal_of(kernel: Kernel) -> SumOf:
 def _diagonal(block: Any, kernel: Kernel) -> tuple[float, int]:
     w = weights_of(block)
     return float(w @ to_numpy(kernel.diag(block.X)).astype(np.float64)), int(np.sum(w > 0))
-
-
-@shared
-class FeatureParameters:
-    """Parameters of learners without targets."""
-
-    method: Method | str = "auto"
-    n_features: int = 512
-    precision: str = "auto"
-    random_state: Seed = None
-    n_jobs: int | None = None
 
 
 class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -313,10 +302,8 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
 def _leading(
     gram: Float[Array, "D D"], count: int | None
 ) -> tuple[Float[Array, " p"], Float[Array, "D p"]]:
-    """Return the leading eigenvalues, increasing, and their vectors.
-
-    A few of very many by ARPACK, unless close eigenvalues make it as slow as a decomposition.
-    """
+    """Return the leading eigenvalues, increasing, and their vectors."""
+    # A few of very many by ARPACK, unless close eigenvalues make it as slow as a decomposition.
     D = len(gram)
     if count is None or 4 * count > D:  # the leading ones alone take no less time
         return eigh(gram, driver="evd", check_finite=False)
