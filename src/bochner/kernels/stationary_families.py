@@ -297,12 +297,9 @@ class Periodic(stationary.Stationary):
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         period, length = (values[j] for values in self.per_axis(d))
-        angle = math.pi * np.remainder(gap / period, 1.0)
-        wave = np.sin(angle)
-        slope = 4 / length**2 * wave
-        # Sine and cosine of an angle change sign together with each period: their product stays.
-        by_period = slope * np.cos(angle) * gap * (math.pi / period)
-        return {"lengthscale": slope * wave, "period": by_period}
+        angle, rate = math.pi * np.remainder(gap / period, 1.0), 4 / length**2
+        by_period = rate * (math.pi / period) * gap * np.sin(2 * angle) / 2
+        return {"lengthscale": rate * np.sin(angle) ** 2, "period": by_period}
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,14 @@ def _scales(kernel: Kernel, names: Names) -> list[tuple[str, float]]:
     if isinstance(kernel, Columns):
         known = _named(names, kernel.columns)
         return [(name or listed(known), scale) for name, scale in _scales(kernel.kernel, known)]
-    scales = _along_columns(kernel)
+    inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
+    scales: Any = inner.get_params(deep=False).get("lengthscale")
+    if isinstance(kernel, Mahalanobis):  # ℓ/√A_jj along column j
+        scales = 1.0 if isinstance(inner, Linear) else scales
+        if not isinstance(scales, float) or not isinstance(inner, Stationary | Linear):
+            return []
+        weights = np.sqrt(np.diag(np.asarray(kernel.matrix)))
+        scales = scales / np.maximum(weights, np.finfo(np.float64).tiny)
     if scales is None or np.ndim(scales) == 0:
         return [("", scales)] if isinstance(scales, float) else []
     return list(zip(_named(names, range(len(scales))), scales, strict=True))
@@ -92,38 +99,22 @@ def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
     return text if plain or isinstance(kernel, Scaled) else f"({text})"
 
 
-def _along_columns(kernel: Kernel) -> Any:
-    """Return ℓ, or the lengthscale along each column: ℓ/√A_jj in a metric; None without."""
-    inner = kernel.kernel if isinstance(kernel, Mahalanobis) else kernel
-    scales = inner.get_params(deep=False).get("lengthscale")
-    if not isinstance(kernel, Mahalanobis):
-        return scales
-    scales = 1.0 if isinstance(inner, Linear) else scales
-    if not isinstance(scales, float) or not isinstance(inner, Stationary | Linear):
-        return None
-    weight = np.sqrt(np.diag(np.asarray(kernel.matrix)))
-    return scales / np.maximum(weight, np.finfo(np.float64).tiny)
-
-
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     """Return a kernel that has no others within, or is another in a metric."""
-    scales, turned = _along_columns(kernel), isinstance(kernel, Mahalanobis)
-    many = turned or (isinstance(kernel, Stationary) and np.size(scales) > SHOWN)
-    if scales is None or not many:
+    pairs, turned = _scales(kernel, names), isinstance(kernel, Mahalanobis)
+    if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > SHOWN)):
         return rounded(repr(kernel))
-    scales = np.asarray(scales, np.float64)
-    known = _named(names, range(len(scales)))
-    apart = None if spread is None or len(spread) != len(scales) else spread
-    scales = scales if apart is None else scales / np.where(apart > 0, apart, 1.0)
-    first = np.argsort(scales, kind="stable")
+    known, lengths = zip(*pairs, strict=True)
+    apart = None if spread is None or len(spread) != len(known) else spread
+    scales = np.asarray(lengths) / (1.0 if apart is None else np.where(apart > 0, apart, 1.0))
+    ranked = sorted(zip(known, scales, strict=True), key=lambda pair: pair[1])
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
     shown = SHOWN + (len(scales) == SHOWN + 1)  # one more takes no more words than "1 other"
-    text = ", ".join(f"{known[j]} {scales[j]:.3g}" for j in first[:shown])
-    rest, others = "", scales[first[shown:]]
-    if n := len(others):
-        rest = f"; {n} others from {others[0]:.3g} to {others[-1]:.3g}"
+    text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:shown]), ""
+    if others := ranked[shown:]:
+        rest = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 
 
