@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
+from shutil import get_terminal_size
 from time import monotonic
 from typing import Any
 
@@ -53,7 +54,7 @@ print_step = partial(print, flush=True)
 class Bar:
     """Shows how many rows of blocks were read, pass by pass, and the steps of a fit between."""
 
-    blocks: Any
+    blocks: Any = None  # None: steps are all there is to show
     rows: int = 0  # in this pass
     number: int = 1  # of this pass
     began: float = field(default_factory=monotonic)
@@ -69,14 +70,14 @@ class Bar:
         self._show(self._done)
 
     def at(self, step: str) -> None:
-        """Show a step of the fit, until rows are read again."""
+        """Show a step of the fit, until rows are read again; "" clears the line."""
         self.step = step
         self._show(True)
 
     @property
     def text(self) -> str:
         """The step, or rows read, rows per second and the time left."""
-        if self.step:
+        if self.step or self.blocks is None:
             return self.step
         n = self.blocks.n_rows
         rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
@@ -86,7 +87,8 @@ class Bar:
 
     @property
     def _done(self) -> bool:
-        return self.blocks.n_rows is not None and self.rows >= self.blocks.n_rows
+        n = getattr(self.blocks, "n_rows", None)
+        return n is not None and self.rows >= n
 
     def _repr_html_(self) -> str:
         n = self.blocks.n_rows
@@ -103,7 +105,8 @@ class Bar:
         shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
         if type(shell).__name__ != "ZMQInteractiveShell":
             if sys.stderr.isatty():
-                sys.stderr.write(f"\r{self.text}\033[K" + "\n" * (self._done and not self.step))
+                text = self.text[: get_terminal_size().columns - 1]  # more could not be cleared
+                sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._done and not self.step))
                 sys.stderr.flush()
             return
         from IPython.display import display

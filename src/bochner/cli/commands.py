@@ -39,19 +39,14 @@ class Terminal:
     def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
         """Measure what happens within; show people what is being done, or the rows being read."""
         began, watched = perf_counter(), not self.quiet and sys.stderr.isatty()
-        if watched and blocks is not None:
+        if watched and (doing or blocks is not None):
             bar = Bar(blocks)
-            with listening(bar.at):
-                yield blocks.watch(bar)
-        elif watched and doing:
-            width = get_terminal_size().columns - 1  # a longer line could not be cleared
-            line = lambda text: click.echo(f"\r{text[:width]}\033[K", nl=False, err=True)
-            line(doing)
-            try:
-                with listening(lambda step: line(f"{doing}: {step}")):
-                    yield blocks
-            finally:
-                line("")
+            if doing:
+                bar.at(doing)
+            with listening(lambda step: bar.at(f"{doing}: {step}" if doing else step)):
+                yield blocks if blocks is None else blocks.watch(bar)
+            if doing:
+                bar.at("")
         else:
             yield blocks
         self.seconds[name] = round(perf_counter() - began, 4)
@@ -433,13 +428,12 @@ def plan(terminal: Terminal, given: Any) -> None:
     """
     from bochner.cli.models import kernel_of
 
-    budget = {"seconds": given.seconds, "bytes": given.memory}
     blocks = _blocks(given, found_files(given.files), given.target)
     with terminal.phase("plan", blocks=blocks) as watched:
         planned = bo.plan(
             watched,
             kernel=kernel_of(given.kernel, given.lengthscale),
-            budget={name: value for name, value in budget.items() if value is not None},
+            budget={"seconds": given.seconds, "bytes": given.memory},
             widths=given.widths,
             random_state=given.seed,
         )
@@ -457,10 +451,8 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
         refuse_overwriting(given.out, [Path(given.model), *paths])
     with terminal.phase("open"):
         fitted = open_model(given.model)
-        schema = fitted.schema_
-        # scikit-learn sets this attribute only where columns have names
-        names = [str(name) for name in getattr(fitted, "feature_names_in_", ())]
-        columns = None if schema or not names else names
+        schema, names = fitted.schema_, fitted.fit_.inputs.names
+        columns = None if schema or not names else list(names)
         schemas = [schema if t or schema is None else schema.features_only() for t in truth]
         how = {"columns": columns, "separator": given.separator}
         return paths, fitted, *(bo.Blocks.from_files(paths, schema=s, **how) for s in schemas)

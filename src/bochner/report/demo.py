@@ -156,7 +156,8 @@ def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  on
     say("\nSharper: harmonics of the globe, the nearest cells, the relief around")
     near, began = [], time.perf_counter()
     predictions = _near(truth, places, cells.shape, train, test, quick, seed)
-    for name, code, detail, predicted in predictions:
+    for name, model, detail, predicted in predictions:
+        code = " ".join(repr(model).split())
         near.append(judged(name, code, 0, predicted, began, detail=detail))
         tell(near[-1])
         began = time.perf_counter()
@@ -199,20 +200,19 @@ def _near(
     test: Array,
     quick: bool,
     seed: int,
-) -> Iterator[tuple[str, str, str, Float[Array, " t"]]]:
-    """Fit each model; yield name, code, detail and predictions of held-out cells."""
+) -> Iterator[tuple[str, Any, str, Float[Array, " t"]]]:
+    """Fit each model; yield its name, itself, a detail and predictions of held-out cells."""
     globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # three cells, and little noise
     nearest = KNeighborsRegressor(FEW).fit(globe.inputs(places[train]), truth[train])
     mean = nearest.predict(globe.inputs(places[test]))
-    yield "Mean of the nearest cells", f"KNeighborsRegressor({FEW})", f"{FEW} cells", mean
+    yield "Mean of the nearest cells", nearest, f"{FEW} cells", mean
 
     # Finer harmonics than two for three rows of cells see every cell that is left out.
     harmonics = bo.SphericalHarmonics(int(2 / 3 * shape[0]))
     model = bo.KernelRidge(globe, method=harmonics, alpha=alpha, random_state=seed)
     model.fit(places[train], truth[train])
-    code = f"KernelRidge({globe!r}, method={harmonics}, alpha={alpha})"
     count = f"{model.map_.n_features:,} harmonics"
-    yield "Spherical harmonics", code, count, model.predict(places[test])
+    yield "Spherical harmonics", model, count, model.predict(places[test])
 
     # Kriging starts from a lengthscale of three cells; quick keeps it.
     start = bo.kernels.OnSphere("matern32", 3 * 180 / shape[0])
@@ -221,9 +221,7 @@ def _near(
     process = bo.GaussianProcessRegressor(start, **how, random_state=seed)
     process.fit(places[train], truth[train])
     kriged = process.predict(places[test])
-    words = f"{method=!s}, lengthscale={how['lengthscale']!r}"
-    code = f"GaussianProcessRegressor({start!r}, {words})"
-    yield "Local kriging", code, f"{NEIGHBOURS} cells", kriged
+    yield "Local kriging", process, f"{NEIGHBOURS} cells", kriged
 
     errors = process.fit_.law.left_out(np.arange(len(train)))[0][:, 0]
     known, predicted = truth.copy(), np.empty(len(truth))
@@ -234,9 +232,8 @@ def _near(
     ridge = bo.KernelRidge("matern32", method="nystrom", n_features=width, random_state=seed)
     ridge.fit(X[train], errors / size[train], sample_weight=size[train] ** 2)
     more = ridge.predict(X[test]) * size[test]
-    code = f"KernelRidge('matern32', method='nystrom', n_features={width})"
     detail = f"{width:,} features of {X.shape[1]} columns"
-    yield "and the relief around it", code, detail, kriged + more
+    yield "and the relief around it", ridge, detail, kriged + more
 
 
 def relief_around(

@@ -225,18 +225,16 @@ def errors_of(model: KernelEstimator, examined: Examined) -> dict[str, dict[str,
     if kind != "classification":
         return {}
     classes, out = model.classes_, examined.outputs
-    labels, f = classes[y.astype(np.intp)], _by_class(out["decision"])
-    shares = [float(w[labels == c].sum() / w.sum()) for c in classes]
+    codes, f = y.astype(np.intp), _by_class(out["decision"])
+    labels, shares = classes[codes], np.bincount(codes, w, len(classes)) / w.sum()
     right = metrics.accuracy_score(labels, predicted, sample_weight=w)
-    errors = {"accuracy": float(right), "majority": max(shares)}
+    errors = {"accuracy": float(right), "majority": float(shares.max())}
     if "probability" in out:
         p = out["probability"].astype(np.float64)
         errors["log_loss"] = float(metrics.log_loss(labels, p, sample_weight=w, labels=classes))
-    both = [k for k, share in enumerate(shares) if 0 < share < 1]
-    if both:
-        area = partial(metrics.roc_auc_score, sample_weight=w)
-        areas = [area(labels == classes[k], f[:, k]) for k in both]
-        errors["auc"] = float(np.mean(areas))
+    if len(there := np.flatnonzero(shares)) > 1:
+        areas = metrics.roc_auc_score(codes[:, None] == there, f[:, there], sample_weight=w)
+        errors["auc"] = float(areas)
     return {target_names(model, 1)[0]: errors}
 
 
