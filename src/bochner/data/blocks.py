@@ -345,7 +345,7 @@ class Blocks:
 
     def beside(self, y: Any, w: Any) -> "Blocks":
         """Return the same blocks of a table with targets and weights that are not in it."""
-        n = count_rows(self.cells() or self)
+        n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
         _, y, w = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
 
@@ -370,10 +370,10 @@ class Blocks:
 
         return replace(self.changed(weighted), weigh=weigh)
 
-    def cells(self) -> "Blocks | None":
-        """Return the cells of the same rows, as encoders read them; None if not of a table."""
+    def cells(self) -> "Blocks":
+        """Return the cells of the rows of a table, as encoders read them; of others the rows."""
         tables = self.source
-        return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else None
+        return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else self
 
     def sample(self, m: int, random_state: Seed = None) -> Sample:
         """Return ``m`` rows drawn at random without replacement, in their order, in one pass.

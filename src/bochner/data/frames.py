@@ -135,10 +135,7 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, mostly
         return pa.array(column.to_numpy().astype(dtype.newbyteorder("="), copy=False))
     if str(dtype) == "category":
-        codes, texts = column.cat.codes.to_numpy(), [str(value) for value in dtype.categories]
-        return pa.DictionaryArray.from_arrays(
-            pa.array(codes, mask=codes < 0), pa.array(texts, "large_string"), ordered=dtype.ordered
-        )
+        column = column.cat.rename_categories(str)
     try:
         return pa.array(column, from_pandas=True)
     except (pa.ArrowException, NotImplementedError):
@@ -232,24 +229,20 @@ def lazy_library(table: Any) -> str:
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     """Start the stream of these columns, by default of all; ``first``: its first row at least."""
-    readers = needed("pyarrow", _WHO).RecordBatchReader
-    match lazy_library(table):
-        case "pyarrow.dataset":
-            return table.scanner(columns=[*names] or None).to_reader()
-        case "polars":
-            table = table.select(*names) if names else table
-            schema = table.collect_schema().to_frame().to_arrow().schema
-            frames = (table.head(1) if first else table).collect_batches(maintain_order=True)
-            return readers.from_batches(
-                schema, (batch for frame in frames for batch in frame.to_arrow().to_batches())
-            )
-        case "duckdb":
-            quoted = ('"' + name.replace('"', '""') + '"' for name in names)
-            table = table.project(", ".join(quoted) or "*")
-            return readers.from_stream(table.limit(1) if first else table)
-        case "ibis":
-            table = table.select(*names) if names else table
-            return (table.limit(1) if first else table).to_pyarrow_batches()
+    readers, library = needed("pyarrow", _WHO).RecordBatchReader, lazy_library(table)
+    if library == "pyarrow.dataset":
+        return table.scanner(columns=[*names] or None).to_reader()
+    if library == "duckdb":
+        names = ['"' + name.replace('"', '""') + '"' for name in names]
+    if library:
+        table = table.select(*names) if names else table
+        table = table.limit(1) if first else table
+    if library == "ibis":
+        return table.to_pyarrow_batches()
+    if library == "polars":
+        schema, frames = table.collect_schema(), table.collect_batches(maintain_order=True)
+        rows = (batch for frame in frames for batch in frame.to_arrow().to_batches())
+        return readers.from_batches(schema.to_frame().to_arrow().schema, rows)
     try:
         return readers.from_stream(table)
     except ValueError as error:  # pyarrow's ArrowInvalid

@@ -107,23 +107,23 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
         if array is not None and np.isnan(array.shape).any():
             array.compute_chunk_sizes()
     size = size_of(stand_ins(X, y, w))
-    some = -(-size["n_rows"] // 64)
-    enough, sizes = min(8192, CELLS_READ // size["n_columns"], some), [0]
-    for rows in X.chunks[0]:
-        if sizes[-1] and sizes[-1] + rows > enough:
-            sizes.append(0)
-        sizes[-1] += rows
-    parts: list[Any] = [[None] * len(sizes)] * 3
-    for k, array in enumerate((X, y, w)):
-        if array is not None:
-            columns = {1: -1} if array.ndim == 2 else {}
-            parts[k] = array.rechunk({0: tuple(sizes), **columns}).to_delayed().flat
-    tasks = [dask.delayed(tuple)(list(rows)) for rows in zip(*parts, strict=True)]
-    spans = zip(tasks, np.cumsum(sizes).tolist(), sizes, strict=True)
+    n = size["n_rows"]
+    rows = max(min(8192, CELLS_READ // size["n_columns"], -(-n // 64)), *X.chunks[0])
+    starts = range(0, n, rows)
+    parts = [
+        [None] * len(starts) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
+        for a in (X, y, w)
+    ]
+    tasks = [dask.delayed(tuple)(list(arrays)) for arrays in zip(*parts, strict=True)]
     held = tuple(
-        Partition(task, n, end - n, "dask", partial(_computed, f"chunk {i} of the dask Array"))
-        for i, (task, end, n) in enumerate(spans)
-        if n
+        Partition(
+            task,
+            min(rows, n - start),
+            start,
+            "dask",
+            partial(_computed, f"chunk {i} of the dask Array"),
+        )
+        for i, (task, start) in enumerate(zip(tasks, starts, strict=True))
     )
     return Arrays(held, str(X.name), label="the dask Array", **size)
 

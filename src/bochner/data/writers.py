@@ -84,19 +84,13 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
         writer = needed("pyarrow.csv", "Writing CSV").CSVWriter
     else:
         writer = needed("pyarrow.parquet", "Writing Parquet").ParquetWriter
-    chunks = iter([columns] if isinstance(columns, Mapping) else columns)
+    plain = lambda array: to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+    chunks = [columns] if isinstance(columns, Mapping) else columns
+    tables = (pa.table({name: plain(chunk[name]) for name in chunk}) for chunk in chunks)
     with atomic(path) as file:
-        first, rows = pa.table(_arrays(next(chunks))), 0
-        tables = (pa.table(_arrays(chunk), schema=first.schema) for chunk in chunks)
+        first, rows = next(tables), 0
         with writer(file, first.schema) as out:
             for table in chain([first], tables):
-                out.write_table(table)
+                out.write_table(table.cast(first.schema))
                 rows += table.num_rows
     return rows
-
-
-def _arrays(chunk: Chunk) -> dict[str, np.ndarray]:
-    return {
-        name: to_numpy(column) if hasattr(column, "__dlpack__") else np.asarray(column)
-        for name, column in chunk.items()
-    }

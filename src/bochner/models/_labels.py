@@ -265,7 +265,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         """Return the sorted labels of blocks: texts of the schema, or numbers found by one pass."""
         who, labels = type(self).__name__, np.array(text)
         if not text:  # of a table cells are read, because encoders are learned with the classes
-            labels, rows = where.sum(LabelsOf(who), blocks.cells() or blocks)
+            labels, rows = where.sum(LabelsOf(who), blocks.cells())
             refuse_quantity(who, labels, rows)
             check_classification_targets(labels)
             whole = np.array_equal(labels, np.rint(labels))

@@ -184,7 +184,7 @@ def encoded(
     drafts = tables.drafts or ()
     seen: Any = None
     if drafts:
-        cells = replace(blocks, source=tables.of_cells())
+        cells = blocks.cells()
         many = max((1 << 18) // cells.n_columns, cells.block_rows)  # each block costs some time
         summand = SumOf(
             partial(cells_in, drafts=drafts, n_classes=n_classes, with_targets=with_targets)
