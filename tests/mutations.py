@@ -40,7 +40,7 @@ FILES = {
     "features/fourier": "facts/test_grids facts/test_kernels laws/test_random_feature_laws",
     "features/mercer": "laws/test_eigenfunction_laws laws/test_zonal_map_laws",
     "features/nystrom": "laws/test_nystrom_laws",
-    "features/random": "laws/test_random_feature_laws laws/test_zonal_map_laws",
+    "features/networks": "laws/test_random_feature_laws laws/test_zonal_map_laws",
     "features/sketch": "laws/test_random_feature_laws laws/test_map_laws",
     "features": "facts/test_draw_rules laws/test_algebra_laws laws/test_map_laws",
     "kernels/basis": "laws/test_eigenfunction_laws",

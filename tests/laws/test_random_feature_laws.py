@@ -32,11 +32,11 @@ from bochner.features import (
     Structured,
     TensorSketch,
     draw,
+    networks,
 )
 from bochner.features.fourier.fourier import FourierMap, frequencies
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
-from bochner.features.random import networks
-from bochner.features.random.networks import NeuralMap, PositiveMap, ReLUMap
+from bochner.features.networks import NeuralMap, PositiveMap, ReLUMap
 from bochner.kernels import (
     NNGP,
     Angular,

@@ -14,7 +14,7 @@ from tolerance import assert_close
 from bochner import draw
 from bochner.errors import FeatureWarning, UnsupportedKernel
 from bochner.features import Gegenbauer, MercerHarmonic
-from bochner.features.random.gegenbauer import draw_directions
+from bochner.features.mercer.radial import draw_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,

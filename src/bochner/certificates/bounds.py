@@ -22,7 +22,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
-from bochner.features.random.networks import ReLU, Sign, polynomial_width
+from bochner.features.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch import Maclaurin, TensorSketch, log_coefficients, powers
 from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial

@@ -26,10 +26,10 @@ from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import Method, Request
 from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
+from bochner.features.mercer.radial import Gegenbauer
+from bochner.features.networks import ReLU, Sign, polynomial_width
 from bochner.features.nystrom import Nystrom, Uniform
 from bochner.features.projections import Compressed, Projected
-from bochner.features.random.gegenbauer import Gegenbauer
-from bochner.features.random.networks import ReLU, Sign, polynomial_width
 from bochner.features.rules import RULES, as_method, contenders, draw_map
 from bochner.features.sketch import Maclaurin, TensorSketch
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial

@@ -22,7 +22,7 @@ from bochner._core.names import WORDS, meant_value
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed, projections, sketch
+from bochner.features import composed, networks, projections, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
@@ -30,10 +30,8 @@ from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap, Method, Request
 from bochner.features.mercer import hermite, products, radial, sphere
-from bochner.features.mercer.radial import ROTATION_INVARIANT, MercerHarmonic, draw_harmonics
+from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
-from bochner.features.random import networks
-from bochner.features.random.gegenbauer import Gegenbauer, draw_gegenbauer
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
 from bochner.kernels.basis import Basis, Brownian, GreenFunction
 from bochner.kernels.dotproduct import DotExponential, Linear
@@ -167,9 +165,14 @@ RULES: tuple[Rule, ...] = (
         networks.draw_layers,
         "NeuralTangent(depth) or NNGP(depth)",
     ),
-    Rule(Gegenbauer, _radial_functions, draw_gegenbauer, ROTATION_INVARIANT),
+    Rule(Gegenbauer, _radial_functions, radial.draw_gegenbauer, ROTATION_INVARIANT),
     # terms of the kernel's own expansion
-    Rule(MercerHarmonic, view(radial.is_rotation_invariant), draw_harmonics, ROTATION_INVARIANT),
+    Rule(
+        MercerHarmonic,
+        view(radial.is_rotation_invariant),
+        radial.draw_harmonics,
+        ROTATION_INVARIANT,
+    ),
     Rule(
         sphere.SphericalHarmonics,
         lambda _method, kernel, _d: is_on_sphere(kernel),

@@ -31,7 +31,7 @@ from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType
-from bochner.features.fourier.grid import WaveMethod
+from bochner.features.mercer.sphere import WaveMethod
 from bochner.models._parameters import by_jobs
 from bochner.sums.passes import LOCAL, Executor, SumOf
 

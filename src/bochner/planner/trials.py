@@ -19,9 +19,9 @@ from bochner.data.sample import RowSample
 from bochner.errors import BochnerWarning, InvalidInput, UnsupportedKernel
 from bochner.features.auto import paired_error, width_of
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.fourier.grid import WaveMethod
 from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import FeatureMap, Method, Request
+from bochner.features.mercer.sphere import WaveMethod
 from bochner.features.nystrom import Nystrom, Rounded
 from bochner.features.rules import contenders, draw_map
 from bochner.kernels.kernel import Kernel

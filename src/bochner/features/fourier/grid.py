@@ -22,7 +22,6 @@ from bochner._core.nufft import nufft
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.mercer.sphere import SphericalHarmonics, SphericalMap
 from bochner.features.projections import box_of_rows, given_box
 from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
@@ -174,11 +173,6 @@ class EquispacedMap(FeatureMap):
         along = moved(roots, like=theta)
         Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
         return in_precision(Z, dtype)
-
-
-#: Methods whose features no fit that sums waves makes, any number of them; and their maps.
-WaveMethod = FourierGrid | SphericalHarmonics
-WaveMap = EquispacedMap | SphericalMap
 
 
 # --- Frequencies, from kernel, box and tolerance ------------------------------------------------

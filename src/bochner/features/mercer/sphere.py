@@ -28,6 +28,7 @@ from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
+from bochner.features.fourier.grid import EquispacedMap, FourierGrid
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.sphere import degree_variances, of_degrees
@@ -249,6 +250,11 @@ class SphericalMap(FeatureMap):
 
     def matrix(self, X: Float[Array, "m 2"], error: float) -> Float[Array, "m m"]:
         return of_degrees(self.weights, X)
+
+
+#: Methods whose features no fit that sums waves makes, any number of them; and their maps.
+WaveMethod = FourierGrid | SphericalHarmonics
+WaveMap = EquispacedMap | SphericalMap
 
 
 def spherical_map(kernel: Kernel, degree: int) -> SphericalMap:

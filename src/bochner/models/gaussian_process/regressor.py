@@ -23,8 +23,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join
 from bochner.errors import InvalidInput
-from bochner.features.fourier.grid import WaveMethod
 from bochner.features.map import Method
+from bochner.features.mercer.sphere import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
 from bochner.models._base import AddsRows, Differentiable, FitSummary, learned

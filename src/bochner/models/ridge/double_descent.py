@@ -18,7 +18,7 @@ from bochner.errors import InvalidInput
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import Method, Request
-from bochner.features.random.networks import ReLU
+from bochner.features.networks import ReLU
 from bochner.features.rules import as_method, draw_map
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.zonal import ArcCosine

@@ -15,8 +15,8 @@ from bochner._core.text import written
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
 from bochner.data.schema import Inputs
-from bochner.features.fourier.grid import WaveMethod
 from bochner.features.map import Method
+from bochner.features.mercer.sphere import WaveMethod
 from bochner.kernels.windows import windows_of
 from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
