@@ -271,22 +271,16 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
             return composed.LinearMap(kernel, ask.n_inputs)
         case Basis():
             return products.draw_basis(method, kernel, ask)
-        case Scaled():
-            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, ask))
-        case Modulated() | Normalised():
-            if isinstance(kernel, Normalised) and ask.X is not None:
-                ask = replace(ask, X=kernel.rows(ask.X))
-            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, ask))
-        case Transformed():
-            X = None if ask.X is None else kernel.inputs(ask.X)
-            like = kernel.inputs(np.ones((1, ask.n_inputs))) if X is None else X
-            inner = replace(ask, n_inputs=like.shape[1], X=X)
-            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
-        case Windows():
-            kernel.count(ask.n_inputs)  # refuses rows that are no sequences
-            X = None if ask.X is None else kernel.stacked(ask.X, 4096)
-            inner = replace(ask, n_inputs=kernel.columns, X=X)
-            return composed.DerivedMap(kernel, draw_map(method, kernel.kernel, inner), ask.n_inputs)
+        case Scaled() | Modulated() | Normalised() | Transformed() | Windows():
+            X, d = ask.X, ask.n_inputs
+            if isinstance(kernel, Windows):
+                kernel.count(d)  # refuses rows that are no sequences
+                X, d = None if X is None else kernel.stacked(X, 4096), kernel.columns
+            elif isinstance(kernel, Normalised | Transformed):
+                change = kernel.rows if isinstance(kernel, Normalised) else kernel.inputs
+                d, X = change(np.ones((1, d))).shape[1], None if X is None else change(X)
+            inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
+            return composed.DerivedMap(kernel, inner, ask.n_inputs)
         case Sum():
             return _added(kernel, parts_of(kernel), method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features

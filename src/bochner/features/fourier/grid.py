@@ -74,11 +74,6 @@ class FourierGrid(Method):
     tolerance: Annotated[float, bounded(share, 1e-12, 1)] = 1e-4  # what float64 resolves, and above
     box: Annotated[tuple[tuple[float, float], ...] | None, optional(checked_box)] = None
 
-    @property
-    def accuracy(self) -> float:
-        """Relative error of transforms and solutions."""
-        return self.tolerance
-
     numbers_each = 0
 
 

@@ -191,7 +191,7 @@ class SphericalHarmonics(Method):
     # Beyond, waves of the highest orders underflow near the poles.
     degree: Annotated[int, bounded(integer, 1, 1000)] = 100
 
-    accuracy = 1e-5  # Relative error of transforms and solutions
+    tolerance = 1e-5  # Relative error of transforms and solutions
     numbers_each = 0
 
 

@@ -86,7 +86,7 @@ class GridSums(Representation):
 
     map = property(attrgetter("chosen.map"))
     #: Error of transforms and solutions that the method asks for.
-    tolerance = property(attrgetter("chosen.choice.method.accuracy"))
+    tolerance = property(attrgetter("chosen.choice.method.tolerance"))
     count = property(attrgetter("sums.rows"))
 
     @property
@@ -225,7 +225,7 @@ class Surveyed:
         """Return the waves that the method takes of a kernel, or coarse ones that serve two."""
         if isinstance(self.method, SphericalHarmonics):
             return spherical_map(kernel, self.method.degree)
-        tolerance = max(3e-3 if ends else 0.0, self.method.accuracy)
+        tolerance = max(3e-3 if ends else 0.0, self.method.tolerance)
         return equispaced_map(kernel, self.lower, self.upper, tolerance, ends)
 
     def chosen(self, tuning: Tuning, phi: WaveMap | None = None) -> Chosen:
@@ -264,7 +264,7 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
     """Return the sums of the waves of a map, with an origin of the targets."""
     phi: WaveMap = chosen.map  # type: ignore[assignment]
     method: WaveMethod = chosen.choice.method  # type: ignore[assignment]
-    error = min(TRANSFORMED * method.accuracy, 1e-8)  # Its rounding hides penalties below it
+    error = min(TRANSFORMED * method.tolerance, 1e-8)  # Its rounding hides penalties below it
     return SumOf(partial(waves_of, phi.places, phi.shape, origin, error))
 
 
