@@ -11,10 +11,10 @@ import numpy as np
 
 from bochner._core import arrays
 from bochner._core.arrays import array_namespace, in_precision, is_numpy, moved, slices, taken
-from bochner._core.native import power_of_two, signed_walsh
+from bochner._core.native import signed_walsh
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput
-from bochner.features.map import FeatureMap, Method, Request, in_rounds, with_far_rows
+from bochner.features.map import FeatureMap, Method, Request, with_far_rows
 from bochner.kernels import algebra
 from bochner.kernels.basis import Basis
 from bochner.kernels.dotproduct import Linear
@@ -170,16 +170,6 @@ class SketchedProduct(FeatureMap):
         first *= self.n_features**-0.5
         first *= taken(signed_walsh(right, self.right_signs), self.rows[1], axis=1)
         return first
-
-
-def sketched(
-    kernel: Kernel, left: FeatureMap, right: FeatureMap, width: int, rng: np.random.Generator
-) -> SketchedProduct:
-    """Draw a sketch of a product of maps; a wider one begins with it, but for its factor."""
-    sizes = left.n_features, right.n_features
-    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
-    rows = np.stack([in_rounds(power_of_two(size), width, rng.spawn(1)[0]) for size in sizes])
-    return SketchedProduct(kernel, left, right, first, second, rows)
 
 
 # --- How the D features of a map are shared among the parts of its kernel ------------------------

@@ -164,11 +164,9 @@ class KMeans(Landmarks):
             mean = X.mean(axis=0, dtype=np.float64)
             Z = X - mean.astype(X.dtype)
             largest = float(np.abs(Z).max()) or 1.0
-            Z /= X.dtype.type(largest)
-            start = Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
-            rows = FeatureBlock(Z)
-            found = run_lloyd(rows, assign(rows, start), self.iterations, 0.0)
-            return found.means * largest + mean
+            rows = FeatureBlock(Z / X.dtype.type(largest))
+            start = rows.Z[rng.choice(len(Z), size=count, replace=False)].astype(np.float64)
+            return run_lloyd(rows, assign(rows, start), self.iterations, 0.0).means * largest + mean
         from sklearn import cluster  # noqa: PLC0415  takes a second to import
         from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
 
@@ -275,14 +273,12 @@ def estimate(
     """Return τ̃ of each row, at most 1, from rows S drawn with chances p."""
     A = kernel(S) + penalty * np.diag(p)
     L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
-    inverse = np.asfortranarray(solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
-    estimates = [np.empty(0)]
-    for start in range(0, X.shape[0], 4096):
-        rows = X[start : start + 4096]
-        Z = triangular_product(np.ascontiguousarray(kernel(rows, S)), inverse)
-        left = kernel.diag(rows) - np.einsum("ij,ij->i", Z, Z)
-        estimates.append(np.clip(left / penalty, 0.0, 1.0))
-    return np.concatenate(estimates)
+
+    def of_some(rows: Float[Array, "b d"]) -> Float[Array, " b"]:
+        Z = solve_triangular(L, kernel(S, rows), lower=True, check_finite=False)
+        return np.clip((kernel.diag(rows) - np.einsum("ij,ij->j", Z, Z)) / penalty, 0.0, 1.0)
+
+    return np.concatenate([of_some(X[rows]) for rows in arrays.slices(X.shape[0], 4096)])
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:

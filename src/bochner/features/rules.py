@@ -19,6 +19,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer, require_room
 from bochner._core.names import WORDS, meant_value
+from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
@@ -28,7 +29,7 @@ from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
-from bochner.features.map import FeatureMap, Method, Request
+from bochner.features.map import FeatureMap, Method, Request, in_rounds
 from bochner.features.mercer import hermite, products, radial, sphere
 from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
@@ -348,7 +349,10 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
 
 
 def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
-    """Sketch pairs, then pairs of pairs: the noise of a tree grows least with the factors."""
+    """Sketch pairs, then pairs of pairs: the noise of a tree grows least with the factors.
+
+    A wider sketch begins with a narrower one, but for its factor.
+    """
     if len(maps) == 1:
         return maps[0]
     middle = len(maps) // 2
@@ -357,7 +361,10 @@ def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> Featu
         _sketch(reduce(Product, (phi.kernel for phi in v)), v, ask.part(k, ask.n_features))
         for k, v in parts.items()
     )
-    return composed.sketched(kernel, left, right, ask.n_features, ask.stream("sketch"))
+    sizes, rng = (left.n_features, right.n_features), ask.stream("sketch")
+    first, second = (rng.choice(np.array([-1, 1], dtype=np.int8), size) for size in sizes)
+    picks = [in_rounds(power_of_two(n), ask.n_features, rng.spawn(1)[0]) for n in sizes]
+    return composed.SketchedProduct(kernel, left, right, first, second, np.stack(picks))
 
 
 # --- Methods by name, and those that "auto" compares ---------------------------------------------
