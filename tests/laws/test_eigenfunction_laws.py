@@ -14,7 +14,7 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner.features import Explicit, Fourier, HermiteMercer, LaplacianEigenfunctions, draw
-from bochner.features.mercer.hermite import HermiteMap
+from bochner.features.mercer.products import HermiteMap
 from bochner.kernels import Brownian, Columns, FourierSeries, Gaussian, GreenFunction, Polynomial
 from bochner.kernels.basis import half_turns, modes
 

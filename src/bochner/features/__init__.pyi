@@ -13,8 +13,8 @@ from bochner.features.fourier.placements import Orthogonal as Orthogonal
 from bochner.features.fourier.placements import Structured as Structured
 from bochner.features.map import FeatureMap as FeatureMap
 from bochner.features.map import Method as Method
-from bochner.features.mercer.hermite import HermiteMercer as HermiteMercer
 from bochner.features.mercer.products import Explicit as Explicit
+from bochner.features.mercer.products import HermiteMercer as HermiteMercer
 from bochner.features.mercer.products import LaplacianEigenfunctions as LaplacianEigenfunctions
 from bochner.features.mercer.radial import Gegenbauer as Gegenbauer
 from bochner.features.mercer.radial import MercerHarmonic as MercerHarmonic

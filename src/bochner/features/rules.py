@@ -30,7 +30,7 @@ from bochner.features.fourier.fourier import Fourier, LeverageFourier
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, draw_grid
 from bochner.features.fourier.placements import IID, QMC, Grid, Orthogonal, Structured
 from bochner.features.map import FeatureMap, Method, Request, in_rounds
-from bochner.features.mercer import hermite, products, radial, sphere
+from bochner.features.mercer import products, radial, sphere
 from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
 from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
@@ -181,10 +181,10 @@ RULES: tuple[Rule, ...] = (
         "a kernel of places on the globe, rows (latitude, longitude) in degrees: OnSphere(kernel)",
     ),
     Rule(
-        hermite.HermiteMercer,
+        products.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-        view(lambda k, d: not isinstance(k, Scaled | Columns) and hermite.columnwise(k, d)),
-        hermite.draw_hermite,
+        view(lambda k, d: not isinstance(k, Scaled | Columns) and products.columnwise(k, d)),
+        products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_own, _DENSITY),
@@ -375,7 +375,7 @@ def contenders(d: int) -> tuple[Method, ...]:
     few = d <= 2048  # Else principal axes take too long, and independent frequencies are as good
     named = {
         MercerHarmonic(): few,
-        hermite.HermiteMercer(): few,
+        products.HermiteMercer(): few,
         Fourier(Orthogonal()): True,
         Fourier(Structured()): d >= 128,  # where transforms can be faster than a product
         Fourier(QMC()): d <= 20,  # Beyond, Sobol points are behind orthogonal ones
@@ -395,7 +395,7 @@ NAMED: dict[str, Method] = {
     "qmc": Fourier(QMC()),
     "structured": Fourier(Structured()),
     "mercer": MercerHarmonic(),
-    "hermite": hermite.HermiteMercer(),
+    "hermite": products.HermiteMercer(),
     "nystrom": Nystrom(),
     "uniform": Nystrom(Uniform()),
     "grid": FourierGrid(1e-2),

@@ -29,7 +29,7 @@ import scipy.sparse
 import bochner
 from bochner._core.shapes import shape_of
 from bochner.errors import InvalidType
-from bochner.features.mercer.hermite import HermiteMap
+from bochner.features.mercer.products import HermiteMap
 from bochner.kernels.kernel import Free, Kernel
 from bochner.kernels.zonal import Monomials
 from bochner.models._base import FitSummary, KernelEstimator

@@ -230,13 +230,23 @@ def grid_of(
                 f"from 0) with the one value {least:g}. Drop that column, or give a box=..."
             )
     d, lengths = len(lower), upper - lower
-    spacing, images = spacing_of(kernel, lengths, tolerance)
-    far = np.any(2 * math.pi / spacing > TAPERED_FROM * lengths)
+    parts, period, images = equispaced.spectral_parts(kernel, d), np.empty(d), 0.0
+    share = tolerance / (8 * d)
+    for a, length in enumerate(lengths):  # a margin keeps images away
+        margins = [_margin(_along(part, a, d), length, share) for part in parts]
+        period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
+        images += 2 * max((size for _, size in margins), default=0.0)
+        if terms := equispaced.seasons(kernel, a, d):
+            least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
+            period[a], moved = equispaced.common_period(terms, a, length, least, share)
+            images += moved
+    spacing = 2 * math.pi / period
+    far = np.any(period > TAPERED_FROM * lengths)
     short = _tapered(kernel, lengths, tolerance) if far and tolerance >= equispaced.LEAKS else None
     # A period this many times the period of the taper takes more waves for every kernel.
     if short is not None and np.any(short.spacing > 8.0 * spacing):
         return short
-    period, kernel = 2 * math.pi / spacing, equispaced.on_frequencies(kernel, spacing)
+    kernel = equispaced.on_frequencies(kernel, spacing)
 
     def sampled(a: int, t: Array) -> Array:
         along, most = _along(kernel, a, d), 0 if equispaced.is_cyclic(kernel, a, d) else 2
@@ -245,24 +255,6 @@ def grid_of(
     extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
     grid = Frequencies(spacing, tuple(extent), images)
     return grid if short is None or short.waves >= grid.waves else short
-
-
-def spacing_of(
-    kernel: Kernel, lengths: Float[Array, " d"], tolerance: float
-) -> tuple[Float[Array, " d"], float]:
-    """Return h and a bound of images, of a margin that keeps them away."""
-    d = len(lengths)
-    parts, period, images = equispaced.spectral_parts(kernel, d), np.empty(d), 0.0
-    for a, length in enumerate(lengths):
-        margins = [_margin(_along(part, a, d), length, tolerance / (8 * d)) for part in parts]
-        period[a] = length + 2 * max((r for r, _ in margins), default=length / 8)
-        moved = 0.0
-        if terms := equispaced.seasons(kernel, a, d):
-            least = 0.0 if equispaced.is_cyclic(kernel, a, d) else period[a]
-            share = tolerance / (8 * d)
-            period[a], moved = equispaced.common_period(terms, a, length, least, share)
-        images += max((size for _, size in margins), default=0.0) + moved / 2
-    return 2 * math.pi / period, 2 * images
 
 
 def _tapered(kernel: Kernel, lengths: Float[Array, " d"], tolerance: float) -> Frequencies | None:

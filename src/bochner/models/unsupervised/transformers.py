@@ -30,7 +30,7 @@ from bochner.data.sources import weights_of
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import Method
-from bochner.features.mercer.hermite import HermiteMercer
+from bochner.features.mercer.products import HermiteMercer
 from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.nystrom import KMeans, Nystrom
 from bochner.features.rules import contenders
