@@ -269,34 +269,28 @@ class MonomialMap(Products):
 
 
 def draw_monomials(method: Method, kernel: Kernel, ask: Request) -> MonomialMap:
-    """Draw all monomials of a finite power series."""
-    series, _, _ = powers(kernel, ask.n_inputs)
-    degrees = [
-        n for n in range((series.degree or 0) + 1) if np.isfinite(log_coefficients(series, n))
-    ]
-    count = sum(math.comb(ask.n_inputs + n - 1, n) for n in degrees)
+    """Draw all monomials of a finite power series, by degree; a factor 1 fills up lower ones."""
+    (series, _, _), d = powers(kernel, ask.n_inputs), ask.n_inputs
+    most = max(1, series.degree or 0)
+    present = np.isfinite(log_coefficients(series, np.arange(most + 1)))
+    count = sum(math.comb(d + int(n) - 1, n) for n in np.flatnonzero(present))
     if count > ask.n_features:
         raise InvalidInput(
             f"Explicit: n_features must be at least the {count:,} features of {kernel!r}; got "
             f"{ask.n_features:,}. Ask for as many, or take PolySketch()."
         )
-    columns, weights = zip(*(_monomials(series, n, ask.n_inputs) for n in degrees), strict=True)
-    return MonomialMap(kernel, np.concatenate(columns), ask.n_inputs, np.concatenate(weights))
-
-
-def _monomials(series: dotproduct.PowerSeries, n: int, d: int) -> tuple[Array, Float[Array, " D"]]:
-    """Return the monomials of degree n, padded by the factor 1 to the series' degree."""
-    rows = list(combinations_with_replacement(range(d), n))
-    chosen = np.array(rows, dtype=np.int32).reshape(len(rows), n)
-    columns = np.full((len(chosen), max(1, series.degree or 0)), d, dtype=np.int32)
-    columns[:, :n] = chosen
+    rows = np.array([*combinations_with_replacement(range(d + 1), most)], dtype=np.int32)
+    degrees = (rows < d).sum(axis=1)
+    kept = np.argsort(degrees, kind="stable")
+    kept = kept[present[degrees[kept]]]
+    columns, n = rows[kept], degrees[kept]
     # log Π e_j!: the i-th copy of a column in a sorted row contributes i.
-    copies, log_factorials = np.ones(len(chosen)), np.zeros(len(chosen))
-    for i in range(1, n):
-        copies = np.where(chosen[:, i] == chosen[:, i - 1], copies + 1, 1.0)
-        log_factorials += np.log(copies)
+    copies, log_factorials = np.ones(count), np.zeros(count)
+    for i in range(1, most):
+        copies = np.where(columns[:, i] == columns[:, i - 1], copies + 1, 1.0)
+        log_factorials += np.where(n > i, np.log(copies), 0.0)
     logs = log_coefficients(series, n) + gammaln(n + 1.0) - log_factorials
-    return columns, np.exp(0.5 * logs)
+    return MonomialMap(kernel, columns, d, np.exp(0.5 * logs))
 
 
 # --- Random Maclaurin features: products of random signs' projections ----------------------------

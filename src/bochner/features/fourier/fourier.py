@@ -298,22 +298,6 @@ class LeverageFourier(Method):
     granularity = 2
 
 
-def leverages(
-    kernel: Kernel, rows: Float[np.ndarray, "n d"], W: Float[np.ndarray, "m d"], penalty: float
-) -> Float[np.ndarray, " m"]:
-    """Return τ(ω) of each frequency on these rows, at ``penalty`` times the trace of K."""
-    K = arrays.to_numpy(kernel(rows))
-    values, V = eigh((K + K.T) / 2, check_finite=False)
-    sizes = np.maximum(values, 0.0) + penalty * np.trace(K)
-
-    def of_some(W: Float[np.ndarray, "b d"]) -> Float[np.ndarray, " b"]:
-        angles = rows @ W.T
-        waves = V.T @ np.cos(angles), V.T @ np.sin(angles)
-        return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
-
-    return np.concatenate([of_some(W[rows]) for rows in arrays.slices(len(W), 4096)])
-
-
 def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> FourierMap:
     """Draw weighted Fourier features of a kernel of x − y: candidates, by their leverage."""
     m, d, rng = ask.n_features // 2, ask.n_inputs, ask.stream("frequencies")
@@ -328,7 +312,17 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
-    shares = ratios * leverages(kernel, arrays.in_float64(X[np.sort(index)]), W, method.penalty)
+    rows = arrays.in_float64(X[np.sort(index)])
+    K = arrays.to_numpy(kernel(rows))
+    values, V = eigh((K + K.T) / 2, check_finite=False)
+    sizes = np.maximum(values, 0.0) + method.penalty * np.trace(K)
+
+    def leverages(W: Float[np.ndarray, "b d"]) -> Float[np.ndarray, " b"]:
+        angles = rows @ W.T
+        waves = V.T @ np.cos(angles), V.T @ np.sin(angles)
+        return sum(np.einsum("ij,i->j", wave**2, 1 / sizes) for wave in waves)
+
+    shares = ratios * np.concatenate([leverages(W[few]) for few in arrays.slices(len(W), 4096)])
     uniform = 0.1  # the share of draws without leverage: no weight is above its inverse
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)

@@ -219,7 +219,7 @@ class RadialFunctions:
 
     def __call__(self, r: Float[Array, " n"]) -> Float[Array, "n B"]:
         """Return g_1(r), ..., g_B(r); beyond the limit NaN where NumPy cannot look at r."""
-        if (C := self.interpolant) is None or not len(C):
+        if (C := self.interpolant) is None or not self.limit:
             return moved(self.exactly(to_numpy(r)), like=r)
         xp = array_namespace(r)
         inside = r <= self.limit
