@@ -17,14 +17,7 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags, estimator_html_repr
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _get_feature_names,
-    check_array,
-    check_X_y,
-    validate_data,
-)
+from sklearn.utils import Tags, estimator_html_repr, validation
 
 from bochner import __version__
 from bochner._core.arrays import (
@@ -45,6 +38,7 @@ from bochner._core.sizes import FEW_CELLS
 from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
+from bochner.data.frames import is_pandas
 from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
 from bochner.data.sources import Piece, is_stored, join
@@ -334,7 +328,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             blocks, inputs = self._table_blocks(table, y, sample_weight, known, classes)
             return blocks, replace(inputs, names=None)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+            sample_weight = validation._check_sample_weight(
+                sample_weight, X, ensure_non_negative=True
+            )
         blocks = Blocks.from_arrays(X, y, sample_weight)
         if is_sparse(X) and not first and not accepts_sparse(self.kernel_):
             blocks = blocks.changed(lambda block: block._replace(X=dense(block.X)))
@@ -352,11 +348,11 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         targets = {} if y is None else {"y": y, "multi_output": True, "y_numeric": True}
         with _tables.in_one_sentence(who, X):
             if known is not None:
-                checked = validate_data(self, X, reset=False, **targets, **options)
+                checked = validation.validate_data(self, X, reset=False, **targets, **options)
             else:
-                check = check_array if y is None else check_X_y
+                check = validation.check_array if y is None else validation.check_X_y
                 checked = check(X, estimator=self, **targets, **options)
-        names = _get_feature_names(X) if known is None else None
+        names = validation._get_feature_names(X) if known is None else None
         X, y = (checked, None) if y is None else checked
         return X, y, known or Inputs(X.shape[1], None if names is None else tuple(names.tolist()))
 
@@ -571,7 +567,7 @@ def kind_of(X: Any, who: str) -> Literal["numbers", "text", "foreign"]:
             f"{who}: X must have two dimensions, rows and at least one column; got a Series, which "
             "is one column. Pass X.to_frame()."
         )
-    if _tables.is_pandas(X):
+    if is_pandas(X):
         refuse_repeated(X.columns.tolist(), f"{who}: the columns of X must have different names")
     if _tables.is_table(X):
         return "text" if _tables.needs_schema(X) else "numbers"

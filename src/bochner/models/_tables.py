@@ -13,18 +13,10 @@ from sklearn.utils import _safe_indexing
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.sizes import block_rows
+from bochner.data import frames
 from bochner.data.blocks import Blocks
 from bochner.data.columns import cells_in, columns_from
 from bochner.data.encoders import is_number
-from bochner.data.frames import (
-    arrow_table,
-    batches,
-    is_in_memory,
-    is_pandas,
-    lazy_library,
-    names_in,
-    package_of,
-)
 from bochner.data.learning import warn_without_target
 from bochner.data.partitions import MAPPED, library_of, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
@@ -109,7 +101,7 @@ def refuse_no_numbers(who: str, y: Any) -> None:
 
 def is_table(X: Any) -> bool:
     """Whether X has columns with names."""
-    return hasattr(X, "__arrow_c_stream__") or is_pandas(X)
+    return hasattr(X, "__arrow_c_stream__") or frames.is_pandas(X)
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
@@ -117,9 +109,9 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
     # Such columns are no features; rows without such a target are left out.
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
-    if not names or not is_in_memory(X):
+    if not names or not frames.is_in_memory(X):
         return X, y, w
-    known = names_in(X)
+    known = frames.names_in(X)
     for name in names:
         if name not in known:
             raise InvalidInput(
@@ -127,7 +119,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
                 f"its columns are {listed(known)}."
             )
     if isinstance(y, str):
-        missing = without_target(arrow_table(X, [y]), [y])
+        missing = without_target(frames.arrow_table(X, [y]), [y])
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
             warn_without_target(who, [y], len(missing), len(X), first)
@@ -135,22 +127,22 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
             w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
             X = _safe_indexing(X, kept)
     y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
-    if is_pandas(X):
+    if frames.is_pandas(X):
         return X.drop(columns=names), y, w
-    return (X.drop_columns(names) if package_of(X) == "pyarrow" else X.drop(names)), y, w
+    return (X.drop_columns(names) if frames.package_of(X) == "pyarrow" else X.drop(names)), y, w
 
 
 def needs_schema(X: Any) -> bool:
     """Whether a table has missing cells, or more than numbers."""
     dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
+    if dtypes is None or not (frames.is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
     sparse = [str(t).startswith("Sparse") for t in dtypes]
     if any(sparse):
         text = not all(sparse)  # some: they are made dense
     else:
         text = not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
-    if text or is_pandas(X):
+    if text or frames.is_pandas(X):
         return text or bool(X.isna().to_numpy().any())
     columns = X.get_columns()  # of polars
     return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
@@ -227,7 +219,7 @@ _NAMES = {
 
 def is_held(X: Any) -> bool:
     """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
-    return bool(library_of(X) or lazy_library(X))
+    return bool(library_of(X) or frames.lazy_library(X))
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
@@ -240,8 +232,8 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     columns |= more
     if columns and library_of(X) != "dask":
         raise InvalidInput(
-            f"{who}: of a table of {package_of(X)}, y and sample_weight must be names of its "
-            f"columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
+            f"{who}: of a table of {frames.package_of(X)}, y and sample_weight must be names of "
+            f"its columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
     taken = [name for name in columns if name in X.columns]
     if taken:
@@ -278,8 +270,8 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(result, tuple):
                 return tuple(with_coordinates(values, X, name) for values in result)
             return with_coordinates(result, X, name)
-        if lazy_library(X):
-            parts = [method(self, batch, *args, **kwargs) for batch in batches(X)]
+        if frames.lazy_library(X):
+            parts = [method(self, batch, *args, **kwargs) for batch in frames.batches(X)]
             if isinstance(parts[0], tuple):
                 return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
             return np.concatenate(parts)

@@ -27,19 +27,11 @@ from bochner.data.sources import Piece, join, part, required_targets
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
+from bochner.models import _rows
 from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import log_probabilities
 from bochner.models._parameters import FeatureParameters, KernelParameters, estimator
-from bochner.models._rows import (
-    N_FOLDS,
-    TARGETS,
-    Features,
-    fold_numbers,
-    folds_of,
-    no_landmarks,
-    row_marks,
-)
 from bochner.models.convex.fit import (
     ConvexEstimator,
     ConvexFit,
@@ -104,7 +96,7 @@ def one_or_each(numbers: Any) -> Any:
 def scaled(spec: ConvexSpec, blocks: Blocks, where: Executor = LOCAL) -> ScaledRows:
     """Return the rows in units; targets of losses without a degree keep their unit."""
     times, shape = _columns(spec, required_targets(spec.who, blocks.target_shape))
-    y, w = map(np.concatenate, zip(*where.sum(TARGETS, blocks), strict=True))
+    y, w = map(np.concatenate, zip(*where.sum(_rows.TARGETS, blocks), strict=True))
     y, w = y.reshape(len(y), -1).astype(np.float64), w[:, None]
     there, v = y[w[:, 0] > 0], w[w > 0, None]
     _check_targets(spec.loss, there)
@@ -163,7 +155,7 @@ def left_out(problem: Problem, at: State, rows: ScaledRows, chosen: Chosen) -> L
         moved[:, k] = np.where(rest > HIDDEN, step, np.inf)
     errors = problem.y[index] - at.fitted[index] - moved
     left = _left_out(X, problem.y[index], errors, problem.w[index, 0], rows.units)
-    return left.take(no_landmarks(chosen.map, X))
+    return left.take(_rows.no_landmarks(chosen.map, X))
 
 
 def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> LeftOutRows:
@@ -228,12 +220,12 @@ def _by_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
     """Return penalties with losses of rows left out, and the best's end; squares are k(x, x)."""
-    marks, w = row_marks(X, chosen.seed), problem.w[:, 0]
-    different, numbers = len(np.unique(marks)), folds_of(marks, w)
+    marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
+    different, numbers = len(np.unique(marks)), _rows.folds_of(marks, w)
     if different < 2:
         return None, None
     curvature = curvature_of(problem.loss, rows)
-    folds = [numbers == k for k in range(1 if different >= 1000 else min(N_FOLDS, different))]
+    folds = [numbers == k for k in range(1 if different >= 1000 else min(_rows.N_FOLDS, different))]
     lost = HeldOutLoss(problem, folds, fit, curvature * float(w @ squares) or 1.0)
     lost.walk(curvature * chosen.search.share * float(w.sum()))
     return lost.path()
@@ -251,7 +243,7 @@ def _best_penalty(
         squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
         path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)
         return path, end and replace(end, multipliers=None)  # of other rows
-    numbers = fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
+    numbers = _rows.fold_numbers(rows.blocks, problem.w[:, 0], chosen.seed, where)
     if not numbers[problem.w[:, 0] > 0].any():
         raise InvalidInput(
             f"{spec.who}: to leave rows out, at least 2 different rows of positive weight are "
@@ -278,7 +270,7 @@ def fit_regressor(
         like_ridge = float(np.mean(rows.penalty(spec.alpha))) / curvature_of(spec.loss, rows)
     chosen, _ = choose(spec.features, rows.blocks, alpha=like_ridge, where=where)
     chosen = chosen.in_precision(spec.features.precision, rows.blocks.n_rows)
-    features = Features(chosen.map, rows.blocks, chosen.precision, where=where)
+    features = _rows.Features(chosen.map, rows.blocks, chosen.precision, where=where)
     features.keep()
     loss, value = loss_in_units(spec, rows), rows.units**rows.degree
     problem = Problem(features, rows.y, rows.w, loss, 0.0, spec.fit_intercept, value=value)

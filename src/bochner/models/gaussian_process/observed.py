@@ -288,7 +288,8 @@ class ObservedProcess(ProcessLaw):
             every, given = self.observations, (self.chosen.kernel, self._steps)
             twice = np.block([[applied_twice(a, b, *given) for b in every] for a in every])
             prior = ((twice + twice.T) / 2,)
-        covariance = self._between(self._functionals, self._constant, *prior)
+        both = (self._functionals,) * 2, (self._constant,) * 2
+        covariance = self.base.between(*both, *prior)
         factors = []
         for S in np.moveaxis(covariance, 2, 0).copy():
             # The share of the largest variance serves observations that repeat each other.
@@ -402,11 +403,8 @@ class ObservedProcess(ProcessLaw):
         """Return c(x, L) of each row."""
         X = as_rows(X)
         prior = (self._of_kernel(X).T,) if isinstance(self.base, ExactProcess) else ()
-        return self._between(self.base.at(X), np.ones(len(X)), *prior)
-
-    def _between(self, left: Array, one: Array, *prior: Array) -> Float[Array, "b o t"]:
-        """Return the covariance of functionals ``left`` with the observed functionals."""
-        return self.base.between((left, self._functionals), (one, self._constant), *prior)
+        one = np.ones(len(X)), self._constant
+        return self.base.between((self.base.at(X), self._functionals), one, *prior)
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:

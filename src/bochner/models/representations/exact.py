@@ -47,15 +47,9 @@ from bochner.models.representations.representation import (
     require_kernel_fit,
 )
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
+from bochner.selection import near
 from bochner.selection.choose import choose, choose_for_matrix
 from bochner.selection.chosen import Chosen
-from bochner.selection.near import (
-    RowTree,
-    grow,
-    judge_among_near_rows,
-    rivals_of,
-    tuned_among_near_rows,
-)
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator
@@ -280,7 +274,7 @@ class LeafRows(Representation):
     X: Float[Array, "n d"]
     y: Float[Array, "n t"]
     w: Float[Array, " n"]
-    tree: RowTree
+    tree: near.RowTree
     leaf: Int[Array, " n"]  # Of each row
     # Coefficients of the kernel and each landmark, for rows of a leaf
     across: Float[Array, "l D t"]
@@ -355,7 +349,7 @@ def leaf_rows(
     tuning, solution = among_near_rows(spec, rows, start)
     kernel = tuning.kernel if curves is None else curves.of(tuning.kernel)
     seen = _within(kernel, rows.X)
-    tree, leaf = grow(*seen, method.most_in_leaf(len(rows)), seed)
+    tree, leaf = near.grow(*seen, method.most_in_leaf(len(rows)), seed)
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
     reason = (
@@ -380,11 +374,11 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     is_open = isinstance(spec.features.kernel, str) and not dense_sample
     options: dict[str, Any] = {"scales": is_open}
     if is_open and tuning.matrix is None:
-        options["rivals"] = rivals_of(tuning)
+        options["rivals"] = near.rivals_of(tuning)
         if isinstance(spec.alpha, str):  # a given penalty needs its own scale
             asked = rows, sample, seed, spec.fit_intercept
-            options["others"] = tuned_among_near_rows(tuning, *asked)
-    return judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
+            options["others"] = near.tuned_among_near_rows(tuning, *asked)
+    return near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
 
 
 def _penalty(spec: RidgeSpec) -> dict[str, Any]:
@@ -426,8 +420,12 @@ def _solve_leaves(
     def values(here: Int[Array, " m"]) -> Float[Array, "m D"]:  # twice, rather than kept
         return to_numpy(kernel.evaluate(X[here], landmarks))
 
-    def at(alpha: float, targets: Int[Array, " s"]) -> tuple[Array, Array, Array, Array]:
-        reduced: list[Reduced] = []
+    t = rows.y.shape[1]
+    each = np.broadcast_to(alphas, t)
+    coef, intercept = np.empty(rows.y.shape), np.empty(t)
+    by_leaf, errors = np.empty((len(leaves), chosen.n_features, t)), np.empty(rows.y.shape)
+    for alpha in np.unique(each):
+        targets, reduced = np.flatnonzero(each == alpha), list[Reduced]()
         for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
             if len(leaves) > 1:
                 progress("Solving leaf", "", number, len(leaves))
@@ -435,33 +433,20 @@ def _solve_leaves(
             single = reduced[-1].single if reduced else spec.features.precision != "float64"
             y = (rows.y[np.ix_(here, targets)] - mean[targets]) / unit[targets]
             group = partial(_matrix, kernel, X[here]), values(here) @ L, y, rows.w[here]
-            reduced.append(raised(partial(reduced_rows, *group, single, mark), alpha, TINY))
+            reduced.append(raised(partial(reduced_rows, *group, single, mark), float(alpha), TINY))
         rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
         sums = reduce(add, (each.sums for each in reduced))
         shared = across(sums, chosen.n_features, spec.fit_intercept, rounding)
-        coef = np.empty((len(rows), len(targets)))
-        by_leaf, errors = np.empty((len(reduced), *shared.v.shape)), []
-        for leaf, (here, each) in enumerate(zip(leaves, reduced, strict=True)):
-            root = np.sqrt(rows.w[here])
-            coef[here] = each.coefficients(shared, root)
-            by_leaf[leaf] = L @ (shared.v - L.T @ (values(here).T @ coef[here]))
-            errors.append(each.left_out(shared, coef[here], root))
         u = unit[targets]
-        return (
-            u * coef,
-            u * by_leaf,
-            u * shared.intercept + mean[targets],
-            u * np.concatenate(errors),
-        )
-
-    t = rows.y.shape[1]
-    each = np.broadcast_to(alphas, t)
-    judged = rows.take(np.concatenate([h[m] for h, m in zip(leaves, marked, strict=True)]))
-    coef, intercept = np.empty(rows.y.shape), np.zeros(t)
-    by_leaf, errors = np.zeros((len(leaves), chosen.n_features, t)), np.empty(judged.y.shape)
-    for alpha in np.unique(each):
-        i = np.flatnonzero(each == alpha)
-        coef[:, i], by_leaf[:, :, i], intercept[i], errors[:, i] = at(float(alpha), i)
+        intercept[targets] = u * shared.intercept + mean[targets]
+        for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):
+            root = np.sqrt(rows.w[here])
+            c = part.coefficients(shared, root)
+            coef[np.ix_(here, targets)] = u * c
+            by_leaf[leaf][:, targets] = u * (L @ (shared.v - L.T @ (values(here).T @ c)))
+            errors[np.ix_(here[mark], targets)] = u * part.left_out(shared, c, root)
+    index = np.concatenate([here[mark] for here, mark in zip(leaves, marked, strict=True)])
+    judged, errors = rows.take(index), errors[index]
     left_out = LeftOutRows(judged.X, judged.y - errors, errors, judged.w, "leave one out")
     return coef, by_leaf, intercept, left_out
 
@@ -482,7 +467,7 @@ def _waves(spec: RidgeSpec, rows: RowSample, start: Candidate) -> Chosen | None:
     if not (spec.features.waves and as_given and few(tuning.kernel)):
         return None
     seed = spec.features.seed
-    noted, _ = judge_among_near_rows(tuning, rows, seed, **_penalty(spec))
+    noted, _ = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec))
     waves = few(noted.kernel)
     if waves is None:
         return None

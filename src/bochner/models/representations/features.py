@@ -30,6 +30,7 @@ from bochner.models.representations.representation import (
 )
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen, feature_precision, summand_of
+from bochner.solvers.ridge import iterative
 from bochner.solvers.ridge.eigen import (
     Eigen,
     Rows,
@@ -39,25 +40,9 @@ from bochner.solvers.ridge.eigen import (
     floor,
     left_out_rows,
 )
-from bochner.solvers.ridge.iterative import (
-    PROBES,
-    JudgingRows,
-    WideProblem,
-    rows_to_factor,
-    solve_wide,
-)
 from bochner.solvers.ridge.solution import Outcome, Solution, as_given, given_alpha, solve_ridge
+from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision
-from bochner.sums.passes import (
-    LOCAL,
-    Executor,
-    SumOf,
-    Together,
-    first_sums,
-    gram_products,
-    sample_of,
-    sampled,
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +123,8 @@ class FeatureSums(Representation):
 
     def with_rows_of(self, blocks: Blocks) -> "FeatureSums":
         require_alike(self.who, blocks, self.target_shape)
-        sample = sample_of(self.chosen.seed, self.rows)
-        moments, kept, rows = add_up(self.chosen, blocks, "float64", LOCAL, sample)
+        sample = passes.sample_of(self.chosen.seed, self.rows)
+        moments, kept, rows = add_up(self.chosen, blocks, "float64", passes.LOCAL, sample)
         return self.merge(replace(self, moments=moments, sample=kept, rows=rows)).checked()
 
 
@@ -147,12 +132,12 @@ def add_up(
     chosen: Chosen,
     blocks: Blocks,
     precision: Precision,
-    where: Executor,
-    sample: SumOf | None = None,
+    where: passes.Executor,
+    sample: passes.SumOf | None = None,
 ) -> tuple[Moments, Any, int]:
     """Return the moments of all rows, their sample if one is asked for, and their number."""
     sums: Any = summand_of(chosen, precision)
-    summands = Together((sums,) if sample is None else (sums, sample))
+    summands = passes.Together((sums,) if sample is None else (sums, sample))
     total, *kept = where.sum(summands, blocks.with_rows(chosen.block_rows))
     return sums.moments(total), (kept[0] if kept else None), count_rows(blocks)
 
@@ -161,7 +146,7 @@ def summed_features(
     spec: RidgeSpec,
     chosen: Chosen,
     blocks: Blocks,
-    where: Executor,
+    where: passes.Executor,
     precision: Precision | None = None,
     whitens_sums: bool = True,
 ) -> FeatureSums:
@@ -177,11 +162,11 @@ def summed_features(
     D = chosen.n_features
     if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # sums, then whitened
         chosen = _with_jitter(chosen, COARSE)
-    sums = add_up(chosen, blocks, dtype, where, sample_of(chosen.seed))
+    sums = add_up(chosen, blocks, dtype, where, passes.sample_of(chosen.seed))
     return FeatureSums(who, chosen, spec.fit_intercept, *sums, shape).checked()
 
 
-def summed_again(summed: FeatureSums, blocks: Blocks, where: Executor) -> FeatureSums:
+def summed_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
     """Sum up all rows again, in float64, each whitened by itself."""
     chosen = _with_jitter(summed.chosen, None)
     moments, _, rows = add_up(chosen, blocks, "float64", where)
@@ -202,7 +187,10 @@ def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
 
 
 def solve(
-    spec: RidgeSpec, sums: FeatureSums, blocks: Blocks | None = None, where: Executor = LOCAL
+    spec: RidgeSpec,
+    sums: FeatureSums,
+    blocks: Blocks | None = None,
+    where: passes.Executor = passes.LOCAL,
 ) -> Solution:
     """Solve from sums; ``blocks`` are all rows, where they can be read again."""
     double = sums.chosen.precision == "float64"
@@ -210,7 +198,7 @@ def solve(
     if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows
         sample, chosen = sums.sample, sums.chosen
         every = Blocks.from_arrays(sample.X, sample.y, sample.w) if blocks is None else blocks
-        triangle = SumOf(partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept))
+        triangle = passes.SumOf(partial(_triangle_of, chosen=chosen, centred=sums.fit_intercept))
         eigen = where.sum(triangle, every.with_rows(chosen.block_rows)).eigen()
         rows: Iterable[Rows] = sums.pieces()
     else:
@@ -226,7 +214,7 @@ def solved_features(
     spec: RidgeSpec,
     chosen: Chosen,
     blocks: Blocks,
-    where: Executor = LOCAL,
+    where: passes.Executor = passes.LOCAL,
     precision: Precision | None = None,
 ) -> tuple[FeatureSums, Solution]:
     """Sum up all rows and solve; again in float64 where float32 limits the solution."""
@@ -318,7 +306,7 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
     return partial(_of_rounded, features=phi.features) if serves else phi.features
 
 
-def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSums, Solution]:
+def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
     """Choose what is open, sum in one pass, then solve by twenty to sixty further passes."""
     alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
     asked, method = spec.features, spec.features.method
@@ -328,15 +316,15 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSum
     chosen, sample = choose(asked, blocks, alpha=alpha, where=where)
     double = asked.precision == "float64"
     chosen = replace(chosen, precision="float64" if double else "float32")
-    sample = sampled(blocks, chosen.seed, where=where) if sample is None else sample
+    sample = passes.sampled(blocks, chosen.seed, where=where) if sample is None else sample
     blocks = blocks.with_rows(chosen.block_rows)
     shape = required_targets(asked.who, blocks.target_shape)
     require_weight(asked.who, float(sample.w.sum()))
     phi = chosen.rounded
     D, origin = phi.n_features, np.average(sample.y, axis=0, weights=sample.w)
     features = features_of_passes(phi, sample.X)
-    part = partial(first_sums, features, D, origin, chosen.seed, PROBES)
-    n_weighted, sums, squares, totals = where.sum(SumOf(part), blocks)
+    part = partial(passes.first_sums, features, D, origin, chosen.seed, iterative.PROBES)
+    n_weighted, sums, squares, totals = where.sum(passes.SumOf(part), blocks)
     W, t = float(totals[0]), len(origin)
     mean = sums[0] / W if centred else np.zeros(D)
     target = totals[1 : 1 + t] / W + origin if centred else np.zeros(t)
@@ -345,19 +333,19 @@ def wide_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[WideSum
     def multiply(V: Array, precision: str) -> Float[Array, "D c"]:
         double = "float64" in (precision, phi.precision)
         pass_of = partial(where.sum, blocks=blocks)
-        return gram_products(pass_of, features, V, mean, "float64" if double else "float32")
+        return passes.gram_products(pass_of, features, V, mean, "float64" if double else "float32")
 
     left = totals[1 : 1 + t] - W * moved
     cross = sums[1 : 1 + t].T - np.outer(sums[0], moved) - np.outer(mean, left)
     power = np.maximum(squares - moved * (totals[1 : 1 + t] + left), 0.0)
     draws = sums[1 + t :].T - np.outer(mean, totals[1 + t :])
     # The preconditioner
-    rows = sample.lowest(rows_to_factor(n_weighted, D, len(sample)))
+    rows = sample.lowest(iterative.rows_to_factor(n_weighted, D, len(sample)))
     Z = np.empty((len(rows), D), np.dtype(phi.precision))  # About the means, in that precision
     for here in slices(len(rows), 256):
         Z[here] = to_numpy(phi.features(rows.X[here])).astype(np.float64, copy=False) - mean
-    judges = JudgingRows(Z, rows.y - target, rows.w, W)
-    problem = WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
+    judges = iterative.JudgingRows(Z, rows.y - target, rows.w, W)
+    problem = iterative.WideProblem(multiply, cross, power, W, n_weighted, centred, draws, judges)
     sums = WideSums(chosen, sample, count_rows(blocks), n_weighted, W, power, shape)
     given = spec.alpha if isinstance(spec.alpha, str) else as_given(spec.alpha, t)
-    return sums, solve_wide(problem, given, spec.per_target, (mean, target))
+    return sums, iterative.solve_wide(problem, given, spec.per_target, (mean, target))
