@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 import bochner as bo
 from bochner._core.checks import integer
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array
 from bochner.data.encoders import Levels, Numbers
 from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
@@ -48,42 +49,35 @@ def _code(model: KernelEstimator) -> str:
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
-@dataclass(frozen=True, eq=False)
-class Dependence:
-    """Mean predictions as one column takes given values (Friedman 2001, equation 53)."""
+def dependence_on(seen: Inspected, j: int) -> Bunch:
+    """Return mean predictions as one column takes given values (Friedman 2001, equation 53).
 
-    column: str
-    grid_values: Any  # (g,) in the column's own units, or a tuple of levels
-    average: Float[Array, "t g"]
-    error: Float[Array, "t g"]  # Standard error over the rows, about the mean of all values
-    outputs: tuple[str, ...]
-    unit: str
-
-    @staticmethod
-    def of(seen: Inspected, j: int) -> "Dependence":
-        """Return the dependence on one column: at all its levels, or at 25 values of its rows."""
-        encoder, places = seen.columns[j]
-        if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
-            missing = encoder.indicator and not encoder.is_ordered
-            cells = np.append(np.arange(len(encoder.levels)), [np.nan] * missing)
-            grid: Any = (*encoder.levels, *("missing",) * missing)
-            values = encoder.encode(cells)
-        else:
-            X = seen.X[np.argsort(seen.X[:, places[0]], kind="stable")][:, places]
-            if isinstance(encoder, Numbers) and encoder.indicator and not X[:, 1].all():
-                X = X[X[:, 1] == 0]
-            low, high = np.quantile(np.arange(len(X)), (0.05, 0.95)) if len(X) > 25 else (0, len(X))
-            X = X[np.linspace(low, min(high, len(X) - 1), 25).astype(int)]
-            grid, first = np.unique(X[:, 0].astype(np.float64), return_index=True)
-            values = X[first]
-        predictions = []
-        for value in values:
-            rows = seen.X.copy()
-            rows[:, places] = value
-            predictions.append(seen.predict(rows))
-        f = np.array(predictions)  # (g, m, t)
-        error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
-        return Dependence(encoder.name, grid, f.mean(axis=1).T, error, seen.outputs, seen.unit)
+    At all levels of the ``column``, or 25 values of its rows, ``grid_values`` (g,): the ``average``
+    (t, g) and its standard ``error`` over the rows, about the mean of all values.
+    """
+    encoder, places = seen.columns[j]
+    if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
+        missing = encoder.indicator and not encoder.is_ordered
+        cells = np.append(np.arange(len(encoder.levels)), [np.nan] * missing)
+        grid: Any = (*encoder.levels, *("missing",) * missing)
+        values = encoder.encode(cells)
+    else:
+        X = seen.X[np.argsort(seen.X[:, places[0]], kind="stable")][:, places]
+        if isinstance(encoder, Numbers) and encoder.indicator and not X[:, 1].all():
+            X = X[X[:, 1] == 0]
+        low, high = np.quantile(np.arange(len(X)), (0.05, 0.95)) if len(X) > 25 else (0, len(X))
+        X = X[np.linspace(low, min(high, len(X) - 1), 25).astype(int)]
+        grid, first = np.unique(X[:, 0].astype(np.float64), return_index=True)
+        values = X[first]
+    predictions = []
+    for value in values:
+        rows = seen.X.copy()
+        rows[:, places] = value
+        predictions.append(seen.predict(rows))
+    f = np.array(predictions)  # (g, m, t)
+    error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
+    named = {"column": encoder.name, "outputs": seen.outputs, "unit": seen.unit}
+    return Bunch(grid_values=grid, average=f.mean(axis=1).T, error=error, **named)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +102,7 @@ class ModelReport:
     spectrum : SpectrumDisplay or None
     importance : ImportanceDisplay or None
         How much each column moves the predictions, on at most 1024 rows of the sample.
-    dependence : tuple of Dependence
+    dependence : tuple of Bunch
         Mean predictions as each of the most important columns takes other values.
     without : dict of str to str
         Missing parts, with reasons.
@@ -131,7 +125,7 @@ class ModelReport:
     path: bo.PathDisplay | None
     spectrum: bo.SpectrumDisplay | None
     importance: bo.ImportanceDisplay | None
-    dependence: tuple[Dependence, ...]
+    dependence: tuple[Bunch, ...]
     without: dict[str, str]
     sample_rows: int
     seed: int
@@ -169,7 +163,7 @@ class ModelReport:
             "path": _arrays(self.path),
             "spectrum": _arrays(self.spectrum),
             "importance": _arrays(self.importance),
-            "dependence": [_arrays(display) for display in self.dependence],
+            "dependence": [*map(dict, self.dependence)],
             "calibration": _arrays(self.quality.calibration),
             "worst_rows": [row.number for row in self.seen.worst],
             "without": self.without,
@@ -326,4 +320,4 @@ def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str,
     found = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
     few = Inspected.of("report_model", model, rows, 256, seed)
     first = [int(j) for j in found.order[:2] if found.share[j] > 0]
-    return {"importance": found, "dependence": tuple(Dependence.of(few, j) for j in first)}
+    return {"importance": found, "dependence": tuple(dependence_on(few, j) for j in first)}

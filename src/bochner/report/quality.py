@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn import metrics
 from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 
 import bochner as bo
 from bochner._core.arrays import dense, is_sparse, to_numpy
@@ -109,15 +109,6 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
 # --- Rows to look at -----------------------------------------------------------------------------
 
 
-class Row(NamedTuple):
-    """A row to inspect: number, the value that ranks the row, target, prediction and columns."""
-
-    number: int
-    value: float
-    known: tuple[Any, ...]  # the target, where there is one, and the prediction; labels are text
-    x: Sequence[Any]  # of a table the cells as they were given, None where they are missing
-
-
 class Seen(NamedTuple):
     """The rows of the data, the predicted groups, and the rows to look at."""
 
@@ -125,7 +116,9 @@ class Seen(NamedTuple):
     n_examined: int  # Random rows that errors, counts and the list are of
     counts: dict[str, int]  # Rows by cluster, or inside and outside
     measure: str  # What rows are ranked by, "" for nothing
-    worst: tuple[Row, ...]  # Of largest value, largest first
+    # Rows of largest value, largest first: number, value, known (the target, where there is one,
+    # and the prediction; labels as text) and x, of a table the cells as given, None for no value
+    worst: tuple[Bunch, ...]
     columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
 
 
@@ -133,7 +126,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
     """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
     kind, counts = kind_of(model), Counter[str]()
     columns: tuple[str, ...] = ()
-    worst: tuple[Row, ...] = ()
+    worst: tuple[Bunch, ...] = ()
     measure, values = _ranked(model, examined)
     if measure:
         places = np.argsort(-values, kind="stable")[:8]
@@ -145,7 +138,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> See
             codes, labels = known
             known = [model.classes_[codes.astype(np.intp)].astype(str), labels.astype(str)]
         lines = zip(numbers, values[places].tolist(), zip(*known, strict=True), X, strict=True)
-        worst = tuple(map(Row._make, lines))
+        worst = tuple(Bunch(number=n, value=v, known=k, x=x) for n, v, k, x in lines)
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
         labels = np.asarray(examined.predicted).tolist()
