@@ -251,13 +251,23 @@ def _rahimi_recht(
     kernel: Kernel, rows: Float[np.ndarray, "n d"], size: float, per_draw: int
 ) -> Bound:
     d = rows.shape[1]
-    sigma = _second_moment(kernel, d) ** 0.5
-    if sigma == math.inf:
+
+    def leaf(part: Any, axes: tuple[int, ...]) -> Array | None:
+        if isinstance(part, Stationary):
+            return np.array([1.0, part.spectral_measure(len(axes)).second_moment])
+        return np.array([part.value, 0.0]) if isinstance(part, Constant) else None
+
+    # k(0), and k(0) times the mean of |ω|²: mean squares of products add.
+    product = lambda a, b: np.array([a[0] * b[0], a[0] * b[1] + a[1] * b[0]])
+    both = folded(kernel, leaf, operator.add, product, scale=operator.mul, columns=(*range(d),))
+    if both is None or both[1] == math.inf:
         raise UnsupportedKernel(
-            "fourier_bound: the theorem of Rahimi and Recht requires frequencies of finite "
-            "variance, which Laplace, Exponential and Matern up to smoothness 1 do not have; got "
+            "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, or sums, "
+            "products, powers and multiples of such, with frequencies of finite variance, which "
+            "Laplace, Exponential and Matern up to smoothness 1 do not have; got "
             f'{kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
         )
+    sigma = float(both[1] / both[0]) ** 0.5
     # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
     radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
     diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)
@@ -271,25 +281,6 @@ def _rahimi_recht(
     power = 2 * d / (d + per_draw)
     logs = math.log(constant) + power * math.log(2 * sigma * diameter * size)
     return Bound("largest entry, anywhere", logs, variance * size**2, 0.0, power, per_draw)
-
-
-def _second_moment(kernel: Kernel, d: int) -> float:
-    """Return E|ω|² of a kernel of x − y, possibly infinite."""
-
-    def leaf(part: Any, axes: tuple[int, ...]) -> Array | None:
-        if isinstance(part, Stationary):
-            return np.array([1.0, part.spectral_measure(len(axes)).second_moment])
-        return np.array([part.value, 0.0]) if isinstance(part, Constant) else None
-
-    # k(0), and k(0) times the mean of |ω|²: mean squares of products add.
-    product = lambda a, b: np.array([a[0] * b[0], a[0] * b[1] + a[1] * b[0]])
-    both = folded(kernel, leaf, operator.add, product, scale=operator.mul, columns=(*range(d),))
-    if both is None:
-        raise UnsupportedKernel(
-            "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, sums, "
-            f'products, powers and multiples of such; got {kernel!r}. Take "hoeffding".'
-        )
-    return float(both[1] / both[0])
 
 
 def dense_rows(X: Rows, who: str) -> Float[np.ndarray, "n d"]:
@@ -606,24 +597,17 @@ def _energies(kernel: Kernel, rows: Float[np.ndarray, "n d"]) -> tuple[Array, Ar
         squares = np.array([*zip_longest(*falling, fillvalue=0.0)]).T
         sums = squares.sum(axis=1)
         return squares, np.cumsum(sums[::-1])[::-1] - sums, True
-    if radial.power_series is None:
+    if (series := radial.power_series) is None:
         raise UnsupportedKernel(
             "zonal_bound requires a kernel of ⟨x, y⟩ or of the angle, Gaussian, GeneralizedZonal, "
             f"or rows on one sphere; got {kernel!r}. certify measures the error of any map."
         )
-    return *_monomials(radial, radii, trace), False
-
-
-def _monomials(
-    radial: RadialKernels, radii: Float[np.ndarray, " n"], trace: float
-) -> tuple[Array, Array]:
-    """Return squares, and tails Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!."""
-    series, n = radial.power_series, np.arange(CUTS + 1)[:, None]
-    assert series is not None
+    # Squares of monomials, and tails Σ_{n>N} Σ_j κ⁽ⁿ⁾(0) r_j²ⁿ e^(−decay r_j²)/n!.
+    n = np.arange(CUTS + 1)[:, None]
     logs = series.log_derivative(n) + xlogy(2 * n, radii[None, :]) - gammaln(n + 1.0)
     terms = np.exp(logs - radial.decay * radii[None, :] ** 2).sum(axis=1)
     beyond = max(trace - float(terms.sum()), 0.0)  # of degrees that are not summed
     rests = np.cumsum(terms[::-1])[::-1] - terms + (beyond if beyond > 1e-12 * trace else 0.0)
     last = int(np.argmax(rests <= rests[-1] + 1e-15 * trace))
     squares = np.square(monomials(radial, last, last // 2 + 1, radii)).sum(axis=2)
-    return squares, rests[: last + 1]
+    return squares, rests[: last + 1], False

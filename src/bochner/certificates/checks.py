@@ -15,7 +15,7 @@ from bochner._core.text import TableResult
 from bochner.certificates.pencil import some_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_kernel
 
 #: Share of the largest value up to which a difference is rounding, in float64 and in float32.
 #: Nyström maps add a jitter of 1e-6 to K in float32, which shows near the landmarks.
@@ -251,11 +251,7 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     >>> [law.name for law in check.failed]
     ['positive']
     """
-    if not isinstance(kernel, Kernel):
-        raise InvalidType(
-            f"check_kernel: kernel must be a Kernel; got {kernel!r}. Wrap a function of your own: "
-            "Custom(function)."
-        )
+    require_kernel(kernel, "check_kernel")
     rng = stream(seed_of(random_state), "check_kernel")
     if X is not None:
         rows = _few(some_rows("check_kernel", X, 1), rng)

@@ -19,7 +19,7 @@ from bochner._core.threads import one_thread
 from bochner.certificates import bounds
 from bochner.certificates.pencil import eigen, some_rows
 from bochner.certificates.risks import cost_ends
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
 from bochner.features.composed import is_stationary
 from bochner.features.fourier.fourier import Fourier
@@ -33,7 +33,7 @@ from bochner.features.projections import Compressed, Projected
 from bochner.features.rules import RULES, as_method, contenders, draw_map
 from bochner.features.sketch import Maclaurin, TensorSketch
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Kernel, require_kernel
 from bochner.kernels.zonal import Angular, ArcCosine
 
 
@@ -155,8 +155,7 @@ def compare(
     >>> table.best == table.rows[0].method, table.rows[0].error <= table.rows[1].error
     (True, True)
     """
-    if not isinstance(kernel, Kernel):
-        raise InvalidType(f"compare: kernel must be a Kernel, e.g. Gaussian(0.5); got {kernel!r}.")
+    require_kernel(kernel, "compare")
     width = integer(n_features, "compare", "n_features", 1)
     X = some_rows("compare", X, 8)
     X = X if is_sparse(X) else to_numpy(X)
@@ -312,8 +311,7 @@ def compare_bounds(
     True
     """
     who = "compare_bounds"
-    if not isinstance(kernel, Kernel):
-        raise InvalidType(f"{who}: kernel must be a Kernel; got {kernel!r}.")
+    require_kernel(kernel, who)
     alpha = positive(alpha, who, "alpha")
     D = integer(n_features, who, "n_features", 2)
     D -= D % 2

@@ -207,16 +207,13 @@ def symmetric_root(matrix: tuple[tuple[float, ...], ...]) -> np.ndarray:
     """Return the symmetric root of a positive semi-definite matrix; do not write into it."""
     A = np.array(matrix)
     asymmetry = float(np.abs(A - A.T).max())
-    if asymmetry > 1e-12 * float(np.abs(A).max()):
-        raise NotPositive(
-            f"Mahalanobis: matrix must be symmetric; got entries that differ from their mirror "
-            f"by {asymmetry:.3g}. Pass (A + A.T) / 2."
-        )
     values, vectors = np.linalg.eigh((A + A.T) / 2)
-    if values[0] < -1e-12 * max(values[-1], -values[0]):
+    least = -1e-12 * max(values[-1], -values[0])
+    if asymmetry > 1e-12 * float(np.abs(A).max()) or values[0] < least:
         raise NotPositive(
-            f"Mahalanobis: matrix must be positive semi-definite; got smallest eigenvalue "
-            f"{values[0]:.3g}. Pass an inverse covariance, or L @ L.T."
+            "Mahalanobis: matrix must be symmetric and positive semi-definite; got entries that "
+            f"differ from their mirror by {asymmetry:.3g} and smallest eigenvalue {values[0]:.3g}. "
+            "Pass an inverse covariance, (A + A.T) / 2, or L @ L.T."
         )
     return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 

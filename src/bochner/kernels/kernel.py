@@ -244,18 +244,18 @@ class Kernel(Value, abc.ABC):
         return Power(self, exponent) if _is_number(exponent) else NotImplemented
 
 
-def _part(value: Any, who: str, name: str) -> Any:
-    """Return a part of a kernel, or refuse what is no kernel."""
+def require_kernel(value: Any, who: str, name: str = "kernel") -> Any:
+    """Return a kernel, or refuse what is none."""
     if not isinstance(value, Kernel):
         raise InvalidType(
-            f"{who}: {name} must be a kernel; got {value!r} of type {type(value).__name__}. Pass a "
-            "value such as Gaussian(lengthscale=1.0)."
+            f"{who}: {name} must be a Kernel; got {value!r} of type {type(value).__name__}. Pass a "
+            "value such as Gaussian(lengthscale=1.0), or wrap your own function: Custom(function)."
         )
     return value
 
 
 #: The type of a field that is a kernel.
-Part = Annotated[Kernel, _part]
+Part = Annotated[Kernel, require_kernel]
 
 
 @dataclass(frozen=True)

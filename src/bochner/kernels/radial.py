@@ -60,7 +60,13 @@ def _of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels
 
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         largest = float((r[:, None] * s).max(initial=0.0))
-        order = _order(series, d, l, largest)
+        if series.degree is None:
+            log_half = math.log(max(0.5 * largest, 1e-300))
+            logs = lambda i: log_weights(series, d, l, len(i)) + (l + 2 * i) * log_half
+            what = f"Radial kernels: the power series must converge at |x|·|y|; at {largest:.3g}"
+            order = len(dotproduct.converged(logs, what))
+        else:
+            order = max((series.degree - l) // 2 + 1, 0)
         # Without an envelope only r·s matters: powers of radii of one size do not overflow.
         c = 1.0 if decay or not largest else math.sqrt(s.max() / r.max())
         left, right = (_monomials(series, d, l, order, decay, t) for t in (c * r, s / c))
@@ -123,16 +129,6 @@ def _log_scaled(mu: float, z: np.ndarray) -> np.ndarray:
     grows = mu * (mu / (w + far)) - mu * np.arcsinh(mu / far)  # w − z without its cancellation
     logs[fails] = grows - 0.5 * np.log(2 * math.pi * w) + np.log(u)
     return logs + gammaln(mu + 1.0) + mu * np.log(2.0 / z)
-
-
-def _order(series: PowerSeries, d: int, l: int, z: float) -> int:
-    """Return how many terms of R_l matter at r·s = z."""
-    if series.degree is not None:
-        return max((series.degree - l) // 2 + 1, 0)
-    log_half = math.log(max(0.5 * z, 1e-300))
-    logs = lambda i: log_weights(series, d, l, len(i)) + (l + 2 * i) * log_half
-    what = f"Radial kernels: the power series must converge at |x|·|y|; at {z:.3g}"
-    return len(dotproduct.converged(logs, what))
 
 
 def log_weights(series: PowerSeries, d: int, l: int, order: int) -> Radii:

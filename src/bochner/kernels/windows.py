@@ -208,14 +208,9 @@ class Windows(Kernel):
             If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
             longer than ``steps``.
         """
-        if getattr(sequences, "ndim", 0) == 3 and not self.lengths:
-            n, steps, channels = sequences.shape
-            if channels != self.channels:
-                raise InvalidInput(
-                    f"Windows.rows: a step must have {self.channels} channels; got an array of "
-                    f"shape {tuple(sequences.shape)}. Pass Windows(..., channels={channels})."
-                )
-            return array_namespace(sequences).reshape(sequences, (n, steps * channels))
+        shape = getattr(sequences, "shape", ())
+        if len(shape) == 3 and shape[2] == self.channels and not self.lengths:
+            return array_namespace(sequences).reshape(sequences, (shape[0], shape[1] * shape[2]))
         parts = [self._steps(part, i) for i, part in enumerate(sequences)]
         if not parts:
             raise InvalidInput("Windows.rows: there must be one sequence or more; got none.")
