@@ -27,10 +27,6 @@ class Additive(Kernel):
     def term(self, a: Array, b: Array) -> Array:
         """Return κ(a, b), elementwise, broadcast; zero where a or b is."""
 
-    def signature(self, t: np.ndarray) -> np.ndarray:
-        """Return 𝒦(t) = κ(e^(−t/2), e^(t/2))."""
-        return self.term(np.exp(-0.5 * t), np.exp(0.5 * t))
-
     @abc.abstractmethod
     def spectrum(self, frequency: np.ndarray) -> np.ndarray:
         """Return the density of 𝒦: 𝒦(t) = ∫ cos(ωt) spectrum(ω) dω."""

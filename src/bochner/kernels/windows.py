@@ -208,7 +208,7 @@ class Windows(Kernel):
             If an array is not of whole steps, lengths differ without ``lengths``, or a sequence is
             longer than ``steps``.
         """
-        shape = getattr(sequences, "shape", ())
+        shape: tuple[int, ...] = getattr(sequences, "shape", ())
         if len(shape) == 3 and shape[2] == self.channels and not self.lengths:
             return array_namespace(sequences).reshape(sequences, (shape[0], shape[1] * shape[2]))
         parts = [self._steps(part, i) for i, part in enumerate(sequences)]

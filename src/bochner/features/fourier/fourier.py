@@ -406,7 +406,8 @@ def sampling_error(kernel: Additive, terms: int, step: float) -> float:
     # Beyond these log y/x terms are below a five-hundredth of the larger, and so is the error.
     t = np.linspace(0.0, 12.5, 500)
     waves = np.cos(step * np.outer(t, np.arange(terms + 1.0)))
-    error = waves @ _weights(kernel, terms, step) - kernel.signature(t)
+    signature = kernel.term(np.exp(-0.5 * t), np.exp(0.5 * t))
+    error = waves @ _weights(kernel, terms, step) - signature
     return float(np.abs(np.exp(-0.5 * t) * error).max())
 
 
