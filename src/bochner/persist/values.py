@@ -73,6 +73,7 @@ RENAMED: dict[str, str] = {
 #: Fields in older files that are gone, by class.
 REMOVED = dict.fromkeys(("Clustering", "Correlations", "FeaturesFit"), "spec")
 REMOVED |= {"Solution": "residual_variance", "ConstantMap": "value", "ScaledMap": "scale"}
+REMOVED |= {"GegenbauerMap": "components"}
 
 
 def is_estimator(cls: type) -> bool:

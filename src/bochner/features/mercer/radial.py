@@ -474,9 +474,8 @@ class GegenbauerMap(FeatureMap):
     kernel: Kernel
     polar: Polar  # From rows to radii and directions
     directions: Float[np.ndarray, "d m"]  # W, unit columns
-    #: h, a column for each pair of a degree and a component.
+    #: h, columns by degree: the i-th of each degree is of component i.
     radial: IndexedFunctions | RadialFunctions
-    components: np.ndarray  # The component that each of these columns belongs to
 
     @property
     def n_features(self) -> int:
@@ -498,7 +497,7 @@ class GegenbauerMap(FeatureMap):
     @property
     def order(self) -> int:
         """s, the number of components."""
-        return int(self.components.max(initial=0)) + 1
+        return int(np.bincount(self.radial.degrees).max(initial=1))
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         U, r = self.polar(X)
@@ -513,7 +512,7 @@ class GegenbauerMap(FeatureMap):
         """Which radial function each pair (component, degree) has; the last, zero, where none."""
         degrees = self.radial.degrees
         places = np.full((self.order, self.degree + 1), len(degrees))
-        places[self.components, degrees] = np.arange(len(degrees))
+        places[_components(degrees), degrees] = np.arange(len(degrees))
         return places.ravel()
 
     @cached_property
@@ -537,15 +536,17 @@ MOST_ORDERS = 16  # Components that are tried where no order is given
 ROWS = 256  # Rows on which orders are compared
 
 
-#: Radial functions, and the component of each.
-Radials = tuple[IndexedFunctions | RadialFunctions, np.ndarray]
+Radials = IndexedFunctions | RadialFunctions
+
+
+def _components(degrees: Int[Array, " B"]) -> Int[Array, " B"]:
+    """Return the component of each radial function: its place among those of its degree."""
+    return np.arange(len(degrees)) - np.searchsorted(degrees, degrees)
 
 
 def _first(order: int, radials: Radials) -> Radials:
     """Return the radial functions of the first components."""
-    functions, components = radials
-    kept = np.flatnonzero(components < order)
-    return functions.chosen(kept), components[kept]
+    return radials.chosen(np.flatnonzero(_components(radials.degrees) < order))
 
 
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
@@ -563,10 +564,10 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         choose = _optimal if optimal else _monomial
         radials = choose(method, plain, radial, r, ask.n_features)
         # The order is weighed against noise; in one column there is no noise.
-        if method.order is None and ask.n_inputs > 1 and radials[1].any():
+        if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
             order = _best_order(radials, _required(U), _required(r), ask.n_features)
             radials = _first(order, radials)
-    order = int(radials[1].max(initial=0)) + 1
+    order = int(_components(radials.degrees).max(initial=0)) + 1
     m = ask.n_features // order
     if m < 1:
         raise InvalidInput(
@@ -576,7 +577,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     if ask.n_inputs == 1 and m > 1:  # both directions come equally often
         m -= m % 2
     directions = draw_directions(ask.n_inputs, m, ask.stream("directions"))
-    phi = GegenbauerMap(kernel, polar, directions, *radials)
+    phi = GegenbauerMap(kernel, polar, directions, radials)
     if ask.X is None or not (method.degree is None or method.order is None):
         return phi
     rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
@@ -608,8 +609,8 @@ def _best_order(
     radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
 ) -> int:
     """Return s with the least bias² + noise² of an entry, noise² (s/D) k_s(x, x) k_s(y, y)."""
-    rows, (functions, components) = slice(None, None, -(-len(r) // ROWS)), radials
-    U, h, degrees = U[rows], functions(r[rows]), functions.degrees
+    rows, degrees = slice(None, None, -(-len(r) // ROWS)), radials.degrees
+    U, h, components = U[rows], radials(r[rows]), _components(degrees)
     P = list(gegenbauers(int(degrees.max()), U.shape[1], np.clip(U @ U.T, -1.0, 1.0)))
     cut = np.zeros((components.max() + 1, len(U), len(U)))
     for l, i, g in zip(degrees.tolist(), components.tolist(), h.T, strict=True):
@@ -645,7 +646,7 @@ def _monomial(
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
-    return IndexedFunctions(kernel, radial.n_inputs, degrees, indices), indices
+    return IndexedFunctions(kernel, radial.n_inputs, degrees, indices)
 
 
 def _capped(q: int, d: int) -> int:
@@ -665,10 +666,9 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
     q = _capped(last if method.degree is None else min(method.degree, last), d)
     squares = [(kernel.radial(l, sample) ** 2).mean(axis=0) for l in range(q + 1)]
     places = [np.argsort(-square, kind="stable") for square in squares]
-    components = np.concatenate([np.arange(len(place)) for place in places])
     degrees = np.repeat(np.arange(q + 1), [len(place) for place in places])
     functions = IndexedFunctions(kernel, d, degrees, np.concatenate(places))
-    return _first(method.order or len(components), (functions, components))
+    return _first(method.order or len(degrees), functions)
 
 
 def _optimal(
@@ -684,13 +684,12 @@ def _optimal(
     order = np.lexsort((-energies, degrees))
     order = order[degrees[order] <= last]
     degrees = degrees[order]
-    components = np.arange(len(degrees)) - np.searchsorted(degrees, degrees)
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
     weights = weights[order] * (1 - degrees // 2 % 2 * 2)[:, None]
     functions = RadialFunctions(kernel, d, degrees, q, weights)
     if r is not None:
         functions = functions.interpolated(r, 1e-6 * total / D**0.5)  # share of the noise
-    return _first(method.order or MOST_ORDERS, (functions, components))
+    return _first(method.order or MOST_ORDERS, functions)
 
 
 def draw_directions(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
