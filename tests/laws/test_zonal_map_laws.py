@@ -14,7 +14,7 @@ from tolerance import assert_close
 from bochner import draw
 from bochner.errors import FeatureWarning, UnsupportedKernel
 from bochner.features import Gegenbauer, MercerHarmonic
-from bochner.features.mercer.radial import draw_directions
+from bochner.features.fourier.placements import IID, unit_directions
 from bochner.kernels import (
     ArcCosine,
     DotExponential,
@@ -48,7 +48,9 @@ def many(pair, count, n_features=D, X=None):
     phi = drawn(pair, 0, n_features, X)
     streams = (np.random.default_rng(seed) for seed in range(count))
     d, m = phi.directions.shape
-    return [replace(phi, directions=draw_directions(d, m, rng)) for rng in streams]
+    if d == 1:  # either direction first, then both in turn
+        return [replace(phi, directions=rng.choice((-1, 1)) * phi.directions) for rng in streams]
+    return [replace(phi, directions=unit_directions(IID(), d, m, rng)) for rng in streams]
 
 
 def angles(phi, X):

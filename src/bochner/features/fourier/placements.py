@@ -28,7 +28,7 @@ from bochner.kernels.spectral import Measure, fixed
 
 
 class Placement(NamedArguments):
-    """Places m frequencies under a spectral measure on R^d: a matrix, or fast transforms."""
+    """Places m frequencies under a spectral measure on R^d: a matrix, fast transforms or nodes."""
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> "Transforms | None":
         """Return m frequencies as transforms, in turns; None where they are dense."""
@@ -241,21 +241,14 @@ class Grid(Placement):
     True
     """
 
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        raise self.refusal()
-
-    def refusal(self) -> UnsupportedKernel:
-        """Return what is said of kernels that have no rule."""
-        return UnsupportedKernel(
-            "Fourier(Grid()) requires a Gaussian kernel, whose frequencies have Gauss-Hermite "
-            "rules, or a sum of such. Use Fourier(QMC()), Fourier(Orthogonal()) or "
-            "Nystrom(RPCholesky())."
-        )
-
     def nodes(self, measure: Measure, m: int) -> tuple[Float[Array, "d m"], Float[Array, " m"]]:
         """Return at most m nodes, of two opposite ones one, and their weights, of sum one."""
         if not measure.law.fixed:
-            raise self.refusal()
+            raise UnsupportedKernel(
+                "Fourier(Grid()) requires a Gaussian kernel, whose frequencies have Gauss-Hermite "
+                "rules, or a sum of such. Use Fourier(QMC()), Fourier(Orthogonal()) or "
+                "Nystrom(RPCholesky())."
+            )
         d = len(measure.scales)
         if d > 3:
             raise InvalidInput(

@@ -49,14 +49,6 @@ class Polar:
     #: Orthonormal columns: the coordinates are u·axes; with None, u itself.
     axes: Float[np.ndarray, "d a"] | None
 
-    def leading(self, count: int) -> "Polar":
-        """Return the same with the first coordinates of the direction only."""
-        d = len(self.scales)
-        if count == d:
-            return self
-        axes = np.eye(d, count) if self.axes is None else self.axes
-        return replace(self, axes=np.ascontiguousarray(axes[:, :count]))
-
     def __call__(self, X: Float[Array, "n d"]) -> tuple[Float[Array, "n a"], Float[Array, " n"]]:
         """Return coordinates, (n, a), and radii, (n,); rows at the centre have direction zero."""
         X = dense(X)
@@ -411,7 +403,10 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     if r is not None:  # Below 1e-13 of the mean k(x, x) interpolation is rounding
         functions = functions.interpolated(r, max(1e-13 * total, 1e-5 * rest))
     leading = axes_needed(ask.n_inputs, tuple(degrees.tolist()), tuple(counts.tolist()))
-    return MercerHarmonicMap(kernel, polar.leading(leading), functions, counts)
+    if leading < ask.n_inputs:  # no other coordinates of directions are read
+        axes = np.eye(ask.n_inputs) if polar.axes is None else polar.axes
+        polar = replace(polar, axes=np.ascontiguousarray(axes[:, :leading]))
+    return MercerHarmonicMap(kernel, polar, functions, counts)
 
 
 # --- Random Gegenbauer features: Han, Zandieh and Avron (2022) ------------------------------------
@@ -574,10 +569,13 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
             f"Gegenbauer: n_features must be at least the {order} of one direction; got "
             f"{ask.n_features}. Ask for more, or for a lower order."
         )
-    if ask.n_inputs == 1 and m > 1:  # both directions come equally often
-        m -= m % 2
-    directions = draw_directions(ask.n_inputs, m, ask.stream("directions"))
-    phi = GegenbauerMap(kernel, polar, directions, radials)
+    rng = ask.stream("directions")
+    if ask.n_inputs == 1:  # 1 and −1 in turn: both come equally often
+        m -= m % 2 if m > 1 else 0
+        W = rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
+    else:
+        W = unit_directions(IID(), ask.n_inputs, m, rng)
+    phi = GegenbauerMap(kernel, polar, W, radials)
     if ask.X is None or not (method.degree is None or method.order is None):
         return phi
     rows = ask.X[:: -(-ask.X.shape[0] // ROWS)].astype(np.float64)
@@ -690,10 +688,3 @@ def _optimal(
     if r is not None:
         functions = functions.interpolated(r, 1e-6 * total / D**0.5)  # share of the noise
     return _first(method.order or MOST_ORDERS, functions)
-
-
-def draw_directions(d: int, m: int, rng: np.random.Generator) -> Float[np.ndarray, "d m"]:
-    """Return m unit columns, each uniform on the sphere; of one column 1 and −1 in turn."""
-    if d == 1:
-        return rng.choice((-1.0, 1.0)) * (-1.0) ** np.arange(m)[None, :]
-    return unit_directions(IID(), d, m, rng)
