@@ -74,10 +74,13 @@ from bochner.models.inspection import column_importance as column_importance
 from bochner.models.inspection import contributions as contributions
 from bochner.models.kriging import NormalScores as NormalScores
 from bochner.models.kriging import TrendedProcess as TrendedProcess
+from bochner.models.kriging import Variogram as Variogram
+from bochner.models.kriging import VariogramModel as VariogramModel
 from bochner.models.kriging import cell_averages as cell_averages
 from bochner.models.kriging import normal_scores as normal_scores
 from bochner.models.kriging import predictive_scorer as predictive_scorer
 from bochner.models.kriging import universal_kriging as universal_kriging
+from bochner.models.kriging import variogram as variogram
 from bochner.models.representations.representation import ExactKernel as ExactKernel
 from bochner.models.representations.representation import LocalKernel as LocalKernel
 from bochner.models.ridge.double_descent import DoubleDescent as DoubleDescent
@@ -90,9 +93,6 @@ from bochner.models.unsupervised.cca import KernelCCA as KernelCCA
 from bochner.models.unsupervised.kmeans import KernelKMeans as KernelKMeans
 from bochner.models.unsupervised.transformers import KernelFeatures as KernelFeatures
 from bochner.models.unsupervised.transformers import KernelPCA as KernelPCA
-from bochner.models.variogram import Variogram as Variogram
-from bochner.models.variogram import VariogramModel as VariogramModel
-from bochner.models.variogram import variogram as variogram
 from bochner.persist.files import load as load
 from bochner.persist.files import save as save
 from bochner.planner.plans import Plan as Plan

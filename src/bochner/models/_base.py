@@ -82,6 +82,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     kernel: Any
     fit_: Any
     _path: Any = None  # The penalties that were compared
+    _with_rows: Any  # (blocks, inputs): the fit to the rows before and to these
 
     @by_jobs
     def fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
@@ -175,10 +176,6 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
         """Return the fit to the first rows of many pieces."""
         return self._fit(blocks, inputs)
-
-    def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Any:
-        """Return the fit to the rows before and to these."""
-        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self) | {_WRITTEN: __version__}

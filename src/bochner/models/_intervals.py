@@ -127,10 +127,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         InvalidInput
             If the rows lack columns of the fit, or are fewer than ``folds``.
         """
-        if folds is None:
-            errors = self._held_out(X, y, sample_weight)
-        else:
-            errors = self._folded(X, y, sample_weight, folds)
+        rows = X, y, sample_weight
+        errors = self._held_out(*rows) if folds is None else self._folded(*rows, folds)
         fit = copy(self._fitted)  # With the factors that were computed
         object.__setattr__(fit, "errors", learn_errors(errors, int(self.seed_)))
         self.fit_ = fit

@@ -61,11 +61,9 @@ def _featured(features: Callable[[Array], Array], block: Block) -> FeatureBlock:
 
 
 class Features:
-    """The features of blocks, kept after the first pass where they fit into memory.
+    """The features of blocks, kept after the first pass where they fit into memory."""
 
-    That is ``most_bytes``, a quarter of the free memory and what the executor gives, at most.
-    """
-
+    # At most ``most_bytes``, a quarter of the free memory and what the executor gives
     def __init__(
         self,
         phi: FeatureMap,

@@ -36,10 +36,7 @@ class Display(HtmlResult):
 
     ax_: Any
     figure_: Any
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw on these axes, or on new ones."""
-        raise NotImplementedError
+    plot: Any  # (ax): draws on these axes, or on new ones
 
     def _axes(self, ax: Any) -> Any:
         """Return the axes to draw on, those given or new ones, and keep them as ``ax_``."""

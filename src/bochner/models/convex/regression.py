@@ -65,11 +65,9 @@ from bochner.sums.passes import LOCAL, Executor, sampled
 
 @dataclass(frozen=True, eq=False)
 class ScaledRows:
-    """Rows whose targets are divided by powers of two s near their spreads.
+    """Rows whose targets are divided by powers of two s near their spreads."""
 
-    A loss of degree p is s⁻ᵖ times that in units of one; with β in units too, alpha is s²⁻ᵖ times.
-    """
-
+    # A loss of degree p is s⁻ᵖ times that in units of one; with β in units too, alpha is s²⁻ᵖ times
     blocks: Blocks
     y: Float[Array, "n t"]  # divided; rows without weight have the target of another row
     w: Float[Array, "n 1"]

@@ -27,28 +27,8 @@ from bochner.data.blocks import Blocks
 from bochner.data.sample import RowSample
 from bochner.features.fourier.grid import FourierGrid
 from bochner.features.mercer.sphere import SphericalHarmonics
-from bochner.models.gaussian_process.law import (
-    ExactProcess,
-    GaussianProcessSpec,
-    KeptRows,
-    ProcessLaw,
-    Values,
-    factored,
-    kernel_rows,
-    log_density,
-    solved_exactly,
-)
-from bochner.models.representations.waves import (
-    BLOCK_ROWS,
-    SOLVED,
-    TRANSFORMED,
-    GridSums,
-    Surveyed,
-    as_rows,
-    chosen_grid_sums,
-    stationary_kernel,
-    survey,
-)
+from bochner.models.gaussian_process import law
+from bochner.models.representations import waves
 from bochner.selection.chosen import Chosen
 from bochner.selection.lengthscales import EVIDENCE, ROWS
 from bochner.selection.record import Tuning
@@ -80,25 +60,25 @@ PATHS = 128
 
 
 @dataclass(frozen=True, eq=False)
-class WaveProcess(ProcessLaw):
+class WaveProcess(law.ProcessLaw):
     """The law of f on Fourier modes of a grid, or on spherical harmonics."""
 
-    spec: GaussianProcessSpec
-    representation: GridSums
+    spec: law.GaussianProcessSpec
+    representation: waves.GridSums
     coef: Float[Array, "D t"]  # β
     evidence: Evidence
 
-    block_rows = BLOCK_ROWS
+    block_rows = waves.BLOCK_ROWS
     chosen = property(attrgetter("representation.chosen"))
 
     @classmethod
     def fit(
-        cls, spec: GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
+        cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "WaveProcess":
         """Survey the rows, choose what is open, sum up all rows as waves, find the law."""
-        surveyed = survey(spec.features, blocks, where)
+        surveyed = waves.survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
-        tuning = stationary_kernel(spec.features, surveyed.sample, *asked)
+        tuning = waves.stationary_kernel(spec.features, surveyed.sample, *asked)
         start, many = _penalty(tuning, surveyed.sample), len(surveyed.sample) > ROWS
         kernel, by = spec.features.kernel, spec.lengthscale
         named = isinstance(kernel, str) and kernel not in UNASKED
@@ -114,27 +94,28 @@ class WaveProcess(ProcessLaw):
         return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
-        mean, rows, law = self.means()(X), as_rows(X), self.by_rows
-        if law is None or len(rows) * len(law.representation) ** 2 > 1e11:  # then draws are faster
+        mean, rows, exact = self.means()(X), waves.as_rows(X), self.by_rows
+        # Where rows are many, draws are faster
+        if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation
             if len(X) <= 64 and sums.map.n_features > MOST_EXACT:  # by a solution for each row
                 variance = np.einsum("iit->it", self._covariance(X))
             else:
                 variance = np.maximum(sums.of_waves(self._waves)(X), 0.0) + self._of_intercept
             return mean, variance + self.left_out_variance
-        parts = [law.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
+        parts = [exact.variance(rows[i : i + 1024]) for i in range(0, max(len(rows), 1), 1024)]
         return mean, np.concatenate(parts)
 
     @cached_property
-    def by_rows(self) -> ExactProcess | None:
+    def by_rows(self) -> law.ExactProcess | None:
         """The law by the kernel matrix of the rows, where they are few."""
         rows = few_rows(self.representation)
         if rows is None:
             return None
         alphas = np.maximum(self.noise / self.evidence.amplitude, 0.0)
-        problem = kernel_rows(self.chosen.kernel, rows, self.representation.fit_intercept)
-        evidence, factors = replace(self.evidence, alpha=alphas), factored(problem, alphas)
-        return ExactProcess.of(self.spec, self.chosen, rows, evidence, factors)
+        problem = law.kernel_rows(self.chosen.kernel, rows, self.representation.fit_intercept)
+        evidence, factors = replace(self.evidence, alpha=alphas), law.factored(problem, alphas)
+        return law.ExactProcess.of(self.spec, self.chosen, rows, evidence, factors)
 
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
@@ -186,20 +167,20 @@ class WaveProcess(ProcessLaw):
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of f; the part beyond the modes is independent between places."""
         if self.by_rows is not None:
-            return self.by_rows.covariance(as_rows(X))
+            return self.by_rows.covariance(waves.as_rows(X))
         return self._covariance(X) + np.eye(len(X))[:, :, None] * self.left_out_variance
 
     def _covariance(self, X: Array) -> Float[Array, "m m t"]:
         """Return the covariance of what waves draw of f, by a solution for each row."""
         sums, gram = self.representation, self.representation.problem.gram
-        given = np.ones((1, 1)), TRANSFORMED * sums.tolerance, sums.map.shape
-        angles = sums.map.places.angles(as_rows(X))
+        given = np.ones((1, 1)), waves.TRANSFORMED * sums.tolerance, sums.map.shape
+        angles = sums.map.places.angles(waves.as_rows(X))
         phi = np.concatenate([gram.right(nufft(each[None], *given)) for each in angles])
         phi = phi - gram.sums / gram.weight if gram.centred else phi
         covariances = []
         for i, alpha in enumerate(self.evidence.alpha):
             low = exact_block(gram, float(alpha)) or gram.preconditioner(float(alpha))
-            c = conjugate_gradients(low, phi, SOLVED * sums.tolerance).solution
+            c = conjugate_gradients(low, phi, waves.SOLVED * sums.tolerance).solution
             covariances.append(self.evidence.noise[i] * phi @ c.T)
         cov = np.stack(covariances, axis=2)
         return (cov + cov.transpose(1, 0, 2)) / 2 + self._of_intercept
@@ -209,19 +190,19 @@ class WaveProcess(ProcessLaw):
 
     @staticmethod
     def solved(
-        spec: GaussianProcessSpec, sums: GridSums, start: float | None = None
+        spec: law.GaussianProcessSpec, sums: waves.GridSums, start: float | None = None
     ) -> "WaveProcess":
         """Return the law that sums lead to; ``start`` is a penalty near the best one."""
         sums = replace(sums, fit_intercept=spec.fit_intercept)
         rows, gram, given = few_rows(sums), sums.problem.gram, (spec.noise, spec.amplitude)
         if rows is not None and start is None:
-            kernel_sample = kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
+            kernel_sample = law.kernel_rows(sums.chosen.kernel, rows, sums.fit_intercept, 512)
             start = float(choose_penalty(kernel_sample, *given, criterion="evidence")[0].min())
         low = None if start is None else gram.preconditioner(start + sums.unexplained)
         # From this condition number on conjugate gradients take longer than a factor of 2,048 rows.
         if rows is not None and low is not None and low.left > 2.0:
             return _solved_by_rows(spec, sums, rows, start)
-        problem, error = sums.problem, SOLVED * sums.tolerance
+        problem, error = sums.problem, waves.SOLVED * sums.tolerance
         evidence, states = maximise_wave_evidence(problem, *given, start)
         parts = []
         for i, state in enumerate(states):
@@ -243,9 +224,9 @@ class WaveProcess(ProcessLaw):
     def loo_log_density(self) -> float:  # type: ignore[override]
         rows = self.representation.sample.lowest(LOO_ROWS)
         errors, deviation = self.left_out(rows)
-        return log_density(errors, deviation**2, rows.w)
+        return law.log_density(errors, deviation**2, rows.w)
 
-    def draw(self, n: int, seed: int) -> Values:
+    def draw(self, n: int, seed: int) -> law.Values:
         """Draw n functions: a type-2 non-uniform FFT for two of them, for each block of rows."""
         sums = self.representation
         parts, offsets, t = [], [], len(self.noise)
@@ -271,14 +252,14 @@ def _steps(low: WavePreconditioner, z: Array) -> int:
 
 
 def chosen_waves(
-    spec: GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
+    spec: law.GaussianProcessSpec, chosen: Chosen, blocks: Blocks, where: Executor
 ) -> WaveProcess:
     """Sum up all rows as the waves that were chosen from a sample, and find the law."""
-    sums = chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
+    sums = waves.chosen_grid_sums(spec.features, spec.fit_intercept, chosen, blocks, where)
     return WaveProcess.solved(spec, sums, _penalty(chosen.search, sums.sample))
 
 
-def few_rows(sums: GridSums) -> KeptRows | None:
+def few_rows(sums: waves.GridSums) -> law.KeptRows | None:
     """Return all rows in random order, where the sample holds all and waves are many more."""
     # Their kernel matrix is cheaper from 4 waves per row on, and stands for waves that are within a
     # hundredth of the kernel.
@@ -290,26 +271,26 @@ def few_rows(sums: GridSums) -> KeptRows | None:
     if not (many and has_all_rows and np.all(sums.problem.power > 0)):
         return None
     rows = sample.take(np.argsort(sample.priority, kind="stable"))
-    kept = vars(rows) | {"X": as_rows(rows.X)}
-    return KeptRows(**kept, rows=len(rows), target_shape=sums.target_shape)
+    kept = vars(rows) | {"X": waves.as_rows(rows.X)}
+    return law.KeptRows(**kept, rows=len(rows), target_shape=sums.target_shape)
 
 
 def _solved_by_rows(
-    spec: GaussianProcessSpec, sums: GridSums, rows: KeptRows, start: float | None
+    spec: law.GaussianProcessSpec, sums: waves.GridSums, rows: law.KeptRows, start: float | None
 ) -> WaveProcess:
     """Return the law of the largest evidence by the kernel matrix of the rows."""
-    exact = solved_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
+    exact = law.solved_exactly(replace(spec, criterion="evidence"), sums.chosen, rows, start)
     known, phi, gram = exact.evidence, sums.map, sums.problem.gram
     penalty = known.alpha if spec.noise is not None else known.alpha + sums.unexplained
     angles = phi.places.angles(rows.X)
     parts = (c[None] for c in exact.coef.T)
     # The error is over coefficients, and rows of opposite signs cancel.
-    waves = [nufft(angles, c, 1e-13, phi.shape) for c in parts]
-    coef = gram.right(np.concatenate(waves)).T
+    modes = [nufft(angles, c, 1e-13, phi.shape) for c in parts]
+    coef = gram.right(np.concatenate(modes)).T
     evidence = replace(known, noise=known.amplitude * penalty, alpha=penalty)
-    law = WaveProcess(spec, sums, coef, evidence)
-    law.__dict__["by_rows"] = exact
-    return law
+    process = WaveProcess(spec, sums, coef, evidence)
+    process.__dict__["by_rows"] = exact
+    return process
 
 
 def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
@@ -320,8 +301,8 @@ def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
 
 
 def refined(
-    spec: GaussianProcessSpec,
-    surveyed: Surveyed,
+    spec: law.GaussianProcessSpec,
+    surveyed: waves.Surveyed,
     tuning: Tuning,
     alpha: float | None,
     blocks: Blocks,

@@ -173,6 +173,8 @@ class ProcessLaw(Lacking, ABC):
     block_rows: int  # Rows that are predicted together
     chosen: Chosen  # The kernel, the map, and how they were found
     fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
+    covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
+    draw: ClassVar[Any]  # (n, seed): X ↦ the values of n functions of the posterior, (b, t, n)
     solved: ClassVar[Any]  # (spec, rows): the law of rows in the same form, its numbers found again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -193,14 +195,6 @@ class ProcessLaw(Lacking, ABC):
     @abstractmethod
     def moments(self, X: Array) -> Both:
         """Return the mean and variance of f at rows."""
-
-    def covariance(self, X: Array) -> Float[Array, "m m t"]:
-        """Return the covariance of f at all pairs of rows."""
-        raise NotImplementedError
-
-    def draw(self, n: int, seed: int) -> Values:
-        """Draw n functions of the posterior; return their values at rows, (b, t, n)."""
-        raise NotImplementedError
 
     def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
         """Return X ↦ the gradients of the mean."""

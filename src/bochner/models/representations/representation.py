@@ -74,6 +74,11 @@ class Representation(Lacking, ABC):
 
     certified_rows: ClassVar[int] = KEPT_ROWS  # On which the certificate is measured, at most
 
+    # Of sums; ``lacks`` says why others have none
+    solve: ClassVar[Any]  # (spec): these rows, and the solution at the penalty of ``spec``
+    with_rows_of: ClassVar[Any]  # (blocks): the rows before and these
+    merge: ClassVar[Any]  # (other): the rows of both
+
     # All rows, targets and weights, of fits with the kernel itself; y may be None
     X: Any
     y: Any
@@ -127,18 +132,6 @@ class Representation(Lacking, ABC):
             n_rows=n,
             random_state=seed,
         )
-
-    def solve(self, spec: RidgeSpec) -> tuple[Self, Solution]:
-        """Solve again, with the penalty and intercept of ``spec``."""
-        raise NotImplementedError
-
-    def with_rows_of(self, blocks: Blocks) -> Self:
-        """Return the rows before and these."""
-        raise NotImplementedError
-
-    def merge(self, other: Any) -> Self:
-        """Return the rows of both."""
-        raise NotImplementedError
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:

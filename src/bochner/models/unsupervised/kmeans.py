@@ -240,11 +240,8 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             )
             centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
         points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
-        return (
-            chosen,
-            rows,
-            run_lloyd(points, assign(points, centres), self.max_iter, self.tol).means,
-        )
+        end = run_lloyd(points, assign(points, centres), self.max_iter, self.tol)
+        return chosen, rows, end.means
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> Clustering:
         # Start on a sample of rows, and continue on all
