@@ -245,7 +245,9 @@ class EigenfunctionMap(Products):
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the sines of largest spectral density on a box."""
-    sines = partial(_sines, kernel, ask.n_features, method.conditions)
+    first: Any = next(leaves_of(kernel, (Sum, Scaled)))
+    measure = first.spectral_measure(ask.n_inputs)
+    sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
     if method.box is not None:
         lower, upper = projections.given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
         return sines(lower, upper - lower)
@@ -257,8 +259,7 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
         return sines(middle - half, 2 * half)
     rows = projections.some_rows(X, 256, ask.stream("boundary"))
     # Lengthscales between rows and box: errors at a face are k of a row and its mirror image.
-    lengths = 1 / _measure(kernel, ask.n_inputs).scales
-    halves = [half + margin * lengths for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
+    halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     tried = [sines(middle - h, 2 * h) for h in halves]
     K = kernel(rows)
     errors = [np.linalg.norm(Z @ Z.T - K) for Z in (phi(rows) for phi in tried)]
@@ -266,11 +267,10 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
 
 
 def _sines(
-    kernel: Kernel, width: int, conditions: str, lower: Array, length: Array
+    kernel: Kernel, measure: Measure, width: int, conditions: str, lower: Array, length: Array
 ) -> EigenfunctionMap:
     wider = 4 * width  # products that are weighed: their order is not that of |ω|
     unit = [math.pi * basis.half_turns(conditions, wider) / b for b in length]
-    measure = _measure(kernel, len(unit))
     scaled = [w / s for w, s in zip(unit, measure.scales, strict=True)]
     # The order before products are weighed: by exact logarithms, or by −(ωℓ)².
     law = measure.law if measure.of == "coordinates" else None
@@ -286,12 +286,6 @@ def _sines(
     best = np.argsort(-weights, kind="stable")[:width]
     chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
-
-
-def _measure(kernel: Kernel, d: int) -> Measure:
-    """Return the spectral measure of the (first) stationary part."""
-    first = next(leaves_of(kernel, (Sum, Scaled)))
-    return first.spectral_measure(d)  # type: ignore[attr-defined]
 
 
 def draw_own(
