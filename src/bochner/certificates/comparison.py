@@ -21,7 +21,7 @@ from bochner.certificates.pencil import eigen, some_rows
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
-from bochner.features.composed import is_stationary
+from bochner.features.composed import Compressed, Projected, is_stationary
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import Method, Request
@@ -29,7 +29,6 @@ from bochner.features.mercer.products import Explicit, LaplacianEigenfunctions
 from bochner.features.mercer.radial import Gegenbauer
 from bochner.features.networks import ReLU, Sign, polynomial_width
 from bochner.features.nystrom import Nystrom, Uniform
-from bochner.features.projections import Compressed, Projected
 from bochner.features.rules import RULES, as_method, contenders, draw_map
 from bochner.features.sketch import Maclaurin, TensorSketch
 from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial

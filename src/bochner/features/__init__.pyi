@@ -1,6 +1,8 @@
 """The names of bochner.features, each once, with the module that defines it."""
 
 from bochner.features.auto import Auto as Auto
+from bochner.features.composed import Compressed as Compressed
+from bochner.features.composed import Projected as Projected
 from bochner.features.fourier.fourier import Fourier as Fourier
 from bochner.features.fourier.fourier import HistogramSampling as HistogramSampling
 from bochner.features.fourier.fourier import LeverageFourier as LeverageFourier
@@ -24,8 +26,6 @@ from bochner.features.networks import Positive as Positive
 from bochner.features.networks import ReLU as ReLU
 from bochner.features.networks import Sign as Sign
 from bochner.features.nystrom import Nystrom as Nystrom
-from bochner.features.projections import Compressed as Compressed
-from bochner.features.projections import Projected as Projected
 from bochner.features.rules import as_method as as_method
 from bochner.features.rules import draw as draw
 from bochner.features.sketch import Maclaurin as Maclaurin

@@ -23,7 +23,7 @@ from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import composed, networks, projections, sketch
+from bochner.features import composed, networks, sketch
 from bochner.features.auto import Auto, Choice, Targets, best_candidate
 from bochner.features.fourier import fourier
 from bochner.features.fourier.fourier import Fourier, LeverageFourier
@@ -49,7 +49,7 @@ from bochner.kernels.kernel import (
     parts_of,
     require_numbers,
 )
-from bochner.kernels.radial import isotropic, zonal
+from bochner.kernels.radial import zonal
 from bochner.kernels.sphere import is_on_sphere
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.windows import Windows
@@ -112,16 +112,16 @@ _DENSITY = "a stationary kernel with a spectral density, such as Gaussian, Mater
 RULES: tuple[Rule, ...] = (
     Rule(Nystrom, Kernel, draw_nystrom, "any kernel", True),
     Rule(
-        projections.Compressed,
+        composed.Compressed,
         Kernel,
-        lambda m, k, a: projections.draw_compressed(m, k, a, draw_map),
+        lambda m, k, a: composed.draw_compressed(m, k, a, draw_map),
         "any kernel",
         True,
     ),
     Rule(
-        projections.Projected,
-        view(lambda k, d: projections.rotatable(isotropic(k, d)[0])),
-        lambda m, k, a: projections.draw_projected(m, k, a, draw_map),
+        composed.Projected,
+        view(composed.rotatable),
+        lambda m, k, a: composed.draw_projected(m, k, a, draw_map),
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
         True,
@@ -237,7 +237,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
     rule = next((rule for rule in RULES if rule.serves(method, kernel, ask.n_inputs)), None)
     if rule is not None and rule.first:
         return rule.draw(method, kernel, ask)
-    if isinstance(method, projections.Projected):
+    if isinstance(method, composed.Projected):
         raise refusal(method, kernel, ask.n_inputs)
     width = composed.exact_width(kernel, ask.n_inputs)
     if width is not None and width <= ask.n_features:

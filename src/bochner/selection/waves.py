@@ -18,10 +18,10 @@ from bochner._core.arrays import is_sparse
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
+from bochner.features.composed import box_of_rows
 from bochner.features.fourier.grid import MOST_COLUMNS, FourierGrid, equispaced_map, grid_of
 from bochner.features.map import Method
 from bochner.features.mercer.sphere import SphericalHarmonics, WaveMap, spherical_map
-from bochner.features.projections import box_of_rows
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.sphere import degree_variances, is_on_sphere
 from bochner.selection.rows import rounded, times

@@ -21,8 +21,8 @@ from bochner._core.checks import bounded, optional, require_room, share
 from bochner._core.nufft import nufft
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.features.composed import box_of_rows, given_box
 from bochner.features.map import FeatureMap, Method, Request
-from bochner.features.projections import box_of_rows, given_box
 from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel

@@ -20,7 +20,7 @@ from bochner._core.checks import MaybePositive, bounded, finite, optional
 from bochner._core.native import Programme, harmonics
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features import projections
+from bochner.features import composed
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels import basis
 from bochner.kernels.algebra import Columns, folded
@@ -249,15 +249,15 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     measure = first.spectral_measure(ask.n_inputs)
     sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
     if method.box is not None:
-        lower, upper = projections.given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
+        lower, upper = composed.given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
         return sines(lower, upper - lower)
     X = ask.rows("LaplacianEigenfunctions", "the box")
-    least, largest = projections.box_of_rows(X)
+    least, largest = composed.box_of_rows(X)
     middle, half = (least + largest) / 2, (largest - least) / 2
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
-    rows = projections.some_rows(X, 256, ask.stream("boundary"))
+    rows = composed.some_rows(X, 256, ask.stream("boundary"))
     # Lengthscales between rows and box: errors at a face are k of a row and its mirror image.
     halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     tried = [sines(middle - h, 2 * h) for h in halves]
@@ -391,7 +391,7 @@ def _columnwise_map(kernel: Kernel, ask: Request) -> ColumnwiseMap:
     nodes, weights, logs = [], [], []
     for j, k in enumerate(factors):
         q, share = _nodes(X[:, [j]], most)
-        values, functions = projections.eigenfunctions(k(q[:, None]), share)
+        values, functions = composed.eigenfunctions(k(q[:, None]), share)
         if not len(values):  # the kernel is zero on these rows
             values, functions = np.ones(1), np.zeros((len(q), 1))
         nodes.append(q)
@@ -627,9 +627,9 @@ def mehler(spread: Float[Array, " d"]) -> tuple[Float[Array, " d"], ...]:
 
 def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the D products of largest eigenvalue: Hermite functions, or functions of the columns."""
-    if ask.n_inputs > projections.MOST_COLUMNS:
+    if ask.n_inputs > composed.MOST_COLUMNS:
         raise UnsupportedKernel(
-            f"HermiteMercer serves at most {projections.MOST_COLUMNS} columns, whose principal "
+            f"HermiteMercer serves at most {composed.MOST_COLUMNS} columns, whose principal "
             f"axes it needs; got {ask.n_inputs}. Use Projected(HermiteMercer(), n_components), "
             "Nystrom() or Fourier()."
         )
@@ -637,10 +637,10 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
     scales = kernel.spectral_measure(ask.n_inputs).scales
-    projections.require_squares("HermiteMercer", X, scales)
-    mean, covariance = projections.mean_and_covariance(X, scales)
-    variances, vectors = projections.principal_axes(covariance)
-    rows, tried = projections.some_rows(X, 512, ask.stream("scale")), []
+    composed.require_squares("HermiteMercer", X, scales)
+    mean, covariance = composed.mean_and_covariance(X, scales)
+    variances, vectors = composed.principal_axes(covariance)
+    rows, tried = composed.some_rows(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)

@@ -18,8 +18,7 @@ from bochner._core.checks import MaybeCounted, integer, optional, word
 from bochner._core.native import polynomials
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import FeatureWarning, InvalidInput, UnsupportedKernel
-from bochner.features import projections
-from bochner.features.composed import is_stationary
+from bochner.features import composed
 from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
@@ -70,10 +69,10 @@ def polar_of(
     r, spread = np.linalg.norm(A, axis=1), np.linalg.norm(A - A.mean(axis=0)) / len(A) ** 0.5
     on_sphere = r.max() - r.min() <= 0.01 * spread  # about zero, and no distant cluster
     centre = sample.mean(axis=0) if centred and not on_sphere else np.zeros(d)
-    if rotated and 1 < d <= projections.MOST_COLUMNS:
+    if rotated and 1 < d <= composed.MOST_COLUMNS:
         A = (sample - centre) / scales
         A = A / (np.abs(A).max() or 1.0)
-        axes = np.ascontiguousarray(projections.principal_axes(A.T @ A)[1])
+        axes = np.ascontiguousarray(composed.principal_axes(A.T @ A)[1])
     return Polar(centre, scales, axes)
 
 
@@ -150,9 +149,7 @@ def spectrum(
         # Quadrature leaves √α_l roundings of the kernel in R_l.
         noise = np.where(sizes > 0, 4 * ROUNDING * total * sizes**0.5, np.inf)
         R = radial.matrices(last, q, q)
-        values, weights = zip(
-            *map(projections.eigenfunctions, R, repeat(share), noise), strict=True
-        )
+        values, weights = zip(*map(composed.eigenfunctions, R, repeat(share), noise), strict=True)
         degrees, energies = (
             np.repeat(np.arange(last + 1), [*map(len, values)]),
             np.concatenate(values),
@@ -380,8 +377,8 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     """Draw the D harmonics times radial functions of greatest energy on the radii of the rows."""
     plain, scales, radial = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
-        projections.require_squares("MercerHarmonic", ask.X, 1 / scales)
-    polar = polar_of(scales, ask.X, is_stationary(kernel))
+        composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
+    polar = polar_of(scales, ask.X, composed.is_stationary(kernel))
     r = None
     if not radial.zonal:
         X = ask.rows("MercerHarmonic", "its radial functions")
@@ -547,7 +544,7 @@ def _first(order: int, radials: Radials) -> Radials:
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
     plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
-    centred = method.radial == "optimal" and is_stationary(kernel)
+    centred = method.radial == "optimal" and composed.is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
     U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     if isinstance(plain, GeneralizedZonal):

@@ -18,9 +18,9 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import required_targets
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
+from bochner.features.composed import given_box
 from bochner.features.fourier.grid import FourierGrid, equispaced_map
 from bochner.features.mercer.sphere import SphericalHarmonics, WaveMap, WaveMethod, spherical_map
-from bochner.features.projections import given_box
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.sphere import named_on_sphere
 from bochner.models.error_law import LeftOutRows
