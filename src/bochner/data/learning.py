@@ -204,7 +204,7 @@ def _scanned(
         for reader in readers:
             start, gaps = 0, [reader.absent]
             size = CELLS_PER_PIECE // len(columns) + 1
-            for frame in reader.frames(columns, frozenset(columns), size):
+            for frame in reader.read(reader, columns, frozenset(columns), size):
                 gaps.append(start + without_target(frame, targets))
                 kept, _ = present(frame, start, gaps[-1])
                 start += frame.num_rows

@@ -53,7 +53,9 @@ class Reader:
 
     label: str  # name in messages, e.g. 'train.csv' with the quotes
     columns: tuple[Column, ...]  # the raw columns, in order, with different names
-    read: Any = None  # a function of the reader and of the arguments of ``frames``
+    # a function of the reader, names of columns, names of those that CSV has as text, and the best
+    # number of rows; it yields Arrow data
+    read: Any
     n_rows: int | None = None  # None if it is unknown before the table was read
     key: str = ""  # fingerprint that needs no reading, as name, size and time
     first: int = 0  # number of the first row, where it is a part of a table
@@ -63,19 +65,11 @@ class Reader:
     text_file: Any = None  # that has lines, and columns that can all be read as text
     hint: str = ""  # added to the message about a column that is not found
 
-    def frames(self, names: tuple[str, ...], text: frozenset[str], rows: int) -> Iterator[Any]:
-        """Yield Arrow data of these columns, best of ``rows`` rows; CSV has text in ``text``."""
-        return iter(()) if self.n_rows == 0 else self.read(self, names, text, rows)
-
     def place(self, row: int) -> str:
         """Return the place of a row, counted from 0, as part of a sentence."""
         if self.text_file is not None:
             return f"line {self.text_file.line_of(row)} of {self.label}"
         return f"row {row} of {self.label} (counted from 0)"
-
-    def mark(self) -> str:
-        """Return the fingerprint of its rows; "" without one."""
-        return self.key and f"{self.key}, {self.n_rows} rows from {self.first} on"
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
@@ -183,7 +177,7 @@ class Tables(Source):
             start = reader.first
             text = labels | {e.name for e in self.readable if is_text(e, reader)}
             text |= {c.name for c in reader.columns if c.name in roles and c.kind == "text"}
-            for frame in reader.frames(names, frozenset(text), size):
+            for frame in reader.read(reader, names, frozenset(text), size):
                 step = -(-frame.num_rows // max(1, frame.num_rows // size))  # below 2 size
                 for begin in range(0, frame.num_rows, step or 1):
                     piece = frame.slice(begin, step)
@@ -194,9 +188,10 @@ class Tables(Source):
                     total += kept.num_rows
 
     def mark(self) -> str:
-        marks = [reader.mark() for reader in self.readers]
-        cells = self if self.raw else self.of_cells()
-        marks = marks if all(marks) else [repr(self.drafts), Source.mark(cells)]
+        if all(reader.key for reader in self.readers):
+            marks = [f"{r.key}, {r.n_rows} rows from {r.first} on" for r in self.readers]
+        else:
+            marks = [repr(self.drafts), Source.mark(self if self.raw else self.of_cells())]
         return "; ".join([repr(self.schema), *marks])
 
     def part(self, start: int, stop: int) -> "Tables | None":
