@@ -76,6 +76,12 @@ class KernelRows:
         return max(float(self.w @ np.diag(self.K)), TINY)
 
     @cached_property
+    def spread(self) -> float:
+        """The trace about the mean of the rows, where an intercept is fitted."""
+        mean = self.centred * float(self.w @ self.K @ self.w) / self.weight
+        return max(self.trace - mean, 1e-12 * self.trace)
+
+    @cached_property
     def mean(self) -> Float[Array, " t"]:
         """ȳ of each target, or zero: rounding of a large mean would be solved for."""
         return self.centred * (self.w @ self.y) / self.weight

@@ -113,9 +113,13 @@ class Penalties:
         return best if trusted else self.likeliest(best, target)
 
     def amplitude(self, fit: KernelFactor, target: int | None) -> float:
-        """Return the ratio of mean a² k(x, x) to a target's variance; for None, the largest."""
+        """Return the ratio of a prior variance to a target's variance; for None, the largest.
+
+        The prior variance is that of the rows about their mean, which an intercept fits: a long
+        lengthscale that makes a straight line has an amplitude a² of thousands.
+        """
         rows, nu = self.rows, max(freedom(self.rows), 1.0)
-        each = fit.quadratic_form * rows.trace / (nu * np.maximum(rows.power, TINY))
+        each = fit.quadratic_form * rows.spread / (nu * np.maximum(rows.power, TINY))
         return float(each.max() if target is None else each[target])
 
     def likeliest(self, start: float, target: int | None = None) -> float:
