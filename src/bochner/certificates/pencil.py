@@ -140,6 +140,11 @@ def match(values: Float[Array, " m"], n: float, penalty: float) -> tuple[float, 
     return t, float(np.sum(values / (values + t))), resolved
 
 
+def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
+    """Return the eigenvalues of K, rising; negative rounding errors become zero."""
+    return nonnegative(eigenvalues(K), "certify")
+
+
 def distance(
     K: Float[Array, "m m"], E: Float[Array, "m m"], n: int, alpha: float, confidence: float
 ) -> dict[str, Any]:
@@ -156,34 +161,8 @@ def distance(
     # Rounding in E is 16 eps ‖K‖: sides below that are zero as far as float64 knows.
     noise = min(0.5, max(16 * EPS * norm / penalty, EPS**2))
     matched, d, resolved = match(values, n, penalty * n / m)
-    low, mid, high = _interval(K, E, penalty, noise, n, matched, resolved, confidence)
-    return {
-        "epsilon": mid,
-        "epsilon_interval": (low, high),
-        "effective_dimension": d,
-        "alpha_measured": measured,
-        "resolved": resolved,
-    }
-
-
-def spectrum(K: Float[Array, "m m"]) -> Float[Array, " m"]:
-    """Return the eigenvalues of K, rising; negative rounding errors become zero."""
-    return nonnegative(eigenvalues(K), "certify")
-
-
-def _interval(
-    K: Float[Array, "m m"],
-    E: Float[Array, "m m"],
-    penalty: float,
-    noise: float,
-    n: int,
-    matched: float,
-    resolved: bool,
-    confidence: float,
-) -> list[float]:
-    """Return the lower end, estimate and upper end of ε = max(ε₋, ε₊) of n rows: see certify."""
     scores, slopes = sides(K, E, penalty, noise)
-    ends, m = [scores] * 3, len(K)
+    ends = [scores] * 3
     if m < n:
         size = m // GROUPS
         parts = [slice(g * size, (g + 1) * size) for g in range(GROUPS)]
@@ -195,8 +174,8 @@ def _interval(
         trend = gain * reach
         rises, least = shift, np.full(2, -np.inf)
         if not resolved:  # ε₋/(1 − ε₋) ≤ ‖E₋‖/λ and ε₊ ≤ ‖E₊‖/λ hold for any K
-            values = eigenvalues(E) / penalty
-            least = np.log(np.maximum([-values[0], values[-1]], noise))
+            bounds = eigenvalues(E) / penalty
+            least = np.log(np.maximum([-bounds[0], bounds[-1]], noise))
             rises = np.maximum(trend, shift)
         spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
         spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
@@ -212,7 +191,14 @@ def _interval(
         small = sizes * 100 < sizes[::-1]
         ends = [np.where(small, scores, end) for end in (low, middle, high)]
     errors = [max(float(expit(below)), math.exp(min(above, 700))) for below, above in ends]
-    return [0.0 if error <= noise * (1 + 1e-6) else error for error in errors]
+    lower, epsilon, upper = (0.0 if e <= noise * (1 + 1e-6) else e for e in errors)
+    return {
+        "epsilon": epsilon,
+        "epsilon_interval": (lower, upper),
+        "effective_dimension": d,
+        "alpha_measured": measured,
+        "resolved": resolved,
+    }
 
 
 # --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----

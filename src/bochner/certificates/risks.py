@@ -145,8 +145,21 @@ def risk(
     """
     alpha = positive(alpha, "risk", "alpha")
     n_sample = integer(n_sample, "risk", "n_sample", least=8)
-    rows, y, n = _rows(X, y, n_sample, random_state)
-    (K, E, D), m = sample(phi, rows, kernel), len(y)
+    X, y = as_matrix(X, "risk"), to_numpy(as_array(y, "risk", "y")).astype(np.float64)
+    n = int(X.shape[0])
+    if y.ndim not in (1, 2) or len(y) != n or n < 8:
+        raise InvalidInput(
+            f"risk: X and y must have the same number of rows, 8 or more; got {n} and "
+            f"{y.shape}. Pass the rows and targets of the fit."
+        )
+    if not np.isfinite(y).all():
+        raise InvalidInput("risk: y must be finite; got NaN or infinity. Leave such rows out.")
+    y = y.reshape(n, -1)
+    if n > n_sample:
+        chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
+        X, y = taken(X, chosen, axis=0), y[chosen]
+    y = y - y.mean(axis=0)
+    (K, E, D), m = sample(phi, X, kernel), len(y)
     penalty = alpha * m / n
     measured = distance(K, E, m, penalty, 0.95)
     values, energy = _energies(K, y)
@@ -176,24 +189,6 @@ def risk(
         n_rows=m,
         n_features=D,
     )
-
-
-def _rows(X: Any, y: Any, n_sample: int, random_state: Seed) -> tuple[Array, Array, int]:
-    """Return rows, centred targets as columns, and how many rows there are in all."""
-    X, y = as_matrix(X, "risk"), to_numpy(as_array(y, "risk", "y")).astype(np.float64)
-    n = int(X.shape[0])
-    if y.ndim not in (1, 2) or len(y) != n or n < 8:
-        raise InvalidInput(
-            f"risk: X and y must have the same number of rows, 8 or more; got {n} and "
-            f"{y.shape}. Pass the rows and targets of the fit."
-        )
-    if not np.isfinite(y).all():
-        raise InvalidInput("risk: y must be finite; got NaN or infinity. Leave such rows out.")
-    y = y.reshape(n, -1)
-    if n > n_sample:
-        chosen = stream(seed_of(random_state), "risk").permutation(n)[:n_sample]
-        X, y = taken(X, chosen, axis=0), y[chosen]
-    return X, y - y.mean(axis=0), n
 
 
 def _energies(
