@@ -524,7 +524,8 @@ def test_a_command_runs_in_any_thread():
 # --- as a process --------------------------------------------------------------------------------
 
 MAIN = "from bochner.cli import main; main()"
-HERE = os.environ | {"PYTHONPATH": str(Path(bo.__file__).parents[1])}
+PATHS = str(Path(bo.__file__).parents[1]), os.environ.get("PYTHONPATH", "")
+HERE = os.environ | {"PYTHONPATH": os.pathsep.join(PATHS)}
 needs_shell = pytest.mark.skipif(shutil.which("bash") is None, reason="needs a shell")
 
 
