@@ -303,16 +303,10 @@ def same(key, old, new, unit, factor):
 
 def write(path, records):
     """Write one line per case, with twelve significant digits."""
-    lines = [f"{json.dumps(name)}: {json.dumps(rounded(case))}" for name, case in records.items()]
+    short = lambda number: float(f"{float(number):.12g}")
+    records = json.loads(json.dumps(records), parse_float=short)
+    lines = [f"{json.dumps(name)}: {json.dumps(case)}" for name, case in records.items()]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-
-def rounded(value):
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [rounded(item) for item in value]
-    return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
 def moved(path, names=".*"):

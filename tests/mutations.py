@@ -52,7 +52,7 @@ FILES = {
     "solvers/ridge/iterative": "facts/test_wide",
     "solvers/ridge/dual": "facts/test_dual",
     "solvers/ridge/kernel": "facts/test_dual",
-    "solvers/ridge": "facts/test_solvers facts/test_evidence",
+    "solvers/ridge": "facts/test_solvers",
     "solvers/harmonics": "facts/test_grids",
     "solvers": "facts/test_grids facts/test_cg facts/test_solvers laws/test_unsupervised_laws",
     "planner": "laws/test_plan_laws",

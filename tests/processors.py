@@ -23,7 +23,6 @@ PROCESSORS = ("Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "ARMV8", "
 #: Tests whose answers could depend on rounding, one or more for each solver and map.
 TESTS = (
     "tests/facts/test_cg.py",
-    "tests/facts/test_evidence.py",
     "tests/facts/test_solvers.py",
     "tests/facts/test_blas.py",
     "tests/laws/test_frozen_answers.py",

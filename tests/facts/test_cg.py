@@ -22,8 +22,6 @@ from bochner.kernels import (
 from bochner.solvers.cg import KernelOperator
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 
-# ==== Conjugate gradients on the kernel matrix: operator, preconditioner, bound, and their planted faults.
-
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2, 2, (301, 3))
 KERNEL = Matern(1.5, 1.0)

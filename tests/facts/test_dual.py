@@ -18,8 +18,6 @@ from bochner.solvers.ridge.problem import evidence, evidence_slope
 from bochner.solvers.ridge.solution import Outcome, path_of
 from bochner.sums.moments import Moments
 
-# ==== Ridge regression from the kernel matrix: every number against refits, a density or differences.
-
 N = 40
 WEIGHTS = {"none": np.ones(N), "copies": np.arange(N) % 3 + 1.0, "shares": 0.2 + np.ones(N) / 3}
 

@@ -332,18 +332,15 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(monkeypatch, name, addre
     assert time.monotonic() - began < 20
 
 
-@pytest.mark.parametrize(
-    ("make", "package", "extra"),
-    [
+def test_an_engine_that_is_not_installed_says_how(monkeypatch):
+    for make, package, extra in (
         (lambda: bo.engines.Dask("tcp://127.0.0.1:1"), "distributed", "dask"),
         (bo.engines.Ray, "ray", "ray"),
         (lambda: bo.engines.Spark(None), "pyspark", "spark"),
-    ],
-)
-def test_an_engine_that_is_not_installed_says_how(monkeypatch, make, package, extra):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(BochnerError, match=rf"needs the package {package}.*bochner\[{extra}\]"):
-        ridge(make())
+    ):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(BochnerError, match=rf"needs the package {package}.*bochner\[{extra}\]"):
+            ridge(make())
     with pytest.raises(AttributeError, match="has no attribute 'Spork'"):
         bo.engines.Spork  # noqa: B018
 

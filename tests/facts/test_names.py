@@ -31,9 +31,8 @@ def fit(learner=bo.KernelRidge, **options):
     return learner(**options).fit(X, Y)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_what_is_misspelt_is_refused_with_what_was_meant():
+    for call, message in (
         # arguments
         (lambda: kernels.Gaussian(gamma=0.5), r"lengthscale=1/sqrt\(2 gamma\)"),
         (lambda: kernels.Laplace(gamma=0.5), r"give lengthscale=1/gamma, as gamma = 1/lengthscale"),
@@ -66,11 +65,9 @@ def fit(learner=bo.KernelRidge, **options):
         (lambda: fit(effort="hihg"), r"got 'hihg'; did you mean 'high'\?"),
         (lambda: fit(precision="float-32"), r"got 'float-32'; did you mean 'float32'\?"),
         (lambda: fit(bo.KernelRegressor, loss="hubber"), r"got 'hubber'; did you mean 'huber'\?"),
-    ],
-)
-def test_what_is_misspelt_is_refused_with_what_was_meant(call, message):
-    with pytest.raises((InvalidType, InvalidInput, AttributeError), match=message):
-        call()
+    ):
+        with pytest.raises((InvalidType, InvalidInput, AttributeError), match=message):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -237,9 +237,8 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
     assert np.all(wide[:, [*range(5), *range(23, 30), 39]] == 7)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_arrays_that_do_not_fit_are_refused_before_anything_is_written():
+    for call, message in (
         (lambda X, T: native.waves(X, T[:2].copy(), 1.0), "disagree about the number of columns"),
         (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((4, 9)), 1), "has the wrong shape"),
         (lambda X, T: _native.waves(X, T, NONE, 1.0, np.empty((10, 4)).T, 1), "must be contiguous"),
@@ -249,12 +248,10 @@ def test_out_may_be_columns_of_a_wider_array_and_nothing_else_is_written(dtype, 
         (lambda X, T: native.waves(X, np.float32(T), 1.0), "incompatible function arguments"),
         (lambda X, T: native.radial(X, X, "cubic"), "no such profile"),
         (lambda X, T: _native.set_level("abacus"), "no such instruction set"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_refused_before_anything_is_written(call, message):
-    X, T, _ = data(4, 3, 5, np.float64)
-    with pytest.raises((ValueError, TypeError), match=message):
-        call(X, T)
+    ):
+        X, T, _ = data(4, 3, 5, np.float64)
+        with pytest.raises((ValueError, TypeError), match=message):
+            call(X, T)
 
 
 def test_a_variable_that_names_no_instruction_set_is_refused():

@@ -10,8 +10,6 @@ from bochner.kernels import Columns, Exponential, Gaussian, Linear, Matern
 from bochner.landmarks import Given
 from bochner.models.gaussian_process.neighbours import condition
 
-# ==== Gaussian processes by nearest neighbours: laws of few rows, and fits, each by a slow route too.
-
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
 
 

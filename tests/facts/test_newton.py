@@ -11,8 +11,6 @@ from bochner.solvers.convex.losses import Hinge, Logistic, PoissonDeviance, Squa
 from bochner.solvers.convex.problem import FeatureBlock, Optimum, Problem, hessian_factor, optimum
 from bochner.sums.passes import summed
 
-# ==== Newton's method on features: derivatives of every loss, and minima against other routes.
-
 K, C = 4, 0.5
 
 

@@ -347,19 +347,16 @@ def test_records_that_are_others_or_damaged_are_refused(left, folder, monkeypatc
         ridge(alpha=0.1).fit_blocks(blocks(), where=left)
 
 
-@pytest.mark.parametrize(
-    ("place", "match"),
-    [
+def test_places_of_other_files_are_refused_and_stay(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    for place, match in (
         ("", "a folder of other files"),
         ("mine.txt", "mine.txt' must be a folder.*file exists"),
         ("mine.txt/run.ckpt", "cannot be made"),
-    ],
-)
-def test_places_of_other_files_are_refused_and_stay(tmp_path, place, match):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(DataFileError, match=match):
-        ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / place))
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    ):
+        with pytest.raises(DataFileError, match=match):
+            ridge().fit_blocks(blocks(), where=bo.engines.Local(tmp_path / place))
+        assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_what_a_killed_process_was_writing_is_in_nobodys_way(folder, where):

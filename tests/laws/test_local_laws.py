@@ -9,8 +9,6 @@ from tolerance import assert_close
 import bochner as bo
 from bochner.kernels import Gaussian, Laplace, Mahalanobis, Matern, Monotone
 
-# ---- local: Ridge regression with the kernel itself within leaves, and landmarks across them
-
 KERNEL = Matern(1.5, lengthscale=0.8)
 BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
 TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))

@@ -22,8 +22,6 @@ import bochner as bo
 from bochner import certificates, datasets, engines, errors, export, kernels, landmarks
 from bochner.errors import ModelFileError
 
-# ==== The documentation is whole: every page has its place, every name its page, every example runs.
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))

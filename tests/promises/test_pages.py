@@ -18,8 +18,6 @@ from bochner.cli import main
 from bochner.datasets import load_concrete
 from bochner.solvers.ridge.solution import Outcome
 
-# ==== The pages keep their word: their code runs, their links lead somewhere, their lists are whole.
-
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "bochner"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
