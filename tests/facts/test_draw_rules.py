@@ -18,22 +18,19 @@ from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, Neural
 X = rows(50)
 
 
-@pytest.mark.parametrize(
-    ("d", "tried", "not_tried"),
-    [
+def test_methods_are_tried_up_to_and_from_numbers_of_columns():
+    """Sobol points to 20 columns, structured frequencies from 128."""
+    for d, tried, not_tried in (
         (20, bo.Fourier(bo.QMC()), bo.Fourier(bo.IID())),
         (21, bo.Fourier(bo.IID()), bo.Fourier(bo.QMC())),
         (127, bo.Fourier(bo.IID()), bo.Fourier(bo.Structured())),
         (128, bo.Fourier(bo.Structured()), bo.Fourier(bo.QMC())),
-    ],
-)
-def test_methods_are_tried_up_to_and_from_numbers_of_columns(d, tried, not_tried):
-    """Sobol points to 20 columns, structured frequencies from 128."""
-    data = np.random.default_rng(0).normal(size=(40, d))
-    found = chosen(Matern(1.5, 9.0), data, bo.Auto(sample=4), n_features=2)
-    methods = [c.method for c in found.candidates]
-    assert tried in methods
-    assert not_tried not in methods
+    ):
+        data = np.random.default_rng(0).normal(size=(40, d))
+        found = chosen(Matern(1.5, 9.0), data, bo.Auto(sample=4), n_features=2)
+        methods = [c.method for c in found.candidates]
+        assert tried in methods
+        assert not_tried not in methods
 
 
 @pytest.mark.parametrize(
@@ -117,19 +114,15 @@ def test_auto_takes_all_rows_where_the_width_holds_them():
     assert_close(Z @ Z.T, Matern(0.5)(rows(21)), factor=1e4)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "methods"),
-    [
+def test_auto_has_the_methods_that_a_kernel_is_known_for():
+    for kernel, methods in (
         (Polynomial(2), (bo.MercerHarmonic(), bo.Nystrom())),
         (ArcCosine(1), (bo.MercerHarmonic(), bo.ReLU(1), bo.Nystrom())),
         (NeuralTangent(2), (bo.MercerHarmonic(), bo.NeuralTangentFeatures(), bo.Nystrom())),
         (bo.kernels.SkewedChi2(0.5), (bo.Fourier(bo.QMC()), bo.Nystrom())),
-    ],
-    ids=repr,
-)
-def test_auto_has_the_methods_that_a_kernel_is_known_for(kernel, methods):
-    data = np.random.default_rng(0).uniform(0.1, 1, size=(500, 3))
-    assert tuple(c.method for c in chosen(kernel, data).candidates) == methods
+    ):
+        data = np.random.default_rng(0).uniform(0.1, 1, size=(500, 3))
+        assert tuple(c.method for c in chosen(kernel, data).candidates) == methods
 
 
 # ---- widths that are enough: the tolerance holds on all rows, and no more is spent than needed

@@ -302,16 +302,13 @@ def test_a_scheduler_that_is_lost_in_a_fit_is_told():
             ridge(bo.engines.Dask(client, timeout=1))
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
+def test_what_must_go_in_order_is_refused(dask):
+    for model, message in (
         (bo.KernelSGDRegressor(Gaussian(1.0)), "takes one step after the other"),
         (bo.KernelRidge(Gaussian(1.0), method="exact"), "compares each row with all"),
-    ],
-)
-def test_what_must_go_in_order_is_refused(dask, model, message):
-    with pytest.raises(InvalidInput, match=rf"{message}.*must come to one process"):
-        model.fit_blocks(blocks(), where=dask)
+    ):
+        with pytest.raises(InvalidInput, match=rf"{message}.*must come to one process"):
+            model.fit_blocks(blocks(), where=dask)
 
 
 @pytest.mark.parametrize(
@@ -598,18 +595,14 @@ def test_rows_that_change_between_passes_are_refused(tmp_path):
         list(changing)
 
 
-@pytest.mark.parametrize(
-    ("take", "match"),
-    [
+def test_a_target_that_does_not_belong_to_a_table_is_refused(ddf):
+    for take, match in (
         (lambda d: (d[["a", "b"]].partitions[1], d["fare"].partitions[1]), "at least one row"),
         (lambda d: (d[["a", "b"]], TABLE.fare), r"a dask Series with the partitions of X \(4\)"),
         (lambda d: (d[["a", "fare"]], d["fare"]), "must not be columns of X too; got 'fare' in"),
-    ],
-    ids=["empty", "another", "twice"],
-)
-def test_a_target_that_does_not_belong_to_a_table_is_refused(ddf, take, match):
-    with pytest.raises(BochnerError, match=match):
-        fit(*take(ddf))
+    ):
+        with pytest.raises(BochnerError, match=match):
+            fit(*take(ddf))
 
 
 def test_several_arrays_at_once_are_refused(ddf):

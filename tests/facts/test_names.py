@@ -70,21 +70,18 @@ def test_what_is_misspelt_is_refused_with_what_was_meant():
             call()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_parameter_set_later_names_the_one_that_was_meant():
+    """As a grid search sets them."""
+    for change, message in (
         ({"gamma": 1.0}, r"KernelRidge has no argument 'gamma': give kernel=Gaussian\(lengthscale"),
         ({"kernel__gamma": 1.0}, r"Gaussian has no parameter 'gamma': give lengthscale=1/sqrt\(2"),
         ({"zzz__a": 1.0}, r"KernelRidge has no argument 'zzz'\. It takes: kernel"),
-    ],
-)
-def test_a_parameter_set_later_names_the_one_that_was_meant(change, message):
-    """As a grid search sets them."""
-    model = bo.KernelRidge("rbf")
-    before = model.get_params()
-    with pytest.raises(InvalidInput, match=message):
-        model.set_params(**change)
-    assert model.get_params() == before
+    ):
+        model = bo.KernelRidge("rbf")
+        before = model.get_params()
+        with pytest.raises(InvalidInput, match=message):
+            model.set_params(**change)
+        assert model.get_params() == before
 
 
 def test_signatures_are_those_of_the_class():
@@ -106,33 +103,27 @@ ROWS = np.random.default_rng(0).standard_normal((6, 3))
 SHARES = np.random.default_rng(1).dirichlet(np.ones(3), 6)
 
 
-@pytest.mark.parametrize(
-    ("word", "theirs", "options"),
-    [
+def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn():
+    """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
+    for word, theirs, options in (
         ("poly", polynomial_kernel, {"gamma": GAMMA, "coef0": 2.0, "degree": 2}),
         ("cosine", pairwise.cosine_similarity, {}),
         ("additive_chi2", additive_chi2_kernel, {}),
         ("chi2", chi2_kernel, {"gamma": GAMMA}),
-    ],
-)
-def test_what_is_given_for_a_word_is_the_kernel_of_scikit_learn(word, theirs, options):
-    """Additive χ² is there −Σ (x − y)²/(x + y), a constant of shares beside 4 Σ xy/(x + y)."""
-    written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
-    ours = eval(written, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
-    assert_close(2 * ours - 2 if word == "additive_chi2" else ours, theirs(SHARES, **options))
+    ):
+        written = names.VALUES[word].replace("degree, offset, scale", f"2, 2.0, {GAMMA}")
+        ours = eval(written, {**vars(kernels), "kernels": kernels, "gamma": GAMMA})(SHARES)
+        ours = 2 * ours - 2 if word == "additive_chi2" else ours
+        assert_close(ours, theirs(SHARES, **options), label=word)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "theirs"),
-    [
+def test_conversions_of_gamma_give_the_kernels_of_scikit_learn():
+    for kernel, theirs in (
         (kernels.Gaussian(1 / np.sqrt(2 * GAMMA)), pairwise.rbf_kernel),
         (kernels.Laplace(1 / GAMMA), pairwise.laplacian_kernel),
         (kernels.Polynomial(3, scale=GAMMA), polynomial_kernel),
-    ],
-    ids=["Gaussian", "Laplace", "Polynomial"],
-)
-def test_conversions_of_gamma_give_the_kernels_of_scikit_learn(kernel, theirs):
-    assert_close(kernel(ROWS), theirs(ROWS, gamma=GAMMA))
+    ):
+        assert_close(kernel(ROWS), theirs(ROWS, gamma=GAMMA), label=kernel)
 
 
 @pytest.mark.parametrize("name", names.OTHERS)
@@ -155,9 +146,8 @@ def test_of_many_the_shortest_are_named_and_the_others_counted():
     assert in_words(Laplace(MANY), NAMES) == f"{head}: {shown}; {rest}"
 
 
-@pytest.mark.parametrize(
-    ("kernel", "start"),
-    [
+def test_parts_of_kernels_are_in_words_too():
+    for kernel, start in (
         (Gaussian(2.0) + Laplace(MANY), "Gaussian(lengthscale=2.0) + (Laplace, lengthscales of"),
         (3.0 * Gaussian(2.0), "3 × Gaussian(lengthscale=2.0)"),
         ((Gaussian(2.0) + Linear()) * Laplace(1.0), "(Gaussian(lengthscale=2.0) + Linear("),
@@ -165,13 +155,10 @@ def test_of_many_the_shortest_are_named_and_the_others_counted():
         (Columns(Gaussian(MANY[:8]), tuple(range(8))), "(Gaussian, lengthscales of 8 columns"),
         (BENT, "Gaussian(lengthscale=2.0); c1"),
         (Mahalanobis(Linear(), np.eye(2)), "Linear, a metric with lengthscales along 2 columns"),
-    ],
-    ids=["sum", "multiple", "brackets", "some", "many", "curves", "linear"],
-)
-def test_parts_of_kernels_are_in_words_too(kernel, start):
-    text = in_words(kernel, NAMES)
-    assert text.startswith(start)
-    assert len(text) < 300
+    ):
+        text = in_words(kernel, NAMES)
+        assert text.startswith(start)
+        assert len(text) < 300
 
 
 @pytest.mark.parametrize(

@@ -149,17 +149,14 @@ def test_fit_tells_programs_in_one_json_object():
     assert other["r_squared"] == pytest.approx(found["r_squared"], abs=0.1)
 
 
-@pytest.mark.parametrize(
-    ("alpha", "words"),
-    [
+def test_alpha_is_a_criterion_or_a_number():
+    for alpha, words in (
         ("loo", "chosen by leave-one-out error"),
         ("gcv", "chosen by generalised cross-validation"),
         ("evidence", "chosen by marginal likelihood"),
         ("0.25", "0.25, as given"),
-    ],
-)
-def test_alpha_is_a_criterion_or_a_number(alpha, words):
-    assert words in cli(f"{FIT} --alpha {alpha}")[0]
+    ):
+        assert words in cli(f"{FIT} --alpha {alpha}")[0]
 
 
 def test_the_names_in_help_are_those_of_the_estimators():
@@ -428,19 +425,16 @@ def test_what_is_wrong_is_one_sentence_and_nothing_is_written(code, line, senten
     assert written() == []
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "kind", "sentence"),
-    [
+def test_errors_are_json_where_it_is_asked_for():
+    for line, code, kind, sentence in (
         ("show nowhere", 1, "ModelFileError", "there is no such file"),
         ("show", 2, "UsageError", "Missing argument 'MODEL'"),
         ("fit nowhere.csv --target y --out m", 1, "", "nowhere.csv"),
-    ],
-)
-def test_errors_are_json_where_it_is_asked_for(line, code, kind, sentence):
-    told = json.loads(cli(f"{line} --json", code)[0])
-    assert told["exit_code"] == code
-    assert kind in told["kind"]
-    assert sentence in told["error"]
+    ):
+        told = json.loads(cli(f"{line} --json", code)[0])
+        assert told["exit_code"] == code
+        assert kind in told["kind"]
+        assert sentence in told["error"]
 
 
 def test_a_place_that_may_not_be_written_is_refused_before_the_work(monkeypatch):

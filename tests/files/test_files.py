@@ -231,9 +231,8 @@ def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
         list(Blocks.from_files(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+def test_bad_values_are_refused_with_column_and_row(tmp_path):
+    for values, message in (
         (pa.array([1.0, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
         (pa.array([1, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
         (pa.array([True, None]), "column 'a' must hold finite .* missing value .* in row 1 of '"),
@@ -243,12 +242,10 @@ def test_a_file_without_rows_among_others_is_passed_over(tmp_path):
         (pa.array([[1], [2]]), r"column 'a' must .* got lists or records \(list<"),
         (pa.array([b"x", b"y"]), r"column 'a' must .* got neither numbers nor text \(binary\)"),
         (pa.array([], pa.float64()), r"must have at least one row; '.*x.parquet' has none"),
-    ],
-)
-def test_bad_values_are_refused_with_column_and_row(tmp_path, values, message):
-    path = write(tmp_path / "x.parquet", a=values)
-    with pytest.raises(InvalidInput, match=message):
-        list(Blocks.from_files(path))
+    ):
+        path = write(tmp_path / "x.parquet", a=values)
+        with pytest.raises(InvalidInput, match=message):
+            list(Blocks.from_files(path))
 
 
 def most_allocated(batches):
@@ -378,20 +375,17 @@ class Refuses(fsspec.AbstractFileSystem):
     ls = info
 
 
-@pytest.mark.parametrize(
-    ("url", "match"),
-    [
+def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory):
+    fsspec.register_implementation("refuses", Refuses, clobber=True)
+    for url, match in (
         ("memory://no.csv", "there is no file or folder 'memory://no.csv'. Check"),
         ("memory://q*.csv", "the glob 'memory://.*' must match .* got none. Check the URL.$"),
         ("nowhere://x.csv", "of a kind that fsspec knows, .*; Protocol not known"),
         ("refuses://b/t.csv", "^Blocks: 'r.*' cannot be read: unable to locate credentials. Check"),
         ("refuses://b/*.csv", "^Blocks: 'r.*' cannot be read: unable to locate credentials. Check"),
-    ],
-)
-def test_urls_that_mean_nothing_are_refused_in_a_sentence(memory, url, match):
-    fsspec.register_implementation("refuses", Refuses, clobber=True)
-    with pytest.raises(BochnerError, match=match):
-        Blocks.from_files(url)
+    ):
+        with pytest.raises(BochnerError, match=match):
+            Blocks.from_files(url)
 
 
 def test_what_urls_need_is_named(memory, monkeypatch):

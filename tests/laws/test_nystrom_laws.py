@@ -112,20 +112,16 @@ def test_given_rows_are_a_copy_that_cannot_change():
     assert repr(Given(rows(40))) == "Given(rows=<40 × 3>)"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_names_and_rows_stand_for_the_values_of_landmarks():
+    for name, value in (
         ("rpcholesky", RPCholesky()),
         ("kmeans", KMeans()),
         ("uniform", Uniform()),
         ("ridge-leverage", RidgeLeverage()),
         (rows(4).tolist(), Given(rows(4))),
-    ],
-    ids=repr,
-)
-def test_names_and_rows_stand_for_the_values_of_landmarks(name, value):
-    assert Nystrom(name) == Nystrom(value)
-    assert Nystrom(name).landmarks == value
+    ):
+        assert Nystrom(name) == Nystrom(value)
+        assert Nystrom(name).landmarks == value
 
 
 def pivots(K, rank, seed):

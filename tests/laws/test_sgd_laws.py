@@ -233,19 +233,16 @@ def costs(*work, size=(1.0,) * 6):
     return tuple(StrategyCost(name, 1, 1e10 * w, b) for name, w, b in rows)
 
 
-@pytest.mark.parametrize(
-    ("work", "size", "best"),
-    [
+def test_the_best_is_the_least_work_that_fits_and_exact_where_that_is_as_little():
+    for work, size, best in (
         ((9, 9, 9, 9, 9, 5.0), (1,) * 6, "approximate_cached"),
         ((9, 9, 9, 7, 9, 5.0), (1,) * 6, "gram_cached"),
         ((9, 9, 9, 7, 9, 5.0), (1, 1, 1, 99, 1, 1), "approximate_cached"),
         ((9, 9, 9, 7, 8, 5.0), (99,) * 4 + (1, 99), "approximate_on_the_fly"),
         ((9, 9, 9, 7, 8, 5.0), (99, 98, 97, 96, 95, 99), "approximate_on_the_fly"),
         ((9, 0.05, 9, 7, 8, 0.001), (1,) * 6, "exact_cached"),
-    ],
-)
-def test_the_best_is_the_least_work_that_fits_and_exact_where_that_is_as_little(work, size, best):
-    assert StrategyPlan("", 10, costs(*work, size=size)).best == best
+    ):
+        assert StrategyPlan("", 10, costs(*work, size=size)).best == best
 
 
 def test_quantiles_leave_their_share_below():

@@ -183,18 +183,15 @@ def test_levels_that_a_type_declares_are_known(table, library, quiet):
         model.predict(declared.assign(colour="mauve"))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_cells_that_cannot_be_read_are_named(fitted, table):
+    for change, message in (
         ({"size": "a"}, r"'size' must hold numbers; got 'a' in row 0 of the pandas DataFrame"),
         ({"leaves": "dusk"}, r"'leaves' must hold times as clock; got 'dusk' in row 0 .* Mend"),
         ({"size": np.inf}, r"'size' must hold finite numbers; got inf in row 0"),
         ({"date": 3.0}, r"'date' must hold times, .* row 0 of .* holds double"),
-    ],
-)
-def test_cells_that_cannot_be_read_are_named(fitted, table, change, message):
-    with pytest.raises(InvalidInput, match=message):
-        fitted.predict(table.assign(**change))
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            fitted.predict(table.assign(**change))
 
 
 def test_target_means_do_not_leak():
@@ -329,9 +326,8 @@ def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_p
     np.testing.assert_array_equal(model.predict(frame) == 1, by_text.predict(frame) == "yes")
 
 
-@pytest.mark.parametrize(
-    ("texts", "form", "seconds"),
-    [
+def test_texts_that_are_times_are_read():
+    for texts, form, seconds in (
         (["06:00"], "clock", 6 * 3600),
         (["6:30 pm"], "clock", 18.5 * 3600),
         (["1970-01-02"], "year-month-day", 86400),
@@ -344,11 +340,9 @@ def test_classes_that_are_numbers_may_stand_beside_dates_and_gaps(learner, tmp_p
         (["1970-02"], "year-month", 31 * 86400),
         (["1970 Q2"], "year quarter", 90 * 86400),
         (["1970-q4"], "year quarter", 273 * 86400),
-    ],
-)
-def test_texts_that_are_times_are_read(texts, form, seconds):
-    assert form_of(texts) == form
-    assert seconds_of(texts[0], form) == seconds
+    ):
+        assert form_of(texts) == form
+        assert seconds_of(texts[0], form) == seconds
 
 
 def test_texts_that_are_no_times_are_told():
@@ -408,19 +402,16 @@ def test_gaps_that_a_fit_cannot_fill_are_refused():
         bo.KernelRidge(**FAST).fit(np.where(np.isnan(X), np.inf, X), y)
 
 
-@pytest.mark.parametrize(
-    ("labels", "classes"),
-    [
+def test_labels_that_may_be_missing_and_are_not_keep_their_type():
+    for labels, classes in (
         (pd.array([True, False] * 30, dtype="boolean"), [False, True]),
         (pd.Series([3, 5] * 30, dtype="Int64"), [3, 5]),
         (pd.Series([True, False] * 30, dtype=pd.ArrowDtype(pa.bool_())), [False, True]),
-    ],
-)
-def test_labels_that_may_be_missing_and_are_not_keep_their_type(labels, classes):
-    X = np.random.default_rng(0).normal(size=(60, 2))
-    model = bo.KernelRidgeClassifier(**FAST).fit(X, labels)
-    assert model.classes_.dtype == np.array(classes).dtype
-    assert model.classes_.tolist() == classes
+    ):
+        X = np.random.default_rng(0).normal(size=(60, 2))
+        model = bo.KernelRidgeClassifier(**FAST).fit(X, labels)
+        assert model.classes_.dtype == np.array(classes).dtype
+        assert model.classes_.tolist() == classes
 
 
 def without(missing, target="y"):

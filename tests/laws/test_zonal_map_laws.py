@@ -136,23 +136,19 @@ def test_of_enough_orders_the_cut_kernel_is_the_kernel(kernel, d, radial):
         assert np.abs(cut_kernel(first, X) - K).max() / np.abs(K).max() > 0.02
 
 
-@pytest.mark.parametrize(
-    ("kernel", "method", "D"),
-    [
+def test_of_one_column_nothing_is_random_and_nothing_is_left_out():
+    """e^{xy} = cosh + sinh: both directions, and as many orders as the rows are long."""
+    for kernel, method, D in (
         *(
             (kernel, Gegenbauer(radial), 256)
             for kernel in (*SMOOTH, NeuralTangent(2), ArcCosine(1))
             for radial in ("monomial", "optimal")
         ),
-        pytest.param(OWN, Gegenbauer(), 8, id="functions of one's own"),
-    ],
-    ids=repr,
-)
-def test_of_one_column_nothing_is_random_and_nothing_is_left_out(kernel, method, D):
-    """e^{xy} = cosh + sinh: both directions, and as many orders as the rows are long."""
-    X = np.random.default_rng(0).standard_normal((100, 1))
-    Z, K = draw(kernel, method, n_features=D, X=X, random_state=0)(X), kernel(X)
-    assert np.abs(Z @ Z.T - K).max() < 1e-9 * np.abs(K).max()
+        (OWN, Gegenbauer(), 8),  # functions of one's own
+    ):
+        X = np.random.default_rng(0).standard_normal((100, 1))
+        Z, K = draw(kernel, method, n_features=D, X=X, random_state=0)(X), kernel(X)
+        assert np.abs(Z @ Z.T - K).max() < 1e-9 * np.abs(K).max(), kernel
 
 
 @pytest.mark.main_cases(2)
@@ -258,23 +254,19 @@ def test_rows_beyond_all_radii_seen_stay_below_the_kernel(kernel):
     assert low > -len(Y) * (1e-4 * rest(phi) / np.diag(K).min() + 1e-8)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "D", "factor"),
-    [
+def test_enough_blocks_are_the_kernel():
+    for kernel, D, factor in (
         (Polynomial(3), 200, 1e3),
         (Zonal((1.0, 0.5, 0.25)), 200, 1e3),
         (Zonal((0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.5), power=2), 200, 1e3),
         (GeneralizedZonal((Monomials((1.0, 0.5), (0, 2)), Monomials((0.5,), (1,)))), 200, 1e3),
         (2.0 * Polynomial(2) + 0.5, 200, 1e3),
         *((k, 1500, 1e5) for k in (Gaussian(2.0), DotExponential(0.3), Gaussian((2.0, 3.0, 4.0)))),
-    ],
-    ids=repr,
-)
-def test_enough_blocks_are_the_kernel(kernel, D, factor):
-    X, Y = rows(80), rows(20, seed=8)
-    phi = drawn_mercer(kernel, n_features=D, X=X)
-    assert phi.n_features < 200 or D > 200
-    assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=factor)
+    ):
+        X, Y = rows(80), rows(20, seed=8)
+        phi = drawn_mercer(kernel, n_features=D, X=X)
+        assert phi.n_features < 200 or D > 200
+        assert_close(phi(Y) @ phi(X).T, kernel(Y, X), factor=factor, label=kernel)
 
 
 @pytest.mark.parametrize("radius", [0.5, 2.0, 30.0])
