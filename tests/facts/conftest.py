@@ -55,6 +55,8 @@ def spark_session():
     with warnings.catch_warnings(action="ignore"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         build = sql.SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # half the time of a JVM that ends soon
+        build = build.config("spark.driver.extraJavaOptions", quick)
         for name in ("spark.driver.bindAddress", "spark.driver.host"):
             build = build.config(name, "127.0.0.1")
         session = build.getOrCreate()
