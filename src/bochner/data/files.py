@@ -236,14 +236,14 @@ def open_file(file: File, separator: str | None) -> Reader:
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
     if head.startswith(b"PAR1") or suffix in PARQUET:
-        with _parquet(file) as opened:
+        with _opened(file, "Parquet") as opened:
             schema, metadata = opened.schema_arrow, opened.metadata
             groups = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
             coded = _coded(schema, metadata)
     elif head == b"ARROW1" or suffix in FEATHER:
-        with _feather(file) as opened:
+        with _opened(file, "Feather") as opened:
             schema, coded = opened.schema, None
-        with _feather(file, schema.names[:1]) as opened:
+        with _opened(file, "Feather", schema.names[:1]) as opened:
             groups = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
     elif suffix in TEXT:
         return _open_text(file, stamp, separator)
@@ -256,7 +256,7 @@ def open_file(file: File, separator: str | None) -> Reader:
     rows, label = sum(groups), f"'{file}'"
     # row names of pandas are no columns, and columns without rows hold nothing
     columns = tuple(
-        column if rows else Column(column.name, "nothing", False, "no rows")
+        column if rows else Column(column.name, "nothing", "no rows")
         for column in arrow_columns(schema, label)
         if not re.fullmatch("__index_level_.*__", column.name)
     )
@@ -284,10 +284,10 @@ def _read(
         """Yield the Arrow batches of this group and those after it."""
         numbers = range(group, len(groups))
         if coded is not None:
-            with _parquet(file, names, text & coded) as opened:
+            with _opened(file, "Parquet", names, text & coded) as opened:
                 yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
             return
-        with _feather(file, names) as opened:
+        with _opened(file, "Feather", names) as opened:
             for batch in map(opened.get_batch, numbers):
                 batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
                 yield batch
@@ -337,35 +337,26 @@ def _coded(schema: Any, metadata: Any) -> frozenset[str]:
 
 
 @contextmanager
-def _parquet(file: File, names: Sequence[str] = (), text: Iterable[str] = ()) -> Iterator[Any]:
-    (path, system), parquet = within(file), needed("pyarrow.parquet", WHO)
-    # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
-    ahead = max(1 << 14, (1 << 20) // max(1, len(names)))
-    with (
-        readable(file, partial(_no_whole, file, "Parquet")),
-        parquet.ParquetFile(
-            path,
-            filesystem=system,
+def _opened(
+    file: File, kind: str, names: Sequence[str] = (), text: Iterable[str] = ()
+) -> Iterator[Any]:
+    """Open a file of Parquet or Feather, which is read by these columns or all."""
+    path, system = within(file)
+    with readable(file, partial(_no_whole, file, kind)), system.open_input_file(path) as source:
+        if kind == "Feather":
+            ipc = needed("pyarrow.ipc", WHO)
+            places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
+            options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
+            yield ipc.open_file(source, options=options)
+            return
+        # bytes read ahead, 1 MB of all columns: without a bound a whole row group is read at once
+        yield needed("pyarrow.parquet", WHO).ParquetFile(
+            source,
             pre_buffer=False,
-            buffer_size=ahead,
+            buffer_size=max(1 << 14, (1 << 20) // max(1, len(names))),
             read_dictionary=[*text],
             page_checksum_verification=True,
-        ) as opened,
-    ):
-        yield opened
-
-
-@contextmanager
-def _feather(file: File, names: Sequence[str] = ()) -> Iterator[Any]:
-    """Open a file, with these columns or all."""
-    (path, system), ipc = within(file), needed("pyarrow.ipc", WHO)
-    with (
-        readable(file, partial(_no_whole, file, "Feather")),
-        system.open_input_file(path) as opened,
-    ):
-        places = [*map(ipc.open_file(opened).schema.names.index, names)] if names else []
-        options = ipc.IpcReadOptions(included_fields=places, use_threads=False)
-        yield ipc.open_file(opened, options=options)
+        )
 
 
 # --- Text: types from the first block, and a sentence where one was wrong -------------------------

@@ -37,8 +37,7 @@ def _kind_of(dtype: Any) -> Column:
         "lists or records": is_of("is_nested"),
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "neither numbers nor text")
-    narrow = text in ("bool", "int8", "int16", "uint8", "uint16", "halffloat", "float")
-    return Column("", kind, narrow, "all values missing" if kind == "nothing" else text)
+    return Column("", kind, "all values missing" if kind == "nothing" else text)
 
 
 def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
@@ -154,12 +153,12 @@ def _of_pandas(pa: Any, column: Any) -> Any:
 def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
     if isinstance(array, str):
-        return Column(name, "neither numbers nor text", False, array)
+        return Column(name, "neither numbers nor text", array)
     column = _kind_of(array.type)._replace(name=name)
     if column.kind not in ("lists or records", "text") and len(array):
         nulls = array.is_null(nan_is_null=True)
         if needed("pyarrow.compute", _WHO).all(nulls).as_py():
-            return Column(name, "nothing", False, "all values missing")
+            return Column(name, "nothing", "all values missing")
     words = getattr(array.chunk(0), "dictionary", None) if array.num_chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
     if getattr(array.type, "ordered", False):

@@ -40,6 +40,9 @@ MOST_LEVELS = 100_000
 #: Kinds of columns that a fit makes numbers of.
 USABLE = ("numbers", "text", "dates or times", "nothing")
 
+#: Types of numbers whose values float32 holds.
+NARROW = {"bool", "int8", "int16", "uint8", "uint16", "halffloat", "float"}
+
 _COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
 
 
@@ -95,8 +98,8 @@ def open_tables(
 def _dtype(readers: tuple[Reader, ...], names: Iterable[str]) -> np.dtype:
     """float32 if it holds every value of these columns and there are any, else float64."""
     wanted = set(names)
-    narrow = [c.narrow for reader in readers for c in reader.columns if c.name in wanted]
-    return np.dtype(np.float32 if narrow and all(narrow) else np.float64)
+    types = {c.type_text for reader in readers for c in reader.columns if c.name in wanted}
+    return np.dtype(np.float32 if types and types <= NARROW else np.float64)
 
 
 # --- The roles of columns -------------------------------------------------------------------------
@@ -284,9 +287,7 @@ def _kinds(readers: tuple[Reader, ...], schema: Schema, types: Types) -> dict[st
         _require_names(reader, schema)
         for column in reader.columns:
             if column.name in types and column.kind in USABLE:
-                kind = _DECLARED[types[column.name]]
-                narrow = column.narrow and kind == "numbers"
-                column = column._replace(kind=kind, narrow=narrow)  # noqa: PLW2901
+                column = column._replace(kind=_DECLARED[types[column.name]])  # noqa: PLW2901
             known, label = kinds.setdefault(column.name, (column, reader.label))
             if known.kind == "nothing":
                 kinds[column.name] = (column, reader.label)

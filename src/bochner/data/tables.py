@@ -41,7 +41,6 @@ class Column(NamedTuple):
 
     name: str
     kind: str
-    narrow: bool = False  # float32 holds every value
     type_text: str = ""  # the type, as its library writes it
     order: tuple[str, ...] = ()  # of categories that have one
     declared: tuple[str, ...] = ()  # categories of its type, in no order
@@ -140,7 +139,7 @@ class Tables(Source):
     @property
     def readable(self) -> tuple[Encoder, ...]:
         """The encoder that reads each column."""
-        return self.schema.encoders or self.drafts or self.schema.plain
+        return self.drafts or self.schema.plain
 
     def learned(
         self,
