@@ -43,19 +43,14 @@ SPARSE = scipy.sparse.csr_array(np.where(X > 0.5, X, 0.0))
 
 
 def fitted():
-    """Fitted learners, of each kind of state that files hold."""
-    yield from (case.fitted for case in learners.CASES)
-    yield from_a_table()
-
-
-def from_a_table():
-    """A classifier of a table with a column of text."""
+    """Fitted learners, of each kind of state that files hold; one of a table with texts."""
     import pandas as pd  # noqa: PLC0415
 
+    yield from (case.fitted for case in learners.CASES)
     table = pd.DataFrame({"a": X[:, 0], "b": LABELS, "c": X[:, 2], "y": LABELS[::-1]})
     blocks = Blocks.from_table(table, target="y")
     model = KernelRidgeClassifier(Gaussian(2.0), method=bo.Nystrom(), n_features=8, random_state=0)
-    return model.fit_blocks(blocks)
+    yield model.fit_blocks(blocks)
 
 
 def bases():
@@ -199,11 +194,7 @@ def use(model):
         if hasattr(model, name):
             with suppress(BochnerError):
                 getattr(model, name)(rows)
-    go_on(model, rows)
-
-
-def go_on(model, rows):
-    """What else reads the state: it may fail, and must neither crash nor take for ever."""
+    # What else reads the state may fail, and must neither crash nor take for ever.
     if getattr(model, "sample_", None) is not None:
         model.sample_.X @ np.ones(model.sample_.X.shape[1])
         model.sample_.lowest(3)

@@ -94,9 +94,13 @@ def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
     assert Blocks.from_files(path.rename("table.data")).n_rows == 1  # Parquet by its first bytes
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
+def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path):
+    write(tmp_path / "train.parquet", a=[1.0])
+    write(tmp_path / "hive" / "y=1" / "x.parquet", a=[1.0])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "dir.csv").mkdir()
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    for name, message in (
         ("train.parqet", r"no file or folder '.*' \(did you mean 'train.parquet'\?"),
         ("no/such/x.csv", r"no file or folder '.*x.csv'. The current folder is '"),
         ("q*.parquet", r"the glob '.*' must match at least one file; got none"),
@@ -106,16 +110,9 @@ def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
         ("hive", r"folders named like columns \('y=1'\) are not read as columns"),
         ([], r"must be a path, a glob or a list of some; got \[\]"),
         (3, "must be a path, a glob or a list of some; got 3"),
-    ],
-)
-def test_paths_that_mean_nothing_are_refused_in_a_sentence(tmp_path, name, message):
-    write(tmp_path / "train.parquet", a=[1.0])
-    write(tmp_path / "hive" / "y=1" / "x.parquet", a=[1.0])
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "dir.csv").mkdir()
-    (tmp_path / "book.xlsx").write_bytes(b"PK")
-    with pytest.raises(BochnerError, match=message):
-        Blocks.from_files(tmp_path / name if isinstance(name, str) else name)
+    ):
+        with pytest.raises(BochnerError, match=message):
+            Blocks.from_files(tmp_path / name if isinstance(name, str) else name)
 
 
 def test_files_with_other_columns_or_kinds_of_values_are_named(tmp_path):

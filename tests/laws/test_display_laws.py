@@ -14,13 +14,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.inspection import partial_dependence
 
 import bochner as bo
-from bochner import (
-    CalibrationDisplay,
-    PathDisplay,
-    SpectrumDisplay,
-    column_importance,
-    contributions,
-)
+from bochner import CalibrationDisplay, PathDisplay, SpectrumDisplay
 from bochner.errors import MissingDependency
 from bochner.kernels import Columns, Gaussian
 
@@ -194,7 +188,7 @@ def all_pairs(predict, X, j):
 
 
 def test_exchange_is_the_mean_over_all_pairs_of_rows():
-    found = column_importance(steep(), ROWS)
+    found = bo.column_importance(steep(), ROWS)
     z = norm.isf(ALARM / 6)
     exact = [np.sqrt(all_pairs(steep().predict, ROWS, j)) for j in range(3)]
     assert np.all(np.abs(found.importance[:, 0] - exact) < z * found.error[:, 0])
@@ -203,7 +197,7 @@ def test_exchange_is_the_mean_over_all_pairs_of_rows():
 
 def test_columns_of_a_table_are_exchanged_whole_and_named_as_given(table):
     frame, model = table
-    found = column_importance(model, frame, n_rows=N_ROWS)
+    found = bo.column_importance(model, frame, n_rows=N_ROWS)
     assert found.columns == ("kind", "size", "day")  # without the one that was left out
     z = norm.isf(ALARM / 4)
     for j, name in enumerate(found.columns[:2]):
@@ -221,13 +215,13 @@ def test_columns_of_a_table_are_exchanged_whole_and_named_as_given(table):
 def test_a_column_that_predictions_do_not_see_has_none():
     kernel = Columns(Gaussian((1.0, 10.0)), (0, 1))
     model = bo.KernelRidge(kernel, n_features=64, random_state=0).fit(ROWS, VALUES)
-    found = column_importance(model, ROWS)
+    found = bo.column_importance(model, ROWS)
     assert found.importance[2, 0] == found.error[2, 0] == 0
     assert found.columns[found.order[-1]] == "column 2"
 
 
 def test_gradients_are_differences_of_predictions():
-    found, h = column_importance(steep(), ROWS, by="gradient"), 1e-4
+    found, h = bo.column_importance(steep(), ROWS, by="gradient"), 1e-4
     for j, step in enumerate(h * np.eye(3)):
         slopes = (steep().predict(ROWS + step) - steep().predict(ROWS - step)) / (2 * h)
         exact = np.sqrt(np.mean(slopes**2)) * ROWS[:, j].std()
@@ -236,7 +230,7 @@ def test_gradients_are_differences_of_predictions():
 
 def test_gradients_of_the_columns_of_one_are_the_deviation_of_its_linear_part(table):
     frame, model = table
-    found = column_importance(model, frame, by="gradient", n_rows=N_ROWS)
+    found = bo.column_importance(model, frame, by="gradient", n_rows=N_ROWS)
     A = np.concatenate([b.X for b in bo.Blocks.from_table(frame, schema=model.schema_)])
     names, h = model.schema_.feature_names, 1e-4
     places = [i for i, name in enumerate(names) if name.startswith("kind=")]
@@ -250,7 +244,7 @@ def test_gradients_of_the_columns_of_one_are_the_deviation_of_its_linear_part(ta
 def test_classes_and_targets_have_columns_of_their_own():
     labels = np.where(VALUES > 3, "high", np.where(VALUES < -3, "low", "mid"))
     model = bo.LogisticRegression(Gaussian(3.0), n_features=32, random_state=0).fit(ROWS, labels)
-    found = column_importance(model, ROWS)
+    found = bo.column_importance(model, ROWS)
     assert found.outputs == ("high", "low", "mid")
     assert found.importance.shape == (3, 3)
     assert found.unit == "decision value"
@@ -258,7 +252,7 @@ def test_classes_and_targets_have_columns_of_their_own():
     np.testing.assert_allclose(found.share, shares)
     assert "high" in str(found).splitlines()[0]
     two = bo.KernelRidge(Gaussian(3.0), n_features=32, random_state=0)
-    both = column_importance(two.fit(ROWS, np.c_[VALUES, -2 * VALUES]), ROWS)
+    both = bo.column_importance(two.fit(ROWS, np.c_[VALUES, -2 * VALUES]), ROWS)
     np.testing.assert_allclose(both.importance[:, 1], 2 * both.importance[:, 0], rtol=1e-6)
     assert both.outputs == ("prediction 0", "prediction 1")
 
@@ -266,7 +260,7 @@ def test_classes_and_targets_have_columns_of_their_own():
 def test_table_is_ranked_and_counts_the_rest():
     many = np.c_[ROWS, rng.normal(size=(N_ROWS, 12))]
     model = bo.KernelRidge(Gaussian(8.0), n_features=64, random_state=0).fit(many, VALUES)
-    found = column_importance(model, many)
+    found = bo.column_importance(model, many)
     head, lines, tail = found.table(4)
     assert head == ["column", "importance", "error", "share"]
     assert [line[0] for line in lines] == [found.columns[j] for j in found.order[:4]]
@@ -276,7 +270,7 @@ def test_table_is_ranked_and_counts_the_rest():
 
 
 def test_plot_has_a_bar_for_each_column():
-    found = column_importance(steep(), ROWS)
+    found = bo.column_importance(steep(), ROWS)
     ax = Figure().subplots()
     assert found.plot(ax).ax_ is ax
     assert [bar.get_width() for bar in ax.patches] == sorted(found.importance[:, 0])
@@ -329,7 +323,7 @@ def shapley(predict, x, B):
 
 @pytest.mark.parametrize("n_orders", [2, 400])
 def test_contributions_are_those_of_all_subsets_and_add_up(n_orders):
-    found = contributions(smooth(), FEW[:4], FEW, n_orders=n_orders)
+    found = bo.contributions(smooth(), FEW[:4], FEW, n_orders=n_orders)
     whole = found.base + found.contributions.sum(axis=1)
     np.testing.assert_allclose(whole, found.predictions, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.predictions[:, 0], smooth().predict(FEW[:4]))
@@ -345,7 +339,7 @@ def test_contributions_are_those_of_all_subsets_and_add_up(n_orders):
 
 def test_columns_of_a_table_contribute_whole(table):
     frame, model = table
-    found = contributions(model, frame.iloc[[0, 7]], frame)
+    found = bo.contributions(model, frame.iloc[[0, 7]], frame)
     assert found.columns == ("kind", "size", "day")
     whole = found.base + found.contributions.sum(axis=1)
     np.testing.assert_allclose(whole[:, 0], model.predict(frame.iloc[[0, 7]]), rtol=1e-9)
@@ -354,7 +348,7 @@ def test_columns_of_a_table_contribute_whole(table):
 def test_classes_have_contributions_each():
     labels = np.where(CURVED > 1, "high", np.where(CURVED < -1, "low", "mid"))
     model = bo.LogisticRegression(Gaussian(2.0), n_features=32, random_state=0).fit(FEW, labels)
-    found = contributions(model, FEW[:2], FEW, n_orders=8)
+    found = bo.contributions(model, FEW[:2], FEW, n_orders=8)
     assert found.contributions.shape == (2, 3, 3)
     assert found.outputs == ("high", "low", "mid")
     whole = found.base + found.contributions.sum(axis=1)
@@ -362,7 +356,7 @@ def test_classes_have_contributions_each():
 
 
 def test_table_and_plot_show_the_largest():
-    found = contributions(smooth(), FEW[:2], FEW)
+    found = bo.contributions(smooth(), FEW[:2], FEW)
     lines = found.table(1).splitlines()
     first = found.columns[np.argmax(np.abs(found.contributions[1, :, 0]))]
     assert lines[0].startswith("mean of the background")

@@ -14,8 +14,6 @@ import pytest
 
 import bochner
 
-# ==== Rules that are read off the source: layers of imports, values, and how fits are stored.
-
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(bochner.__file__).parent
 ESTIMATOR = {"model", "estimator"}
