@@ -23,7 +23,7 @@ from bochner.models._tables import is_table
 from bochner.models.inspection import Inspected
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
-from bochner.report.quality import Examined, Quality, Seen, kind_of
+from bochner.report.quality import Examined, Seen, kind_of
 from bochner.report.render import imports, versions
 from bochner.sums.passes import indicators
 
@@ -96,7 +96,7 @@ class ModelReport:
     certificate : Certificate or None
         How far the features are from the kernel on these rows.
     certificate_words : str
-    quality : Quality
+    quality : Bunch
         Predicted beside observed, on a sample.
     path : PathDisplay or None
     spectrum : SpectrumDisplay or None
@@ -121,7 +121,7 @@ class ModelReport:
     rows_of_fit: bool | None
     certificate: bo.Certificate | None
     certificate_words: str
-    quality: Quality
+    quality: Bunch
     path: bo.PathDisplay | None
     spectrum: bo.SpectrumDisplay | None
     importance: bo.ImportanceDisplay | None

@@ -5,7 +5,6 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -252,20 +251,6 @@ def certificate_of(
     return certificate, str(certificate)
 
 
-@dataclass(frozen=True, eq=False)
-class Quality:
-    """Predicted and observed: residuals of the first target, and targets of the sample."""
-
-    # Measures of each target on the rows examined; those that begin with "loo_" are of the rows
-    # that the fit kept, each predicted without itself
-    errors: dict[str, dict[str, float]]
-    left_out: int = 0  # rows that pictures show by leave-one-out predictions; 0: the sample
-    residuals: metrics.PredictionErrorDisplay | None = None  # of the first target
-    calibration: bo.CalibrationDisplay | None = None
-    # Weight of rows by true class (down) and predicted class (across)
-    confusion: Float[Array, "K K"] | None = None
-
-
 def left_out_of(model: KernelEstimator) -> Examined | None:
     """Return rows of the fit that are predicted without themselves, of learners with features."""
     fit: Any = model.fit_
@@ -286,39 +271,45 @@ def left_out_of(model: KernelEstimator) -> Examined | None:
 
 def quality_of(
     model: KernelEstimator, sample: Examined, examined: Examined, left_out: Examined | None
-) -> Quality:
-    """Judge the predictions, of rows of the fit by ``left_out`` where there are any."""
+) -> Bunch:
+    """Return errors and displays of predictions, of rows of the fit by ``left_out`` if any.
+
+    ``errors`` are measures of each target on the rows examined; those that begin with "loo_" are of
+    ``left_out`` rows, each predicted without itself, which the pictures show too; their number is 0
+    where pictures show the sample. ``residuals`` are of the first target. ``confusion`` (K, K) is
+    the weight of rows by true class (down) and predicted class (across).
+    """
     kind, errors = kind_of(model), errors_of(model, examined)
+    quality = Bunch(errors=errors, left_out=0, residuals=None, calibration=None, confusion=None)
     if sample.y is None or kind not in ("regression", "classification"):
-        return Quality({})
+        return quality
     rows, pictured = bo.Blocks.from_arrays(sample.X), sample
-    n_left, calibration = 0, None
     calibrated = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
         pictured = examined = left_out
-        n_left, found = left_out.n_rows, errors_of(model, left_out)
+        quality.left_out, found = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
             loo = {f"loo_{key}": value for key, value in found[name].items()}
             values |= {key: value for key, value in loo.items() if key in MEASURES}
     if kind == "classification":
-        classes, w = model.classes_, examined.w
-        true, predicted = classes[examined.y.astype(int)], examined.predicted
-        confusion = metrics.confusion_matrix(true, predicted, sample_weight=w, labels=classes)
+        how = {"sample_weight": examined.w, "labels": model.classes_}
+        true = model.classes_[examined.y.astype(int)]
+        quality.confusion = metrics.confusion_matrix(true, examined.predicted, **how)
         if hasattr(model, "predict_proba"):
-            calibration = calibrated(classes[sample.y.astype(int)])
-        return Quality(errors, n_left, None, calibration, confusion)
-    if not errors:  # several quantiles: no one prediction
-        return Quality({}, calibration=calibrated(sample.y))
-    both: Any = pictured.y, pictured.predicted
-    observed, predicted = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in both)
-    if not isinstance(model, bo.GaussianProcessRegressor):
-        calibration = bo.CalibrationDisplay.of_means(observed, predicted)
-    elif left_out is not None and len(model.calibration_):
-        calibration = bo.CalibrationDisplay.of_scores(model.calibration_.targets[0].scores)
-    else:
-        calibration = calibrated(sample.y)
-    residuals = metrics.PredictionErrorDisplay(y_true=observed, y_pred=predicted)
-    return Quality(errors, n_left, residuals, calibration)
+            quality.calibration = calibrated(model.classes_[sample.y.astype(int)])
+        return quality
+    if errors:  # else several quantiles: no one prediction
+        both: Any = pictured.y, pictured.predicted
+        y, f = (a.reshape(len(a), -1)[:, 0].astype(np.float64) for a in both)
+        quality.residuals = metrics.PredictionErrorDisplay(y_true=y, y_pred=f)
+        if not isinstance(model, bo.GaussianProcessRegressor):
+            quality.calibration = bo.CalibrationDisplay.of_means(y, f)
+        elif left_out is not None and len(model.calibration_):
+            scores = model.calibration_.targets[0].scores
+            quality.calibration = bo.CalibrationDisplay.of_scores(scores)
+    if quality.calibration is None:
+        quality.calibration = calibrated(sample.y)
+    return quality
 
 
 # --- Errors on rows held out of a second fit ------------------------------------------------------
