@@ -23,7 +23,7 @@ from bochner.models._tables import is_table
 from bochner.models.inspection import Inspected
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
-from bochner.report.quality import Examined, Seen, kind_of
+from bochner.report.quality import Examined, kind_of
 from bochner.report.render import imports, versions
 from bochner.sums.passes import indicators
 
@@ -88,7 +88,7 @@ class ModelReport:
     ----------
     fit : dict of str to Any
         Facts of the fit, its ``learner``, ``kind`` and ``code``.
-    seen : Seen
+    seen : Bunch
         The number of rows, the predicted groups, the rows to look at.
     rows_of_fit : bool or None
         Whether the rows are the training rows: same number, mean and variance of the target.
@@ -117,7 +117,7 @@ class ModelReport:
     """
 
     fit: dict[str, Any]
-    seen: Seen
+    seen: Bunch
     rows_of_fit: bool | None
     certificate: bo.Certificate | None
     certificate_words: str

@@ -108,42 +108,33 @@ def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
 # --- Rows to look at -----------------------------------------------------------------------------
 
 
-class Seen(NamedTuple):
-    """The rows of the data, the predicted groups, and the rows to look at."""
+def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Bunch:
+    """Return the rows to look at, with cells as ``given`` has them, and the predicted groups.
 
-    n_rows: int
-    n_examined: int  # Random rows that errors, counts and the list are of
-    counts: dict[str, int]  # Rows by cluster, or inside and outside
-    measure: str  # What rows are ranked by, "" for nothing
-    # Rows of largest value, largest first: number, value, known (the target, where there is one,
-    # and the prediction; labels as text) and x, of a table the cells as given, None for no value
-    worst: tuple[Bunch, ...]
-    columns: tuple[str, ...]  # Names of the columns of listed rows, of a table as it was given
-
-
-def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Seen:
-    """Return the rows to look at, with cells as ``given`` has them, and the predicted groups."""
-    kind, counts = kind_of(model), Counter[str]()
-    columns: tuple[str, ...] = ()
-    worst: tuple[Bunch, ...] = ()
-    measure, values = _ranked(model, examined)
-    if measure:
+    Of ``n_rows`` rows ``n_examined`` random ones are judged; ``counts`` are rows by cluster, or
+    inside and outside. ``measure`` ranks rows, "" for none. The ``worst`` have the largest value,
+    largest first: each with number, value, known (the target, if there is one, and the prediction;
+    labels are text) and x, its cells in the ``columns`` of a table, None where they are missing.
+    """
+    kind, n_examined = kind_of(model), len(examined.index)
+    seen = Bunch(n_rows=examined.n_rows, n_examined=n_examined, counts={}, worst=(), columns=())
+    seen.measure, values = _ranked(model, examined)
+    if seen.measure:
         places = np.argsort(-values, kind="stable")[:8]
         numbers, X = examined.index[places].tolist(), dense(examined.X[places])
         if isinstance(given.source, Tables):
-            columns, X = given.source.as_given(numbers)
+            seen.columns, X = given.source.as_given(numbers)
         known = [a[places] for a in (examined.y, examined.predicted) if a is not None]
         if kind == "classification":
             codes, labels = known
             known = [model.classes_[codes.astype(np.intp)].astype(str), labels.astype(str)]
         lines = zip(numbers, values[places].tolist(), zip(*known, strict=True), X, strict=True)
-        worst = tuple(Bunch(number=n, value=v, known=k, x=x) for n, v, k, x in lines)
+        seen.worst = tuple(Bunch(number=n, value=v, known=k, x=x) for n, v, k, x in lines)
     if kind in ("clusters", "outliers"):
         names = {1: "inside", -1: "outside"} if kind == "outliers" else {}
-        labels = np.asarray(examined.predicted).tolist()
-        counts.update(names.get(label, str(label)) for label in labels)
-    n_examined, groups = len(examined.index), dict(counts.most_common())
-    return Seen(examined.n_rows, n_examined, groups, measure, worst, columns)
+        groups = Counter(np.asarray(examined.predicted).tolist()).most_common()
+        seen.counts = {names.get(group, str(group)): count for group, count in groups}
+    return seen
 
 
 def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
