@@ -59,7 +59,7 @@ RULES: dict[str, Replaced] = {
     "second turn": _effort(rounds=1),
     "more rows": {f"{RACE}._with_more_rows": NONE},
     "last judgement": _effort(last=0),
-    "families among near rows": {f"{ROWS}.tuned_among_near_rows": NONE},
+    "families among near rows": {"selection.near.tuned_among_near_rows": NONE},
     "near rows": {f"{ROWS}.among_near_rows": lambda _: lambda *given: (given[-1][0], None)},
     "curves": {SHAPES: lambda _: {}},
     "other curves than normal scores": {SHAPES: lambda old: {"quantiles": old["quantiles"]}},
