@@ -160,9 +160,9 @@ class Chosen:
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Callable[[Array], Array]:
         """Return the function X ↦ φ(X) β + b of checked rows, by the cheapest features."""
         phi: FeatureMap = self.rounded
-        if self.precision == "float64":
+        if isinstance(self.map, NystromMap):  # in float64, as large coefficients need
             plain, coef = self._plain(coef)
-            phi = Rounded(self.kernel, plain, self.precision)
+            phi = Rounded(self.kernel, plain, "float64")
         return lambda X: to_numpy(phi.features(X)) @ coef + intercept
 
     def slopes(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b d t"]]:
@@ -175,7 +175,7 @@ class Chosen:
         if not isinstance(self.map, NystromMap):
             return self.map, coef
         root = self.map.root(np.dtype(self.precision))
-        return replace(self.map, whitened=False), root @ coef
+        return replace(self.map, whitened=False), root @ coef.astype(np.float64)
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:

@@ -321,7 +321,7 @@ class ClassRows:
         """Return the problem without the rows held out."""
         spec, w, y = self.spec, self.w, self.spec.targets(self.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
-        y = y if isinstance(self.on, KernelMatrix) else y.astype(np.int8)
+        y = y if isinstance(self.on, KernelMatrix) else y.astype(np.float32)
         return Problem(self.on, y, w[:, None], spec.loss, alpha, spec.fit_intercept)
 
     def minimised(

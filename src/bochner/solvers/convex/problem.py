@@ -198,7 +198,7 @@ class Problem:
     """The objective."""
 
     rows: Rows
-    y: Array  # (n, t) targets of the loss; of small integers for classes, to save memory
+    y: Float[Array, "n t"]  # Targets of the loss; float32 for classes on features
     # Weights, zero or above; with t columns each target has its own, as in cross-validation
     w: Float[Array, " n #t"]
     loss: Loss  # convex in f

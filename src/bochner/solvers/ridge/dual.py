@@ -210,7 +210,7 @@ class SolvedRows(NamedTuple):
 class KernelFactor:
     """A ridge regression on the kernel matrix, or a process of amplitude one, by its factor."""
 
-    factor: Float[Array, "n n"] = field(repr=False)  # U; its upper triangle, maybe of float32
+    factor: Float[Array, "m m"] = field(repr=False)  # U, maybe of float32; empty beside M
     root: Float[Array, " n"]  # s
     alpha: float
     centred: bool
