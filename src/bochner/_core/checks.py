@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -35,7 +36,9 @@ def finite(
     holds: Callable[[Any], bool] = math.isfinite,
 ) -> float:
     """Return ``value`` as a float (the same object if it is one already)."""
-    plain = value if type(value) is float else unpacked(value)
+    if type(value) is float and math.isfinite(value) and holds(value):
+        return value
+    plain = unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
             f"{who}: {name} must be {kind}; got {value!r} of type {type(value).__name__}. "
@@ -43,7 +46,7 @@ def finite(
         )
     if not (math.isfinite(plain) and holds(plain)):
         raise InvalidInput(f"{who}: {name} must be {kind}; got {float(plain)!r}. Pass {kind}.")
-    return plain if type(plain) is float else float(plain)
+    return float(plain)
 
 
 positive = partial(finite, kind="a positive finite number", holds=lambda x: x > 0)
@@ -106,6 +109,8 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
             raise InvalidInput(
                 f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
             )
+        with suppress(InvalidInput, InvalidType):  # the place of an item is for refusals alone
+            return tuple([check(item, who, name) for item in items])
         return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
 
     return checked

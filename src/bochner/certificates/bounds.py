@@ -257,8 +257,11 @@ def _rahimi_recht(
             return np.array([1.0, part.spectral_measure(len(axes)).second_moment])
         return np.array([part.value, 0.0]) if isinstance(part, Constant) else None
 
-    # k(0), and k(0) times the mean of |ω|²: mean squares of products add.
-    product = lambda a, b: np.array([a[0] * b[0], a[0] * b[1] + a[1] * b[0]])
+    def product(a: Array, b: Array) -> Array:
+        """Return k(0), and k(0) times the mean of |ω|²: mean squares of products add."""
+        squares = (size * square for size, square in ((a[0], b[1]), (b[0], a[1])) if size)
+        return np.array([a[0] * b[0], sum(squares)])  # without 0 · ∞
+
     both = folded(kernel, leaf, operator.add, product, scale=operator.mul, columns=(*range(d),))
     if both is None or both[1] == math.inf:
         raise UnsupportedKernel(

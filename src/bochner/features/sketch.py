@@ -422,8 +422,7 @@ class SketchMap(FeatureMap):
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
         # Rows whose transforms stay in the cache.
         widths = self.terms.exact_width, *(block.width for block in self.blocks)
-        step = max(1, (1 << 19) // max(widths))
-        parts = list(arrays.slices(len(Z), step))
+        parts = list(arrays.slices(len(Z), max(1, (1 << 19) // max(widths))))
 
         def fill(part: slice) -> None:
             U, weights, exact = self.terms.split(rows[part])

@@ -1,7 +1,6 @@
 """Kernels as values, and their sums, products, multiples and powers."""
 
 import abc
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from numbers import Real
@@ -110,19 +109,13 @@ def free_or(check: Check) -> Check:
     return checked
 
 
-def _numbers(value: Any, who: str, name: str) -> Any:
-    """Return a positive number, or one per column; a tuple of such floats is kept, for speed."""
-    kept = isinstance(value, tuple) and all(type(v) is float and 0 < v < math.inf for v in value)
-    return value if kept and value else one_or_each(positive)(value, who, name)
-
-
 #: The mark of a field that a fit may find.
 TUNED = "tuned"
 
 TunedPositive = Annotated[float, free_or(positive), TUNED]
 TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 #: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(_numbers), TUNED]
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(one_or_each(positive)), TUNED]
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:

@@ -51,7 +51,7 @@ _MODULES = re.compile(
     r"|solvers|sums)(\.[a-z0-9_]+)*"
 )
 
-#: Classes in older files that were renamed, and their names now.
+#: Classes and fields in older files that were renamed, and their names now.
 RENAMED: dict[str, str] = {
     "CompressedMap": "ProjectedMap",
     "ConstantMap": "LinearMap",
@@ -59,8 +59,8 @@ RENAMED: dict[str, str] = {
     "LeverageFourierMap": "FourierMap",
     "ModulatedMap": "DerivedMap",
     "MonomialFunctions": "IndexedFunctions",
+    "MonomialMap.weights": "amplitudes",
     "OnInputs": "DerivedMap",
-    "Padded": "Hashed",
     "ScaledMap": "DerivedMap",
     "SignMap": "ReLUMap",
     "SineMap": "EigenfunctionMap",
@@ -250,8 +250,9 @@ def decode(  # noqa: PLR0911, PLR0912  one per kind
             return total
         case "class" if dataclasses.is_dataclass(cls):
             name, fields = content
-            gone = REMOVED.get(name.rpartition(":")[2])
-            fields = {key: part for key, part in fields.items() if key != gone}
+            of = name.rpartition(":")[2]
+            left = {key: part for key, part in fields.items() if key != REMOVED.get(of)}
+            fields = {RENAMED.get(f"{of}.{key}", key): part for key, part in left.items()}
             value: Any = cls(**values(fields))  # type: ignore[operator]
             require_fields(value)
             return value

@@ -32,6 +32,7 @@ class Placement(NamedArguments):
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> "Transforms | None":
         """Return m frequencies as transforms, in turns; None where they are dense."""
+        return None
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
         """Return W, (d, m) float64: each column has the law ``measure``."""
