@@ -284,8 +284,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         where: Executor = LOCAL,
         classes: Any = None,
     ) -> tuple[Blocks, Inputs]:
-        """Return rows as blocks that the fit reads, and inputs; of ``classes`` y has codes."""
-        # Unless ``first``, as the rows of the fit. A schema encodes tables, and arrays with NaN.
+        """Return the rows as blocks, and their inputs; y are codes of ``classes``, where given."""
+        # The ``first`` rows decide how later rows are read. A schema encodes tables, and arrays
+        # with NaN.
         who, known = type(self).__name__, None if first else self._inputs
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)

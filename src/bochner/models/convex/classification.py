@@ -353,7 +353,7 @@ class ClassRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the loss of the rows left out, of margins on a matrix calibrated log losses."""
+        """Return the loss of the rows left out; of margins on a matrix the calibrated log loss."""
         # Log losses count a tenth of a row of each other class, or tiny penalties would seem best
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None

@@ -168,7 +168,8 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
 
 def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
     """Return y − f without each row, for f = Ka + b; squared losses have no bounds of a."""
-    # Without a row those of free coefficients meet the same edges, and those at their bounds stay.
+    # Without a row, rows of free coefficients meet the same edges, and coefficients at their bounds
+    # stay there.
     K, w, errors = problem.rows.K, problem.w[:, 0], problem.y - at.fitted
     for k, alpha in enumerate(np.broadcast_to(problem.alpha, errors.shape[1])):
         bound, ridge = w / alpha, np.zeros(len(w))

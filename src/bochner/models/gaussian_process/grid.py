@@ -120,7 +120,8 @@ class WaveProcess(law.ProcessLaw):
     @property
     def left_out_variance(self) -> Float[Array, " t"]:
         """Prior variance of the part of f above the grid's frequencies."""
-        # Open noise has it in itself, and it is taken off that: a new y has the same law
+        # Noise that was chosen includes this part; ``noise`` is without it, so that a new y has the
+        # same law.
         lost = self.evidence.amplitude * self.representation.unexplained
         return lost if self.spec.noise is not None else np.minimum(lost, self.evidence.noise)
 

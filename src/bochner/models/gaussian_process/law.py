@@ -65,9 +65,9 @@ def search_of(
     spec: GaussianProcessSpec, fit: Callable[..., Any], most: int, share: float | None = None
 ) -> Search | None:
     """Return how lengthscales are found; None for the usual search."""
-    # The lengthscale of a family is found by leave-one-out errors and by the evidence. Where both
-    # ways are open the one with the larger leave-one-out log density is taken, of laws that ``fit``
-    # finds for ``most`` rows. ``share`` is a given penalty per unit of weight.
+    # Lengthscales are chosen by leave-one-out errors or by the evidence. Where both are allowed,
+    # ``fit`` finds the law of each for ``most`` rows, and the law with the larger leave-one-out log
+    # density is taken. ``share`` is a given penalty per unit of weight.
     kernel, by = spec.features.kernel, spec.lengthscale
     given: Any = {"centred": spec.fit_intercept, "noise": spec.noise, "amplitude": spec.amplitude}
     if kernel == "linear" or by == "loo":
@@ -404,20 +404,20 @@ def solved_exactly(
         problem, spec.noise, spec.amplitude, criterion=spec.criterion, start=start
     )
     factors = factored(problem, alphas)
-    n, given, numbers = len(rows), (spec.noise or None, spec.amplitude), []
+    n, given, each = len(rows), (spec.noise or None, spec.amplitude), []
     m = n if n <= EVIDENCE_ROWS else min(max(n - EVIDENCE_ROWS, ENOUGH), MOST_SCORES)
     w = problem.w[-m:]
     for i, factor in enumerate(factors):
         if not problem.power[i] > 0:
-            numbers.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
+            each.append((spec.noise or 0.0, spec.amplitude or 0.0, np.nan, np.nan))
             continue
         alpha, (errors, slack) = factor.alpha, factor.left_out(m)
         a2, log_p = (float(f(problem, factor, *given)[i]) for f in (amplitude_at, evidence))
         density = w @ log_normal(errors[:, i], alpha * a2 / slack[:, 0]) / w.sum()
-        numbers.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
-    noise, amplitude, likelihood, densities = np.array(numbers).T
-    found = Evidence(noise, amplitude, alphas, likelihood, outcome)
-    return ExactProcess.of(spec, chosen, rows, found, factors, float(densities.sum()))
+        each.append((alpha * a2 if spec.noise is None else spec.noise, a2, log_p, density))
+    noise, amplitude, likelihood, densities = np.array(each).T
+    numbers = Evidence(noise, amplitude, alphas, likelihood, outcome)
+    return ExactProcess.of(spec, chosen, rows, numbers, factors, float(densities.sum()))
 
 
 def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Values:
@@ -461,7 +461,7 @@ class LeftOut:
     """e(x): the part of the prior variance that the features do not have."""
 
     kernel: Kernel
-    # What a map that is not below its kernel is compared with; None for one that is
+    # Landmarks that a map is compared with, if it is not below its kernel
     landmarks: NystromMap | None
 
     def prior(self, X: Array) -> Float[Array, " b"]:
@@ -619,7 +619,7 @@ class FeatureProcess(ProcessLaw):
         return np.minimum(total, most)
 
     def factors(self, X: Array, Z: Float[Array, "b D"]) -> tuple[Array, Array]:
-        """Return what deviations of the process left out, and of the sum, are multiplied by."""
+        """Return factors of the deviations of the part left out, and of the sum."""
         e, k = self.unexplained.variance(X, Z), self.unexplained.prior(X)
         leverage = self.leverage(Z)
         total, most = self._total(leverage, e, k), self.combined(leverage, e, k)
@@ -721,11 +721,11 @@ class FeatureProcess(ProcessLaw):
         Z, y, w, alpha = self.at(sample.X), sample.y, sample.w, self.evidence.alpha
         left, prior = self.unexplained.variance(sample.X, Z), self.unexplained.prior(sample.X)
         single = self.representation.moments.precision == "float32"
-        own = squared_norms(Z - self.feature_mean)[:, None]
+        norms = squared_norms(Z - self.feature_mean)[:, None]
         top = self.values.max(initial=0.0) if single else 0.0
         slack = slack_of_leverage(self.leverage(Z), w[:, None])
-        rounding = 10 * EPS * np.sqrt(1 + own * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
-        least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * own)
+        rounding = 10 * EPS * np.sqrt(1 + norms * Z.shape[1] / alpha) + FLOAT32_GRAM * top / alpha
+        least = alpha / (alpha + np.minimum(w, 1.0)[:, None] * norms)
         resolved = slack > rounding
         centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, least)
@@ -760,12 +760,12 @@ class FeatureProcess(ProcessLaw):
         )
         sample = law.judges(sums.sample if sums.keeps_all else sums.sample.lowest(LOO_ROWS))
         (errors, rows), w = law.without_each(sample), sample.w
-        # Whether features leave something out of enough rows for their errors to tell
-        tells = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
-        exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if tells else (1.0,)
-        shares = [*np.logspace(0, -3, 31), 0.0] if tells and spec.noise is None else [1.0]
-        # The exponent and the share of the fit's noise that errors ask for; a row of weight w
-        # counts as w rows.
+        # Rows that the features leave a part of choose the exponent and the share, if they are 20
+        enough = np.maximum(w, 1.0)[rows[1] > EXPLAINED * rows[2]].sum() >= 20
+        exponents = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0) if enough else (1.0,)
+        shares = [*np.logspace(0, -3, 31), 0.0] if enough and spec.noise is None else [1.0]
+        # The exponent and the share of the fit's noise with the largest density of these errors; a
+        # row of weight w counts as w rows.
         best = np.full(len(law.noise), -np.inf)
         noise, power = law.noise.copy(), law.exponents.copy()
         for p in exponents:

@@ -551,7 +551,7 @@ def _planned(
 
 def _searched(spec: SgdSpec, sample: RowSample | None) -> Tuning:
     """Find the lengthscale of a kernel by name, at a per-row penalty that steps can reach."""
-    # T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: they are as such a penalty.
+    # T steps reach eigenvalues of K/n above 1/(ηT), η ≈ ½: the same as a penalty of this size.
     asked = spec.features
     if isinstance(asked.kernel, Kernel):
         return by_left_out(asked.kernel, sample, asked.seed, share=spec.alpha)
