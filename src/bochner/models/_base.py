@@ -609,9 +609,10 @@ class FitSummary(HtmlResult):
 
     inputs: Inputs
     chosen: Any
-    block_rows: Any  # Rows that are predicted together
     values: Any  # Returns X ↦ f, (b, t)
     slopes: Any  # Returns X ↦ the gradients of f, (b, d, t)
+
+    block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
 
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and f there."""

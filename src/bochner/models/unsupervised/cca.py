@@ -1,6 +1,7 @@
 """Kernel canonical correlation analysis at any number of rows."""
 
 import math
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -55,9 +56,9 @@ class Correlations(FitSummary):
         words = f"{written(self.correlations)}, of the rows of the fit"
         return {"rows": self.rows, "correlations": words, "alpha": self.alpha}
 
-    def scores(self, X: Array) -> Float[Array, "b q"]:
-        """Return (φ(x) − mean)·a."""
-        return (to_numpy(self.chosen.features(X)) - self.x_mean) @ self.directions.a
+    def values(self) -> Callable[[Array], Float[Array, "b q"]]:
+        """Return X ↦ the scores (φ(x) − mean)·a."""
+        return self.chosen.linear(self.directions.a, -(self.x_mean @ self.directions.a))
 
     def require_partners(self, columns: int) -> None:
         """Refuse Y with another number of columns than in the fit."""
@@ -265,8 +266,8 @@ class KernelCCA(FeatureParameters, KernelTransformer):
             return scores
         Y = as_matrix(columns_of(y), "KernelCCA", "Y")
         fit.require_partners(Y.shape[1])
-        of_y = (to_numpy(fit.chosen_y.features(Y)) - fit.y_mean) @ fit.directions.b
-        return scores, from_numpy(of_y, like=Y)
+        of_y = fit.chosen_y.linear(fit.directions.b, -(fit.y_mean @ fit.directions.b))
+        return scores, from_numpy(of_y(Y), like=Y)
 
     def score(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> float:
         """Return the mean correlation of the pairs of scores of these rows."""

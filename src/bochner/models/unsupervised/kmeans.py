@@ -1,7 +1,7 @@
 """Kernel k-means at any number of rows."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -87,7 +87,10 @@ class Clustering(FitSummary):
     diagonal: tuple[float, int]  # Σ w k(x, x) of these rows, and their number
     sample: RowSample  # of these rows
 
-    def scores(self, X: Array) -> Float[Array, "b k"]:
+    def values(self) -> Callable[[Array], Float[Array, "b k"]]:
+        return self._distances
+
+    def _distances(self, X: Array) -> Float[Array, "b k"]:
         """Return the distances |φ(x) − c| to all centres."""
         Z = self.chosen.double(X)
         norms = squared_norms(Z)[:, None]

@@ -3,7 +3,7 @@
 Maps are chosen from the rows only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial, reduce
@@ -29,7 +29,7 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import weights_of
 from bochner.features.auto import Auto
 from bochner.features.fourier.fourier import Fourier
-from bochner.features.map import Method
+from bochner.features.map import FeatureMap, Method
 from bochner.features.mercer.products import HermiteMercer
 from bochner.features.mercer.radial import MercerHarmonic
 from bochner.features.nystrom import KMeans, Nystrom
@@ -101,10 +101,9 @@ class KernelTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return joined(list(self.transform_blocks(self._rows_to_predict(X))))
 
     def transform_blocks(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield what the rows of each block become."""
-        fit = self._fitted
-        for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
-            yield from_numpy(fit.scores(block.X), like=block.X)
+        """Yield the columns of the rows of each block."""
+        for X, columns in self._fitted.predictions(self._as_fitted(blocks)):
+            yield from_numpy(columns, like=X)
 
     def _width_spec(self) -> FeatureSpec:
         """Check what is asked of features, whose width is a number."""
@@ -119,9 +118,8 @@ class FeaturesFit(FitSummary):
     inputs: Inputs
     chosen: Chosen
 
-    def scores(self, X: Array) -> Array:
-        """Return φ(X), in the precision and the array library of X."""
-        return self.chosen.map(X)
+    def values(self) -> FeatureMap:  # in the precision and the array library of X
+        return self.chosen.map
 
 
 @estimator
@@ -247,12 +245,11 @@ class PrincipalComponents(FitSummary):
         size = float(moments.feature_mean @ moments.feature_mean)
         return self.summed.diagonal - moments.weight * size
 
-    def scores(self, X: Array) -> Float[Array, "b q"]:
-        """Return (φ(x) − z̄)·v in NumPy's float64."""
-        Z = to_numpy(self.chosen.features(X))
-        centre = self.summed.moments.feature_mean.astype(Z.dtype)
-        scores = (Z - centre) @ self.eigenvectors.astype(Z.dtype, copy=False)
-        return scores.astype(np.float64, copy=False)
+    def values(self) -> Callable[[Array], Float[Array, "b q"]]:
+        """Return X ↦ the scores (φ(x) − z̄)·v."""
+        centre = self.summed.moments.feature_mean @ self.eigenvectors
+        vectors = self.eigenvectors.astype(self.chosen.precision, copy=False)
+        return self.chosen.linear(vectors, -centre)
 
     def merged(self, fits: list["PrincipalComponents"]) -> "PrincipalComponents":
         """Return the fit of the rows of all."""
@@ -295,7 +292,7 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
         return fit
     way_back = replace(spec.inverse, features=replace(spec.inverse.features, seed=chosen.seed))
     X, w = summed.sample.X, summed.sample.w
-    rows = Blocks.from_arrays(fit.scores(X), to_numpy(X), w)
+    rows = Blocks.from_arrays(fit.values()(X), to_numpy(X), w)
     return replace(fit, inverse=models.fit_features(way_back, rows, Inputs(rows.n_columns)))
 
 
