@@ -9,7 +9,7 @@ from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
-from bochner._core.native import Chains, turns, walsh, waves, waves_twin
+from bochner._core.native import Chains, turns, walsh, waves
 from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
@@ -120,7 +120,7 @@ def test_chains_are_the_same_in_every_library(shape, xp):
     np.testing.assert_allclose(np.from_dlpack(T), expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(expected, X @ formed(chains, shape[0]), atol=1e-11)
     for phases in (None, np.random.default_rng(1).random(shape[3])):
-        Z = np.from_dlpack(waves_twin(given, chains, 1.0, phases))
+        Z = np.from_dlpack(waves(given, chains, 1.0, phases))
         np.testing.assert_allclose(Z, waves(X, chains, 1.0, phases), atol=1e-9)
 
 

@@ -198,11 +198,13 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("twin", [False, True])
-def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level):
+def test_what_is_not_finite_gives_nan_in_its_own_row(bad, dtype, twin, level, monkeypatch):
+    if twin:
+        monkeypatch.setattr(native, "loops", lambda: None)
     X = np.array(data(8, 5, 21, dtype)[0])
     X[3, 2] = bad
     _, T, _ = data(8, 5, 21, dtype)
-    Z = (native.waves_twin if twin else native.waves)(X, T, 1.0)
+    Z = native.waves(X, T, 1.0)
     assert np.isnan(Z[3]).all()
     assert np.isfinite(np.delete(Z, 3, axis=0)).all()
 

@@ -82,22 +82,15 @@ def waves(
 
     With phases ``b``, in turns, ``scale cos(2 pi (T + b))`` alone.
     """
-    if not is_numpy(X) or (compiled := loops()) is None:
-        return waves_twin(X, frequencies, scale, b)
-    m = frequencies.m if isinstance(frequencies, Chains) else frequencies.shape[1]
-    out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
-    bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
-    if isinstance(frequencies, Chains):
-        compiled.chains(X, *frequencies[:2], bias, m, scale, out, threads)
-    else:
-        compiled.waves(X, frequencies, bias, scale, out, threads)
-    return out
-
-
-def waves_twin(
-    X: Array, frequencies: Array | Chains, scale: float, b: Array | None = None
-) -> Float[Array, "n D"]:
-    """Do what `waves` does, for arrays of any library."""
+    if is_numpy(X) and (compiled := loops()) is not None:
+        m = frequencies.m if isinstance(frequencies, Chains) else frequencies.shape[1]
+        out = np.empty((X.shape[0], 2 * m if b is None else m), X.dtype)
+        bias, threads = np.empty(0, X.dtype) if b is None else b, get_num_threads()
+        if isinstance(frequencies, Chains):
+            compiled.chains(X, *frequencies[:2], bias, m, scale, out, threads)
+        else:
+            compiled.waves(X, frequencies, bias, scale, out, threads)
+        return out
     with np.errstate(invalid="ignore"):  # infinite rows become NaN; BLAS may or may not say so
         T = turns(X, frequencies) if isinstance(frequencies, Chains) else X @ frequencies
         xp = array_namespace(T)
@@ -173,16 +166,11 @@ def polynomials(
 
     p_0 = 1, p_{l+1}(t) = up_l t p_l − down_l p_{l−1}; inner products are clipped to [−1, 1].
     """
-    if not is_numpy(X) or (compiled := loops()) is None:
-        return polynomials_twin(X, W, radial, up, down)
-    out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
-    given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
-    compiled.polynomials(X, *given, out, get_num_threads())
-    return out
-
-
-def polynomials_twin(X: Array, W: Array, radial: Array, up: Array, down: Array) -> Array:
-    """Do what `polynomials` does, one degree after the other, on arrays of any library."""
+    if is_numpy(X) and (compiled := loops()) is not None:
+        out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
+        given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
+        compiled.polynomials(X, *given, out, get_num_threads())
+        return out
     xp = array_namespace(X)
     t = xp.clip(X @ W, -1.0, 1.0)
     p, before = xp.ones_like(t), xp.zeros_like(t)
@@ -206,19 +194,12 @@ def harmonics(
     Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1; ``out`` is filled
     by compiled loops alone.
     """
-    if not is_numpy(U) or (compiled := loops()) is None:
-        return harmonics_twin(U, programme, radial, first, count)
-    out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
-    factors = programme.factors.astype(U.dtype, copy=False)
-    plan = (programme.parents, programme.inputs, factors)
-    compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
-    return out
-
-
-def harmonics_twin(
-    U: Array, programme: Programme, radial: Array, first: np.ndarray, count: np.ndarray
-) -> Array:
-    """Do what `harmonics` does, one value of all rows after the other, in any library."""
+    if is_numpy(U) and (compiled := loops()) is not None:
+        out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
+        factors = programme.factors.astype(U.dtype, copy=False)
+        plan = (programme.parents, programme.inputs, factors)
+        compiled.harmonics(U, *plan, radial, first, count, out, get_num_threads())
+        return out
     xp = array_namespace(U)
     w = [U[:, j] for j in range(U.shape[1])]
     squares = [w[0] * w[0]]
