@@ -81,6 +81,7 @@ class Traced(NDArrayOperatorsMixin):
     dtype: np.dtype = FLOAT
 
     device = None
+    writes_down = True  # the operations on it; there are no values to look at
 
     def __array_namespace__(self, api_version: Any = None) -> "Graph":
         return self.graph
@@ -185,7 +186,6 @@ class Graph:
     """
 
     __name__ = "bochner.export.arrays"  # identifies the array library
-    writes_down = True
     float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
     int64, bool, nan = WHOLE, BOOL, math.nan
 

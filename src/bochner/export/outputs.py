@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import reduce
-from operator import add
 from os import PathLike
 from typing import Any
 
@@ -13,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from bochner._core.arrays import dense, squared_norms
 from bochner._core.checks import one_of
 from bochner._core.native import Chains, Programme
-from bochner._core.shapes import Array
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
@@ -22,12 +19,12 @@ from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced
 from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
+from bochner.models._rows import KernelSum
 from bochner.models.convex.classification import OneClassSVM
 from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
-from bochner.models.representations.exact import LeafRows, MatrixRows
-from bochner.models.representations.features import FeatureSums, WideSums
+from bochner.models.representations.exact import LeafRows
 from bochner.models.ridge.fit import RidgeFit
 from bochner.models.sgd.fit import SgdFit
 from bochner.models.unsupervised.cca import Correlations
@@ -204,11 +201,8 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
             return {"features": fit.features(X)}
         case FeaturesFit():
             return {"features": fit.chosen.features(X)}
-        case PrincipalComponents():
-            centred = fit.chosen.features(X) - fit.summed.moments.feature_mean
-            return {"scores": centred @ fit.eigenvectors}
-        case Correlations():
-            return {"scores": (fit.chosen.features(X) - fit.x_mean) @ fit.directions.a}
+        case PrincipalComponents() | Correlations():
+            return {"scores": fit.values()(X)}
         case Clustering():
             xp, Z, C = X.graph, fit.chosen.features(X), fit.clusters.centres
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
@@ -216,14 +210,14 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
             return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
         case ProcessFit():
             return _of_process(fit, X)
-        case RidgeFit():
-            f = _of_ridge(fit, X)
-        case SgdFit():
-            f = _function(fit.chosen, X, *fit.walk.result, fit.support if fit.is_dual else None)
-        case ConvexFit(solution=solution):
-            rows = fit.X if fit.exact else None
-            f = _function(fit.chosen, X, solution.coef, solution.intercept, rows)
-            f = f if fit.pairs is None else fit.pairs.values(f, X.graph)
+        case RidgeFit(representation=LeafRows() as rows):  # zero for rows outside of a leaf
+            machines = ((rows.machine(leaf, fit.solution), at) for leaf, at in _leaves(rows, X))
+            f = sum(_values(machine, X) * at for machine, at in machines)
+        case RidgeFit() | SgdFit():
+            f = _values(fit.values(), X)
+        case ConvexFit():
+            f = _values(fit._columns(), X)
+            f = f if fit.pairs is None else fit.pairs.values(f)
         case _:
             raise Unwritable(f"what a {type(fit).__name__} predicts")
     if isinstance(model, OneClassSVM):
@@ -248,27 +242,12 @@ def _labels(model: Any, f: Traced) -> Outputs:
     return columns
 
 
-def _function(chosen: Any, X: Traced, coef: Array, intercept: Array, rows: Any = None) -> Traced:
-    """Return φ(X) β + b, of few multiplications, or with the kernel itself k(X, rows) c + b."""
-    if rows is not None:
-        return chosen.kernel.evaluate(X, X.graph.asarray(dense(rows))) @ coef + intercept
-    phi, coef = chosen._plain(coef)
-    return phi.features(X) @ coef + intercept
-
-
-def _of_ridge(fit: RidgeFit, X: Traced) -> Traced:
-    """Return the values of a ridge regression."""
-    rows, solution = fit.representation, fit.solution
-    match rows:
-        case FeatureSums() | WideSums():
-            return _function(fit.chosen, X, solution.coef, solution.intercept)
-        case MatrixRows():
-            return _function(fit.chosen, X, solution.coef, solution.intercept, rows.X)
-        case LeafRows():  # zero for rows outside of a leaf
-            machines = ((rows.machine(leaf, solution), here) for leaf, here in _leaves(rows, X))
-            parts = (_function(m, X, m.coef, m.intercept, m.X) * at for m, at in machines)
-            return reduce(add, parts)
-    raise Unwritable(f"what a fit of {type(rows).__name__} predicts")
+def _values(function: Any, X: Traced) -> Any:
+    """Return the values of a fit's function; with the kernel itself k(X, rows) c + b."""
+    if not isinstance(function, KernelSum):
+        return function(X)
+    rows = X.graph.asarray(dense(function.X))
+    return function.kernel.evaluate(X, rows) @ function.coef + function.intercept
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:

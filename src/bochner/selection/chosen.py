@@ -163,7 +163,8 @@ class Chosen:
         if isinstance(self.map, NystromMap):  # in float64, as large coefficients need
             plain, coef = self._plain(coef)
             phi = Rounded(self.kernel, plain, "float64")
-        return lambda X: to_numpy(phi.features(X)) @ coef + intercept
+        numbers = lambda Z: Z if hasattr(Z, "writes_down") else to_numpy(Z)
+        return lambda X: numbers(phi.features(X)) @ coef + intercept
 
     def slopes(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b d t"]]:
         """Return the function X ↦ the gradients of φ(x) β, φ not rounded."""

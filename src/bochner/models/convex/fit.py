@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import to_numpy
+from bochner._core.arrays import array_namespace, to_numpy
 from bochner._core.checks import integer, positive, require_switch, warn_user
 from bochner._core.shapes import Array, Float, Int, Predictions
 from bochner._core.text import rounded, written
@@ -62,9 +62,9 @@ class ClassPairs:
         codes, (first, second) = np.asarray(codes)[:, None], self.ends
         return (codes == first).astype(np.float64) - (codes == second)
 
-    def values(self, f: Float[Array, "m p"], xp: Any = np) -> Float[Array, "m K"]:
-        """Return the values of classes from the values of pairs, in the array library ``xp``."""
-        values = []
+    def values(self, f: Float[Array, "m p"]) -> Float[Array, "m K"]:
+        """Return the values of classes from the values of pairs, in any array library."""
+        values, xp = [], array_namespace(f)
         for columns, signs in self._rivals:
             against = xp.take(f, columns, 1) * signs
             least = xp.min(against, axis=1, keepdims=True)
