@@ -239,7 +239,8 @@ class NeuralMap(FeatureMap):
                 turned = signed_walsh(_joined(tangent, _weights(h)), self.signs[h])
                 mixed = taken(turned, self.picks[h], axis=1)
                 tangent += [added, xp.sign(times(below, V)) * mixed * (2 * V.shape[1]) ** -0.5]
-            below = xp.concat([0.5**0.5 * below, added], axis=1)
+            if not self.steps or h + 1 < len(self.ramps):  # else nothing reads it
+                below = xp.concat([0.5**0.5 * below, added], axis=1)
         last = _joined(tangent, _weights(len(self.ramps))) if self.steps else below
         return last * length[:, None]
 
