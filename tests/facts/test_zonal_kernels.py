@@ -19,7 +19,7 @@ from bochner._core import native
 from bochner.features.mercer.radial import Polar
 from bochner.features.mercer.sphere import harmonic_blocks, programme
 from bochner.kernels import Angular, ArcCosine, NeuralTangent, PowerSeries, Zonal, dotproduct
-from bochner.kernels.radial import radial_kernels
+from bochner.kernels.radial import zonal
 from bochner.kernels.zonal import Angle, alpha, directions, gegenbauers, orthonormals
 from bochner.kernels.zonal import recurrence as coefficients
 
@@ -90,7 +90,7 @@ def test_rows_of_zeros_stand_at_a_right_angle_or_vanish(kernel, make):
     """With every row, itself too: the mean over directions, times zero norms."""
     X = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     K = np.asarray(kernel(make(X)))
-    mean = radial_kernels(kernel, 3).matrices(0, np.zeros(1), np.zeros(1))[0][0, 0]
+    mean = zonal(kernel, 3).matrices(0, np.zeros(1), np.zeros(1))[0][0, 0]
     np.testing.assert_allclose(K[:2], np.full((2, 4), mean), atol=1e-16)
     np.testing.assert_allclose(np.asarray(kernel.diag(make(X))), np.diag(K), rtol=1e-15)
     assert np.linalg.eigvalsh(K)[0] > -1e-15
@@ -156,7 +156,7 @@ def test_gegenbauer_polynomials(d, l, t):
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_coefficients_are_the_integrals(kernel, d):
     """mpmath's quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
-    c, radial = kernel.gegenbauer_coefficients(d, 30), radial_kernels(kernel, d)
+    c, radial = kernel.gegenbauer_coefficients(d, 30), zonal(kernel, d)
     for l in (0, 1, 2, 5, 12):
         expected = mean_over_angles(lambda a: exact(kernel, a), l, d)
         allowed = 10 * math.sqrt(alpha(l, d)) * np.finfo(float).eps
@@ -231,7 +231,7 @@ INTEGRALS = {
 @pytest.mark.parametrize("kernel", INTEGRALS, ids=lambda k: repr(k).split(" at 0x")[0])
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_radial_kernels_are_integrals_over_the_angle(kernel, d):
-    radial, k = radial_kernels(kernel, d), INTEGRALS[kernel]
+    radial, k = zonal(kernel, d), INTEGRALS[kernel]
     for l, r, s in [(0, 1.0, 1.0), (1, 0.5, 2.0), (4, 1.5, 1.5), (5, 1.2, 1.3)]:
         value = radial.matrices(l, np.array([r]), np.array([s]))[l][0, 0]
         expected = mean_over_angles(lambda a, r=r, s=s: k(r, s, a), l, d)
@@ -247,14 +247,14 @@ LARGE += [(3000, 1, 54.0), (3000, 900, 63.0)]
 def test_radial_kernels_of_the_gaussian(d, l, r, s):
     """Also where Bessel functions overflow or underflow: both branches against fifty digits."""
     radii = np.array([r]), np.array([s])
-    value = radial_kernels(bo.kernels.Gaussian(3), d).matrices(l, *(3 * t for t in radii))[l][0, 0]
+    value = zonal(bo.kernels.Gaussian(3), d).matrices(l, *(3 * t for t in radii))[l][0, 0]
     with mpmath.workdps(50):
         nu, r, s = mpmath.mpf(d) / 2 - 1, mpmath.mpf(r), mpmath.mpf(s)
         bessel = mpmath.besseli(l + nu, r * s) * mpmath.gamma(nu + 1) * (2 / (r * s)) ** nu
         expected = float(alpha(l, d) * bessel * mpmath.exp(-(r * r + s * s) / 2))
     assert value == pytest.approx(expected, rel=1e-10)
     if r < 5:  # the integral over the angle, which other isotropic kernels take
-        like = radial_kernels(bo.kernels.Matern(1e12), d).matrices(l, *radii)[l]
+        like = zonal(bo.kernels.Matern(1e12), d).matrices(l, *radii)[l]
         assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
 

@@ -107,7 +107,7 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
         items = unpacked(value)
         if not isinstance(items, list | tuple) or not items:
             raise InvalidInput(
-                f"{who}: {name} must be a sequence of numbers, at least one; got {value!r}."
+                f"{who}: {name} must be a sequence of one item or more; got {value!r}."
             )
         with suppress(InvalidInput, InvalidType):  # the place of an item is for refusals alone
             return tuple([check(item, who, name) for item in items])

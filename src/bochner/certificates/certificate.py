@@ -17,6 +17,7 @@ from bochner.certificates import pencil
 from bochner.certificates.pencil import frobenius, rows_of, sample
 from bochner.errors import InvalidInput
 from bochner.features.map import SMALL_BIAS, FeatureMap
+from bochner.solvers.factorisations import eigenvalues
 
 _LEAST = 8 * pencil.GROUPS  # Fewest rows of a sample: eight groups of eight
 
@@ -266,8 +267,8 @@ def certify(
     e, penalty = measured["epsilon"], measured["alpha_measured"] * m / n
     more = None
     if e > 0 and below:
-        left = int(np.sum(pencil.whitened_values(K, E, penalty) < -e / 2))
-        more = D + max(1, left)
+        errors = eigenvalues(pencil.whitened(pencil.factor(K, penalty), E))
+        more = D + max(1, int(np.sum(errors < -e / 2)))
     elif e > 0 and rest is not None and float(rest.sum()) <= SMALL_BIAS * e * penalty:
         more = 4 * D  # the bias is at most Σ rest/penalty on the rows measured
     return Certificate(

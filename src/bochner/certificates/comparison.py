@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils import Bunch
 
 from bochner._core.arrays import is_sparse, to_numpy
 from bochner._core.blas import eigvalsh
@@ -35,19 +36,8 @@ from bochner.kernels.dotproduct import DotProductKernel, Linear, Polynomial
 from bochner.kernels.kernel import Kernel, require_kernel
 from bochner.kernels.zonal import Angular, ArcCosine
 
-
-@dataclass(frozen=True)
-class Compared:
-    """One method of a :class:`Comparison`."""
-
-    method: Method
-    n_features: int = 0
-    predicted: float = np.nan
-    error: float = np.nan
-    entrywise: float = np.nan
-    draw_seconds: float = np.nan
-    seconds: float = np.nan
-    refused: str = ""
+#: Numbers of a method, in the order of a table.
+NUMBERS = ("predicted", "error", "entrywise", "draw_seconds", "seconds")
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Comparison(TableResult):
         Requested D.
     n_sample : int
         Number of rows on which errors were measured.
-    rows : tuple
+    rows : tuple of Bunch
         Methods that serve the kernel, by increasing error, then the others. Each has
 
         * ``method``, and ``n_features``: D of the map that was drawn;
@@ -76,7 +66,7 @@ class Comparison(TableResult):
     kernel: Kernel
     n_features: int
     n_sample: int
-    rows: tuple[Compared, ...]
+    rows: tuple[Bunch, ...]
 
     @property
     def best(self) -> Method:
@@ -88,9 +78,8 @@ class Comparison(TableResult):
         head = ("method", "D", "predicted", "measured", "max entry", "draw s", "s/1000 rows")
         lines: list[tuple[str, ...]] = [head]
         for row in self.rows:
-            errors = row.predicted, row.error, row.entrywise, row.draw_seconds, row.seconds
             if not row.refused:
-                numbers = [f"{value:.3g}" for value in errors]
+                numbers = [f"{row[name]:.3g}" for name in NUMBERS]
                 lines.append((str(row.method), str(row.n_features), *numbers))
         refused = ", ".join(str(row.method) for row in self.rows if row.refused)
         return title, lines, refused and f"Do not serve it: {refused}."
@@ -183,38 +172,33 @@ def all_methods(d: int) -> tuple[Method, ...]:
     return (*best, *(method for method in published if method not in best))
 
 
-def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Compared:
+def _row(method: Method, kernel: Kernel, ask: Request, kept: Array, K: Array) -> Bunch:
     started = time.perf_counter()
     try:
         phi = draw_map(method, kernel, replace(ask, n_features=width_of(method, ask.n_features)))
     except InvalidInput as refused:
-        return Compared(method, refused=str(refused))
+        none = dict.fromkeys(NUMBERS, np.nan)
+        return Bunch(method=method, n_features=0, **none, refused=str(refused))
     draw_seconds = time.perf_counter() - started
     times: list[float] = []  # the least of up to three counts: other work only adds
     while len(times) < 3 and sum(times) < 1:
         started = time.perf_counter()
         phi(kept)
         times.append(time.perf_counter() - started)
-    seconds = min(times) * 1000 / kept.shape[0]
     Z = to_numpy(phi(kept))
-    errors = relative_error(phi, kept, K), float(np.abs(Z @ Z.T - K).max())
-    predicted = paired_error(phi, kept)
-    return Compared(method, phi.n_features, predicted, *errors, draw_seconds, seconds)
+    return Bunch(
+        method=method,
+        n_features=phi.n_features,
+        predicted=paired_error(phi, kept),
+        error=relative_error(phi, kept, K),
+        entrywise=float(np.abs(Z @ Z.T - K).max()),
+        draw_seconds=draw_seconds,
+        seconds=min(times) * 1000 / kept.shape[0],
+        refused="",
+    )
 
 
 # --- Bounds: their promises, their requirements and the measured errors ---------------------------
-
-
-@dataclass(frozen=True)
-class ComparedBound:
-    """One row of a :class:`BoundComparison`: a bound of the features of a method."""
-
-    name: str
-    bound: bounds.Bound
-    method: Method
-    limit: float
-    measured: float
-    required: int | None
 
 
 @dataclass(frozen=True)
@@ -228,7 +212,7 @@ class BoundComparison(TableResult):
         Penalty for the rows measured.
     n_features, n_rows, n_draws : int
     confidence : float
-    rows : tuple
+    rows : tuple of Bunch
         Each has ``name``, ``bound``, ``method`` of the features and
 
         * ``limit``: the bound on the error at this width;
@@ -243,7 +227,7 @@ class BoundComparison(TableResult):
     n_rows: int
     n_draws: int
     confidence: float
-    rows: tuple[ComparedBound, ...]
+    rows: tuple[Bunch, ...]
 
     def _table(self) -> tuple[str, list[tuple[str, ...]], str]:
         head = ("theorem", "error", "bound", "measured", "features required", "times too many")
@@ -342,7 +326,8 @@ def compare_bounds(
         with suppress(InvalidInput):  # below the truncation error
             required = bound.width(error, confidence)
         limit = bound.error(D, confidence)
-        compared.append(ComparedBound(name, bound, method, limit, error, required))
+        named = {"name": name, "bound": bound, "method": method, "limit": limit}
+        compared.append(Bunch(**named, measured=error, required=required))
     return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, tuple(compared))
 
 

@@ -33,9 +33,9 @@ def sides(
 
     A whitened error below ``noise`` is rounding.
     """
-    L = _factor(K, penalty)
+    L = factor(K, penalty)
     if len(L) <= 512:  # LAPACK's dense eigensolver is faster than Lanczos, O(m³/3 + 600 m²)
-        values, vectors = eigh(_whitened(L, E), check_finite=False)
+        values, vectors = eigh(whitened(L, E), check_finite=False)
         ends, vectors = values[[0, -1]], vectors[:, [0, -1]]
     else:
         # SciPy's BLAS throughout: alternating with NumPy's, threads wait for one another.
@@ -51,22 +51,15 @@ def sides(
     return np.where(heard, [logit(below), np.log(above)], silent), np.where(heard, slopes, 0.0)
 
 
-def whitened_values(
-    K: Float[Array, "m m"], E: Float[Array, "m m"], penalty: float
-) -> Float[Array, " m"]:
-    """Return the eigenvalues of the whitened E."""
-    return eigenvalues(_whitened(_factor(K, penalty), E))
-
-
-def _factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
-    """L with L Lᵀ = K + λI."""
+def factor(K: Float[Array, "m m"], penalty: float) -> Float[Array, "m m"]:
+    """Return L with L Lᵀ = K + λI."""
     shifted = K.T.copy(order="F")
     shifted.T.flat[:: len(shifted) + 1] += penalty
     return lower_factor(shifted)
 
 
-def _whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
-    """L⁻¹ E L⁻ᵀ."""
+def whitened(L: Float[Array, "m m"], E: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """Return L⁻¹ E L⁻ᵀ."""
     return symmetric(solve_lower(L, solve_lower(L, E).T))
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 
 from bochner._core.arrays import different_rows, is_sparse, slices, to_numpy
 from bochner._core.blas import product
+from bochner._core.checks import Positive, each, integer, optional
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW_CELLS
@@ -15,7 +17,7 @@ from bochner._core.text import HtmlResult, html_table, paragraph
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import Orthogonal
-from bochner.features.map import Draw, FeatureMap, Method, Request
+from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge import eigen as ridge
@@ -155,19 +157,12 @@ class Auto(Method):
     True
     """
 
-    candidates: tuple[Method, ...] | None = None
-    budget: float = 4.0
-    sample: int = 1000
-
-    def __post_init__(self) -> None:
-        """Check the candidates."""
-        given: Any = self.candidates
-        methods = isinstance(given, tuple) and all(isinstance(each, Method) for each in given)
-        if given is not None and not methods:
-            raise InvalidInput(
-                "Auto: candidates must be a tuple of methods, such as (Fourier(), Nystrom()); got "
-                f"{given!r}."
-            )
+    candidates: Annotated[
+        tuple[Method, ...] | None,
+        optional(each(kind_of("a method, such as Fourier() or Nystrom()", Method))),
+    ] = None
+    budget: Positive = 4.0
+    sample: Annotated[int, partial(integer, least=2)] = 1000
 
 
 @dataclass(frozen=True)
@@ -224,8 +219,6 @@ def best_candidate(
     usual: tuple[Method, ...],
 ) -> Choice:
     """Pick a candidate of ``method``, or a usual one; ``targets`` are of the rows of ``ask``."""
-    if method.sample < 2:
-        raise InvalidInput(f"Auto: sample must be at least 2 rows; got {method.sample!r}.")
     D = ask.n_features
     if (X := ask.X) is None:
         pairs = Fourier(Orthogonal(), "pair" if D > 1 else "phase")

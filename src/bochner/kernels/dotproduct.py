@@ -264,10 +264,7 @@ class DotExponential(DotProductKernel):
 
     @property
     def power_series(self) -> PowerSeries:
-        return PowerSeries(self._log_derivative)
-
-    def _log_derivative(self, n: np.ndarray) -> Float[np.ndarray, "..."]:
-        return n * math.log(self.scale)
+        return PowerSeries(lambda n: n * math.log(self.scale))
 
     def profile(self, t: Array) -> Array:
         return array_namespace(t).exp(self.scale * t)

@@ -217,13 +217,6 @@ def zonal(kernel: Kernel, d: int) -> RadialKernels | None:
     return folded(kernel, leaf, _sum, _product, scale=_multiple)
 
 
-def radial_kernels(kernel: Kernel, d: int) -> RadialKernels:
-    """Return the radial kernels of a generalised zonal kernel in d dimensions."""
-    functions = zonal(kernel, d)
-    assert functions is not None
-    return functions
-
-
 def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
     """Return a kernel of unit lengthscale, k(x, y) = unit(x/ℓ, y/ℓ), and ℓ; others with ones."""
     if isinstance(kernel, Scaled):

@@ -23,7 +23,7 @@ from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import RadialKernels, isotropic, monomials, radial_kernels, zonal
+from bochner.kernels.radial import RadialKernels, isotropic, monomials, zonal
 from bochner.kernels.zonal import (
     GeneralizedZonal,
     alpha,
@@ -228,7 +228,7 @@ class RadialFunctions:
         """Return the functions from the radial kernels themselves."""
         G = np.zeros((len(r), len(self.degrees)))
         most = int(self.degrees.max(initial=0))
-        radial = radial_kernels(self.kernel, self.n_inputs)
+        radial = in_balls("MercerHarmonic", self.kernel, self.n_inputs)[2]
         for rows in slices(len(r), 256):
             R = radial.matrices(most, r[rows], self.nodes)
             for l in np.unique(self.degrees).tolist():
@@ -286,7 +286,7 @@ class IndexedFunctions:
     @cached_property
     def _logs(self) -> tuple[Float[np.ndarray, " B"], Float[np.ndarray, " B"], Array]:
         """The logarithm of h(1) without the envelope, l + 2i, and half the envelope's rate."""
-        radial = radial_kernels(self.kernel, self.n_inputs)
+        radial = in_balls("Gegenbauer", self.kernel, self.n_inputs)[2]
         degree, order = (int(v.max(initial=0)) for v in (self.degrees, self.indices))
         h = monomials(radial, degree, order + 1, np.ones(1))[self.degrees, self.indices, 0]
         half = 0.5 * radial.decay
