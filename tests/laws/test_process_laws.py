@@ -601,7 +601,7 @@ def likelihood(fitted):
 
 @pytest.mark.parametrize("start", [0.3, 3.0])
 def test_with_exact_features_they_are_those_of_scikit_learn(start):
-    """Both descend by quasi-Newton steps; ours stops where a step gains less than 3e-4 a row."""
+    """Both descend by L-BFGS; ours stops where a step gains less than 3e-4 a row."""
     X, y = two_columns()
     ours = by_evidence(Gaussian(start), fit_intercept=False).fit(X, y)
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)

@@ -8,21 +8,21 @@ of ℓ,
 
 O(m² d) for all of them. Starts are tried on few rows, and the best is continued with more.
 
-Descents are by BFGS in the logarithms of a kernel's numbers and of the penalty. Two processors
+Descents are by L-BFGS in the logarithms of a kernel's numbers and of the penalty. Two processors
 round differently, and a descent would carry that on from step to step. So points, values and slopes
 are rounded to multiples far above the rounding of float64 and far below any relevant difference,
 and every processor takes the same steps.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from scipy.optimize import BFGS
+from scipy.optimize import minimize
 
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
@@ -52,7 +52,6 @@ BAND = 64  # Rows whose kernel values are computed together
 STEP = 1e-4  # Step of log ℓ in differences of kernel values
 LEAST_GAIN = 3e-4  # A step that gains less than this share of the criterion is the last
 LEAST = 1e-8  # Least penalty, as a share of k(x, x)
-FIRST = 30.0  # The first step of a descent is so many slopes
 
 # --- descents ----------------------------------------------------------------------------------
 
@@ -110,8 +109,9 @@ class ProcessRows:
         varies = np.ptp(self.y[:m], axis=0) > 0
         if len(self.w) <= m or not varies.any():
             return self
-        part = replace(self, X=self.X[:m], y=self.y[:m, varies], w=self.w[:m])
-        return self._firsts.setdefault(m, part)
+        if m not in self._firsts:
+            self._firsts[m] = replace(self, X=self.X[:m], y=self.y[:m, varies], w=self.w[:m])
+        return self._firsts[m]
 
     @cached_property
     def _firsts(self) -> dict[int, "ProcessRows"]:
@@ -168,7 +168,6 @@ class Evaluated:
     of: Any
     at: Float[Array, " q"]
     value: float
-    curvature: Any = None  # As the descent estimates it
 
     @property
     def kernel(self) -> Any:
@@ -193,58 +192,45 @@ class Evaluated:
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
 
 
-def descend(
-    of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN, curvature: Any = None
-) -> Evaluated:
-    """Return the best of some evaluations; the last is the first that gains less than ``gain``.
+def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
+    """Return the best of some evaluations; the last is the first that gains less than ``gain``."""
+    best, count = Evaluated(of, start, float("inf")), 0
+    bounds = of.bounds(start)
+    free = np.array([low < high for low, high in bounds])
 
-    By BFGS (Nocedal and Wright 2006, section 6.1), from the curvature that another descent in the
-    same numbers has estimated, if any. No coordinate changes by more than one in a step.
-    """
-    low, high = np.transpose(of.bounds(start))
-    free = low < high
-
-    def at(x: Array) -> tuple[Evaluated, Array]:
-        x = np.where(free, on_grid(np.clip(x, low, high), 1e-6), start)
+    def value_and_gradient(vector: Array) -> tuple[float, Array]:
+        nonlocal best, count
+        if count >= evaluations:
+            raise StopIteration
+        count += 1
+        at = np.where(free, on_grid(vector, 1e-6), start)
         try:
-            value, slope = of(x)
+            value, gradient = of(at)
         except LinAlgError:
-            value, slope = np.inf, np.zeros_like(x)  # worse than all others
-        return Evaluated(of, x, float(on_grid(value, 1e-6))), free * on_grid(slope, 1e-5)
+            return 1e3, np.zeros_like(vector)  # worse than all others
+        point = Evaluated(of, at, float(on_grid(value, 1e-6)))
+        best = point if point.value < best.value else best
+        return float(on_grid(value - of.level, 1e-6)), on_grid(gradient, 1e-5)
 
-    def step_from(x: Array, slope: Array) -> Array:
-        blocked = ((x <= low) & (slope > 0)) | ((x >= high) & (slope < 0))
-        step = -curvature.dot(np.where(blocked, 0.0, slope))
-        step = np.where(blocked, 0.0, step * FIRST if curvature.first_iteration else step)
-        return step / max(float(np.abs(step).max()), 1.0)
-
-    if curvature is None or curvature.n != len(start):
-        curvature = BFGS()
-        curvature.initialize(len(start), "inv_hess")
-    curvature, (here, slope) = deepcopy(curvature), at(start)
-    step = step_from(here.at, slope)
-    for _ in range(evaluations - 1):
-        worth = gain * max(abs(here.value - of.level), 1.0)
-        if -(slope @ step) < worth:
-            break
-        new, new_slope = at(here.at + step)
-        move = new.at - here.at
-        rise, expected = new.value - here.value, float(slope @ move)
-        if rise > 1e-4 * expected:
-            step = step * float(np.clip(-0.5 * expected / (rise - expected), 0.1, 0.5))
-            continue
-        if np.any(new_slope != slope):
-            curvature.update(move, new_slope - slope)
-        here, slope = new, new_slope
-        if -rise < worth:
-            break
-        step = step_from(here.at, slope)
-    return replace(here, curvature=curvature)
+    if evaluations <= 1:
+        value_and_gradient(start)
+        return best
+    options = {"maxfun": 2 * evaluations, "maxiter": evaluations, "ftol": gain}
+    with suppress(StopIteration):
+        minimize(
+            value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
+    return best
 
 
 def least(points: Iterable[Evaluated]) -> Evaluated:
     """Return the point of the least value."""
     return min(points, key=lambda point: point.value)
+
+
+def go_on(start: Evaluated, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
+    """Descend from a point; return the end if it is better."""
+    return least([start, descend(start.of, start.at, evaluations, gain)])
 
 
 # --- lengthscales --------------------------------------------------------------------------------
@@ -364,19 +350,19 @@ class MatrixSearch:
             logs.append(np.log(scales / start.lengthscale))
         # With one lengthscale, a function of few columns looks like noise.
         starts += [(each, share) for each in logs for share in of.rows.shares[2:3]]
-        return least(descend(of, np.append(*at), 4) for at in starts)
+        return least(descend(of, np.append(*at), 6) for at in starts)
 
     def scaled(
-        self, kernel: Any, start: Any, evaluations: int, each: bool = False, few: bool = False
+        self, start: Any, alpha: float, evaluations: int, each: bool = False, few: bool = False
     ) -> Evaluated:
         """Optimise one factor of a kernel's lengthscales, or ``each`` of them, on all rows or few.
 
-        ``start`` has the penalty of all rows, and perhaps the curvature of a descent before.
+        ``alpha`` is the penalty of all rows.
         """
         width, rows = self.rows.X.shape[1] if each else 1, self.rows.first(FEW if few else 1 << 30)
-        of = OnProcess(kernel, rows, self.criterion, width)
-        at = np.append(np.zeros(width), np.log(start.alpha / self.rows.w.sum()))
-        return descend(of, at, evaluations, curvature=start.curvature)
+        of = OnProcess(start, rows, self.criterion, width)
+        at = np.append(np.zeros(width), np.log(alpha / self.rows.w.sum()))
+        return descend(of, at, evaluations)
 
     def tuning(self, end: Evaluated, numbers: int, *judged: Any) -> Tuning:
         """Return the record, with the kernel at the end."""
@@ -390,9 +376,11 @@ class MatrixSearch:
     def to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:
         """Continue with few rows, which may be the rows of the starts, then with all."""
         few = self.rows.first(FEW)
-        end = descend(*end.on(few), evaluations, curvature=end.curvature) if evaluations else end
-        if last and len(self.rows.w) > len(few.w):
-            end = descend(*end.on(self.rows), last, curvature=end.curvature)
+        if evaluations and len(few.w) == len(end.of.rows.w):
+            end = go_on(end, evaluations)
+        for rows, count in ((few, evaluations), (self.rows, last)):
+            if count and len(rows.w) > len(end.of.rows.w):
+                end = descend(*end.on(rows), count)
         return end
 
 

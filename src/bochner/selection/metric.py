@@ -31,22 +31,20 @@ class TunedKernel:
     kernel: Kernel
     alpha: float
     numbers: int  # Tuned numbers without the penalty
-    curvature: Any = None  # As the descent has estimated it
 
 
 def turned_metrics(
-    start: TunedKernel, search: MatrixSearch, rounds: int, brief: bool = False
+    kernel: Any, alpha: float, search: MatrixSearch, rounds: int, brief: bool = False
 ) -> Iterator[TunedKernel]:
     """Yield the kernel of each round, its scale tuned on all rows or, ``brief``, on few."""
     rows, d = search.rows, search.rows.X.shape[1]
     diagonal = d > MANY_COLUMNS
-    kernel: Any = start.kernel
     family = kernel.replace(lengthscale=1.0)
     L = np.diag(1 / np.broadcast_to(np.asarray(kernel.lengthscale), d))
     for number in range(rounds):
-        L = next_root(family, rows, L, start.alpha, diagonal)
+        L = next_root(family, rows, L, alpha, diagonal)
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, start, 4 if brief else 6, few=brief)
+        end = turned.scaled(family, alpha, 4 if brief else 6, few=brief)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:
@@ -55,8 +53,7 @@ def turned_metrics(
             each = Mahalanobis(family, entries(L @ L.T / scale**2))
         numbers = d if diagonal else d * (d + 1) // 2
         name = f"{type(family).__name__}, columns turned, round {number + 1}"
-        start = TunedKernel(name, each, alpha, numbers)
-        yield start
+        yield TunedKernel(name, each, alpha, numbers)
         L = L / scale
 
 

@@ -41,6 +41,7 @@ from bochner.selection.lengthscales import (
     Objective,
     ProcessRows,
     descend,
+    go_on,
     least,
     recorded,
     tune_lengthscales,
@@ -233,8 +234,8 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
     if len(of.rows.w) <= FEW:
         return least([*best, *ends])
     progress("Tuning the kernel: all rows")
-    more = least([descend(*end.on(of.rows), 6, GAIN, end.curvature) for end in ends])
-    return descend(of, more.at, 20, GAIN, more.curvature)
+    more = least([descend(*end.on(of.rows), 6, GAIN) for end in ends])
+    return go_on(more, 20, GAIN)
 
 
 # --- Ranges of numbers ---------------------------------------------------------------------------

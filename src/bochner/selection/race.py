@@ -117,8 +117,7 @@ class Race:
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, and the record."""
-        starts = [self._one, self._each] if self._columns else [self._one]
-        first, few = self.few, self._all_of(starts, self.few)
+        first, few = self.few, self._all_of(self._starts(), self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
@@ -231,6 +230,9 @@ class Race:
 
     # --- candidates ------------------------------------------------------------------------------
 
+    def _starts(self) -> list[Make]:
+        return [self._one, self._each] if self._columns else [self._one]
+
     def _others(self, start: TunedKernel) -> list[Make]:
         if not self._columns:
             return []
@@ -250,7 +252,7 @@ class Race:
         kernel, X = start.kernel, self.train.X
         if isinstance(kernel, Radial) and 1 < X.shape[1] <= MANY_COLUMNS and not is_sparse(X):
             search, rounds = self.search(LOO), self.effort.rounds
-            yield from turned_metrics(start, search, rounds, self._brief)
+            yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield the linear kernel in the metric of a kernel: straight lines go on outside."""
@@ -281,8 +283,9 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        first = shortened(start.kernel, search.rows)
-        end = search.scaled(first, start, 4 if self._brief else 8, each=True)
+        end = search.scaled(
+            shortened(start.kernel, search.rows), start.alpha, 5 if self._brief else 8, each=True
+        )
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
@@ -334,8 +337,8 @@ class Race:
         search = self.search(self._by)
         rows = search.rows
         start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
-        end = search.to_end(search.each(start, search.first_points(start)), 12, 0)
-        again = search.scaled(shortened(end.kernel, rows), end, 9, each=True)
+        end = search.to_end(search.each(start, search.first_points(start)), 24, 0)
+        again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -349,14 +352,13 @@ class Race:
             scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
         evaluations = 4 - self._brief if d > 1 else 16
-        end = search.scaled(first, start, evaluations, few=self._brief)
-        made = self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
-        yield replace(made, curvature=start.curvature)
+        end = search.scaled(first, start.alpha, evaluations, few=self._brief)
+        yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
         search = self.search(LOO)
-        end = search.scaled(start.kernel, start, 7, each=True)
+        end = search.scaled(start.kernel, start.alpha, 7, each=True)
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -388,7 +390,7 @@ class Race:
         if np.shape(kernel.lengthscale) == (1,):
             kernel = kernel.replace(lengthscale=kernel.lengthscale[0])
         weight = max(float(rows.w.sum()) for rows in (end.of.rows, self.few.rows))
-        return TunedKernel(name, kernel, end.share * weight, numbers, end.curvature)
+        return TunedKernel(name, kernel, end.share * weight, numbers)
 
     # --- one candidate ---------------------------------------------------------------------------
 
@@ -521,7 +523,7 @@ def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
         return Tuning(kernel, matrix=entries(np.eye(sample.X.shape[1])))
     search = race.search(LOO)
     start = race.ended("start", search.one(kernel), 1)
-    turned = turned_metrics(start, search, rounds=4)
+    turned = turned_metrics(start.kernel, start.alpha, search, rounds=4)
     judged = race.judge([start, *turned], race.few)
     tuning = race.compared(judged, [], search.rows.w)
     return replace(tuning, matrix=metric_of(tuning.kernel, search.rows.spread))

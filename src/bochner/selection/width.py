@@ -8,21 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
+from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, positive, share
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
 from bochner._core.text import HtmlResult
 from bochner._core.threads import one_thread
 from bochner.certificates.pencil import distance, rows_of, sample
-from bochner.features.auto import Auto
+from bochner.features.auto import Auto, left_out
 from bochner.features.map import SMALL_BIAS, FeatureMap, Method, Request
 from bochner.features.nystrom import Nystrom
 from bochner.features.rules import as_method, draw_map
 from bochner.features.rules import choose as choose_method
 from bochner.kernels.kernel import Kernel
-from bochner.solvers.ridge.dual import KernelRows
-from bochner.solvers.ridge.kernel_path import Penalties
-from bochner.solvers.ridge.solution import SAME
+from bochner.solvers.ridge.solution import SAME, best_of
 
 SAMPLE = 1024  # Rows on which ε is measured
 FIRST = 64  # Width at which the search starts
@@ -254,9 +253,15 @@ def penalty_for(
     Those of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
     """
     chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:1024])
-    K = to_numpy(kernel(X[chosen])).astype(np.float64)
-    rows = KernelRows(K, y[chosen], np.ones(len(chosen)))
-    few, m = max(2, len(chosen) // 4), len(chosen)
-    small, large = (Penalties(part).best("loo") for part in (rows.first(few), rows))
-    power = np.clip(np.log(large / small) / np.log(m / few), 0.0, 1.0)
-    return float(large * (n_rows / m) ** power)
+    X, y = X[chosen], y[chosen]
+    few = max(2, len(y) // 4)
+    small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))
+    power = np.clip(np.log(large / small) / np.log(len(y) / few), 0.0, 1.0)
+    return float(large * (n_rows / len(y)) ** power)
+
+
+def _exact_penalty(kernel: Kernel, X: Float[Array, "m d"], y: Float[Array, "m t"]) -> float:
+    """Return the penalty of least leave-one-out error; the rows of K's root are the features."""
+    values, vectors = eigh(to_numpy(kernel(X)).astype(np.float64), driver="evd", check_finite=False)
+    _, alphas, errors = left_out(vectors * np.sqrt(np.maximum(values, 0.0)), y)
+    return float(alphas[best_of(errors, "loo")])

@@ -42,7 +42,7 @@ from bochner.solvers.ridge.problem import (
 
 #: Number of rows from which factors are float32; residual at which refinements stop, as a share of
 #: the right side; share of a residual that one may leave: with more the factor is of float64.
-SINGLE_FROM, REFINED, CONVERGES = 512, 1e-12, 0.3
+SINGLE_FROM, REFINED, CONVERGES = 1024, 1e-12, 0.3
 
 
 @dataclass(frozen=True, eq=False)

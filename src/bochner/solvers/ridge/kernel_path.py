@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from scipy.optimize import brentq
 
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
@@ -71,9 +70,8 @@ class Penalties:
                 self.tried[alpha] = None
         return self.tried[alpha]
 
-    def best(self, criterion: str, start: float | None = None, target: int | None = None) -> float:
+    def best(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the penalty at which a criterion is least, of one target or of all."""
-        start = FIRST * self.rows.trace / len(self.rows.w) if start is None else start
         along = lambda log_alpha: self.slope(criterion, target, float(np.exp(log_alpha)))
         return float(np.exp(least_along(along, float(np.log(start)), *self.bounds, self.level)))
 
@@ -96,7 +94,7 @@ class Penalties:
         least = max(float(value[target]), TINY)
         return float(np.log(least)), float(slope[target]) / least
 
-    def bounded(self, criterion: str, start: float | None, target: int | None = None) -> float:
+    def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
         """Return the best penalty, or one of larger evidence where "loo" is not to be trusted.
 
         It is not if the amplitude is above ten variances of the target, or errors are not surely
@@ -124,29 +122,26 @@ class Penalties:
         each = fit.quadratic_form * rows.spread / (nu * np.maximum(rows.power, TINY))
         return float(each.max() if target is None else each[target])
 
-    def likeliest(self, near: float, target: int | None = None) -> float:
+    def likeliest(self, start: float, target: int | None = None) -> float:
         """Return the penalty of the largest evidence, of those at which rows left out err little.
 
-        From the least error, ``near``, towards the largest evidence. The mean squared error may
-        exceed the least by 2 % of that of the 99 % of the rows that err least, so that one gross
-        error cannot hide others. The largest penalty, a constant in effect, if the evidence is
-        hardly above that of noise alone.
+        The least error first, the largest evidence from there, and if that errs by too much, half
+        of the way back, five times. The mean squared error may exceed the least by 2 % of that of
+        the 99 % of the rows that err least, so that one gross error cannot hide others. The largest
+        penalty, a constant in effect, if the evidence is hardly above that of noise alone.
         """
+        near = self.best("loo", start, target)
         least = self._squares(near, target)
-        unit = max(0.02 * float(least[: int(0.99 * len(least))].sum()), TINY)
-        far = self.best("evidence", near, target)
+        most = least.sum() + 0.02 * least[: int(0.99 * len(least))].sum()
+        far = middle = self.best("evidence", near, target)
         above = self._above_noise(far, target) if self.noise_is_constant else np.inf
         if -np.inf < above <= ABOVE_NOISE:
             return float(np.exp(self.bounds[1]))
-
-        def excess(share: float) -> float:
-            """Return a root of the excess, linear in log α nearly, less its largest value."""
-            errors = self._squares(near * (far / near) ** share, target).sum()
-            return max(float(errors - least.sum()) / unit, 0.0) ** 0.5 - 1
-
-        if excess(1.0) > 0:
-            far = near * (far / near) ** brentq(excess, 0.0, 1.0, xtol=0.1)
-        return far
+        for _ in range(5):
+            errs_little = self._squares(middle, target).sum() <= most
+            near, far = (middle, far) if errs_little else (near, middle)
+            middle = float(np.sqrt(near * far))
+        return near
 
     def _above_noise(self, alpha: float, target: int | None) -> float:
         """Return the log evidence less that of noise about a constant, of one target or of all."""
@@ -174,9 +169,9 @@ def least_along(
 ) -> float:
     """Return where a function of one number is least on the way down from the start.
 
-    ``function`` returns a value and its slope. Steps are taken until the slope changes its sign,
-    then cubics through both ends, until the slope is ``level``, or 14 places were tried. A level
-    place from which the value only falls is no end: if a fit interpolates, errors are so.
+    ``function`` returns a value and its slope. Steps grow until the slope changes its sign; then
+    cubics through both ends, until the slope is ``level``, or 14 places were tried. A level place
+    from which the value only falls is no end: if a fit interpolates, leave-one-out errors are so.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
@@ -188,14 +183,10 @@ def least_along(
         if len(ends) == 2:
             x = _between(*ends[False], *ends[True])
         else:
-            x = float(np.clip(x - np.sign(here[1]) * step, low, high))
+            x, step = float(np.clip(x - np.sign(here[1]) * step, low, high)), np.log(100.0)
         if x in (end[0] for end in ends.values()):
             break
-        before, here, count = here, function(x), count + 1
-        share = here[1] / before[1]
-        # Somewhat further than to where a falling slope would be zero
-        step = 1.25 * step * share / (1 - share) if 0 < share < 1 else np.inf
-        step = float(np.clip(step, np.log(2.0), np.log(100.0)))
+        here, count = function(x), count + 1
         ends[here[1] > 0] = x, here
         best = min(best, (here[0], x))
         if len(ends) == 2 and abs(ends[True][0] - ends[False][0]) < 0.05:
@@ -288,6 +279,7 @@ def _chosen(
 ) -> tuple[Float[Array, " c"], str]:
     """Return the penalty, or one for each target, and the criterion."""
     rows = penalties.rows
+    first = FIRST * rows.trace / len(rows.w) if start is None else start
     varies = np.flatnonzero(rows.power > 0)
     criterion = alpha if isinstance(alpha, str) else "given"
     if not isinstance(alpha, str):
@@ -296,9 +288,9 @@ def _chosen(
         chosen = np.array([float(np.exp(penalties.bounds[1]))])
     elif per_target:
         chosen = np.full(len(rows.power), float(np.exp(penalties.bounds[1])))
-        chosen[varies] = [penalties.bounded(criterion, start, int(i)) for i in varies]
+        chosen[varies] = [penalties.bounded(criterion, first, int(i)) for i in varies]
     else:
-        chosen = np.array([penalties.bounded(criterion, start)])
+        chosen = np.array([penalties.bounded(criterion, first)])
     return chosen, criterion
 
 
@@ -440,8 +432,7 @@ def choose_penalty(
 
         def find() -> float:
             if criterion == "auto" and noise is None and amplitude is None:
-                penalties = Penalties(one)
-                return penalties.likeliest(penalties.best("loo", first))
+                return Penalties(one).likeliest(first)
             low, high = np.log(bounds)
             return float(np.exp(least_along(at, np.log(first), low, high, level=3e-4)))
 
