@@ -146,13 +146,19 @@ def word(*choices: str) -> Callable[[object, str, str], str]:
     return lambda value, who, name: one_of(value, who, name, choices)
 
 
+def switch(value: object, who: str, name: str = "fit_intercept") -> bool:
+    """Refuse a switch that is neither on nor off."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidType(f"{who}: {name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
 Positive = Annotated[float, positive]
 Counted = Annotated[int, counted]
 MaybePositive = Annotated[float | None, optional(positive)]
 MaybeCounted = Annotated[int | None, optional(counted)]
-_switch = lambda value, who, name: require_switch(who, value, name)
-Switch = Annotated[bool, _switch]
-MaybeSwitch = Annotated[bool | None, optional(_switch)]
+Switch = Annotated[bool, switch]
+MaybeSwitch = Annotated[bool | None, optional(switch)]
 
 
 # --- Warnings that name the user's line, however deep in the package they arise ------------------
@@ -225,13 +231,6 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-
-
-def require_switch(who: str, given: object, name: str = "fit_intercept") -> bool:
-    """Refuse a switch that is neither on nor off."""
-    if not isinstance(given, bool | np.bool_):
-        raise InvalidType(f"{who}: {name} must be True or False; got {given!r}.")
-    return bool(given)
 
 
 def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:

@@ -19,7 +19,7 @@ from sklearn.base import clone
 
 from bochner._core.arrays import dense, to_numpy
 from bochner._core.blas import cholesky, eigvalsh
-from bochner._core.checks import integer, one_of, positive, require_switch, share
+from bochner._core.checks import integer, one_of, positive, share, switch
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float, Int, Tabular
@@ -122,7 +122,7 @@ def cell_averages(
     weights = weights / weights.sum(axis=1, keepdims=True)
     values = np.asarray(process.predict(places.reshape(-1, d)))
     means = np.einsum("mq,mq...->m...", weights, values.reshape(*weights.shape, *values.shape[1:]))
-    if not require_switch("cell_averages", return_std, "return_std"):
+    if not switch(return_std, "cell_averages", "return_std"):
         return means
     variances = []
     for cell, w in zip(places, weights, strict=True):
@@ -391,8 +391,8 @@ class TrendedProcess:
         std : (m,)
         """
         X = np.asarray(X, dtype=np.float64)
-        return_std = require_switch("predict", return_std, "return_std")
-        noise = self.noise_variance * require_switch("predict", include_noise, "include_noise")
+        return_std = switch(return_std, "predict", "return_std")
+        noise = self.noise_variance * switch(include_noise, "predict", "include_noise")
         parts = self.process.predict(X, return_std=return_std)
         prediction = parts[0] if return_std else parts
         left = self.columns(X) - prediction[:, 1:]  # e(x)

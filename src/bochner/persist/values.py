@@ -151,12 +151,12 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
 def _as_json(value: Any, at: str, add: Callable[[Any, str], str]) -> Json:  # noqa: PLR0911, PLR0912
     """Return ``value``, which is at this place, as JSON, a case per kind; ``add`` its arrays."""
     kind = type(value)
-    parts = lambda named: [_as_json(v, f"{at}.{name}".lstrip("."), add) for name, v in named]
-    fields = lambda state: dict(zip(sorted(state), parts(sorted(state.items())), strict=True))
     if value is None or kind in (bool, int, str):
         return value
     if kind is float:
         return value if math.isfinite(value) else {"float": repr(value)}
+    parts = lambda named: [_as_json(v, f"{at}.{name}".lstrip("."), add) for name, v in named]
+    fields = lambda state: dict(zip(sorted(state), parts(sorted(state.items())), strict=True))
     if kind in (list, tuple):
         items = parts(enumerate(value))
         return {"tuple": items} if kind is tuple else items
@@ -304,9 +304,9 @@ def require_fields(value: Any) -> None:
             field = tuple(map(one, field)) if isinstance(field, tuple) else one(field)
         if not fits(field, hint, sizes):
             raise TypeError(f"{name} of {kind.__name__} must be of type {hint}")
-        if summed and _FINITE.fullmatch(name) and not is_finite(field):
+        if summed and _FINITE.fullmatch(name) and _holds(lambda x: ~np.isfinite(x), field):
             raise ValueError(f"{name} of {kind.__name__} must be finite")
-        if mapped and _has_nan(field):
+        if mapped and _holds(np.isnan, field):
             raise ValueError(f"{name} of {kind.__name__} must hold numbers")
         if isinstance(value, Kernel) and type(field) is int and field > _MOST_DEGREES:
             raise ValueError(f"{kind.__name__} must have no number above {_MOST_DEGREES}")
@@ -364,18 +364,12 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
     )
 
 
-def is_finite(value: Any) -> bool:
-    """Whether an array or number is finite everywhere; other values are no numbers."""
+def _holds(test: Callable[[Any], Any], value: Any) -> bool:
+    """Whether a test holds for some number, in an array or tuple too; others are no numbers."""
+    if isinstance(value, tuple):
+        return any(_holds(test, part) for part in value)
     numbers = value.data if scipy.sparse.issparse(value) else value
-    return not isinstance(numbers, np.ndarray | np.number | float) or bool(
-        np.isfinite(numbers).all()
-    )
-
-
-def _has_nan(part: Any) -> bool:
-    if isinstance(part, tuple):
-        return any(map(_has_nan, part))
-    return isinstance(part, float | np.ndarray) and bool(np.isnan(part).any())
+    return isinstance(numbers, np.ndarray | np.number | float) and bool(test(numbers).any())
 
 
 # --- Sparse matrices, whose indices compiled code of SciPy does not check ------------------------

@@ -317,7 +317,7 @@ def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str,
             'Take column_importance(model, X, by="gradient"), which ranks them.'
         )
     n_rows = max(FEWEST_ROWS, min(1024, CELLS // d))
-    found = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
+    importance = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
     few = Inspected.of("report_model", model, rows, 256, seed)
-    first = [int(j) for j in found.order[:2] if found.share[j] > 0]
-    return {"importance": found, "dependence": tuple(dependence_on(few, j) for j in first)}
+    first = [int(j) for j in importance.order[:2] if importance.share[j] > 0]
+    return {"importance": importance, "dependence": tuple(dependence_on(few, j) for j in first)}

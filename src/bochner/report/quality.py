@@ -278,9 +278,9 @@ def quality_of(
     calibrated = partial(bo.CalibrationDisplay.from_estimator, model, rows)
     if left_out is not None:
         pictured = examined = left_out
-        quality.left_out, found = left_out.n_rows, errors_of(model, left_out)
+        quality.left_out, without = left_out.n_rows, errors_of(model, left_out)
         for name, values in errors.items():
-            loo = {f"loo_{key}": value for key, value in found[name].items()}
+            loo = {f"loo_{key}": value for key, value in without[name].items()}
             values |= {key: value for key, value in loo.items() if key in MEASURES}
     if kind == "classification":
         how = {"sample_weight": examined.w, "labels": model.classes_}

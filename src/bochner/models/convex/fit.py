@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace, to_numpy
-from bochner._core.checks import integer, positive, require_switch, warn_user
+from bochner._core.checks import integer, positive, switch, warn_user
 from bochner._core.shapes import Array, Float, Int, Predictions
 from bochner._core.text import rounded, written
 from bochner.data.blocks import Blocks
@@ -232,7 +232,7 @@ class ConvexEstimator(KernelEstimator):
 
     def _convex_spec(self, loss: Loss, alpha: float | None, **asked: Any) -> ConvexSpec:
         features = self._feature_spec("auto" if self.method is None else self.method)
-        centred = require_switch(features.who, vars(self).get("fit_intercept", True))
+        centred = switch(vars(self).get("fit_intercept", True), features.who)
         tol = positive(self.tol, features.who, "tol")
         steps = integer(self.max_iter, features.who, "max_iter", 1)
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
-from bochner._core.checks import integer, one_of, require_room, require_switch, warn_user
+from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Both, Float, Tabular
 from bochner._core.sizes import LOO_ROWS
@@ -253,7 +253,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     def _spec(self) -> GaussianProcessSpec:
         who = type(self).__name__
-        centred = require_switch(who, self.fit_intercept)
+        centred = switch(self.fit_intercept, who)
         method = named(self.method)
         if isinstance(method, ExactKernel) and method.preconditioner is not None:
             raise InvalidInput(
@@ -349,7 +349,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         """
         if return_std and return_cov:
             raise InvalidInput("predict: ask for return_std or return_cov, not both.")
-        if require_switch("predict", include_noise, "include_noise") and not return_std:
+        if switch(include_noise, "predict", "include_noise") and not return_std:
             raise InvalidInput("predict: include_noise is of deviations; ask for return_std too.")
         blocks, law, parts = self._rows_to_predict(X), self._law, []
         if return_cov:

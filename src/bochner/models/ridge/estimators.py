@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 
 from bochner import models
 from bochner._core.arrays import to_numpy
-from bochner._core.checks import require_switch
+from bochner._core.checks import switch
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
@@ -40,7 +40,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     alpha_per_target: bool
 
     def _spec(self) -> RidgeSpec:
-        centred = require_switch(type(self).__name__, self.fit_intercept)
+        centred = switch(self.fit_intercept, type(self).__name__)
         features = self._feature_spec(as_features(self.method))
         return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
 
