@@ -19,14 +19,11 @@ from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced
 from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
-from bochner.models._rows import KernelSum
 from bochner.models.convex.classification import OneClassSVM
-from bochner.models.convex.fit import ConvexFit
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
 from bochner.models.representations.exact import LeafRows
 from bochner.models.ridge.fit import RidgeFit
-from bochner.models.sgd.fit import SgdFit
 from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering, KernelCost
 from bochner.models.unsupervised.transformers import FeaturesFit, PrincipalComponents
@@ -211,15 +208,9 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
         case ProcessFit():
             return _of_process(fit, X)
         case RidgeFit(representation=LeafRows() as rows):  # zero for rows outside of a leaf
-            machines = ((rows.machine(leaf, fit.solution), at) for leaf, at in _leaves(rows, X))
-            f = sum(_values(machine, X) * at for machine, at in machines)
-        case RidgeFit() | SgdFit():
-            f = _values(fit.values(), X)
-        case ConvexFit():
-            f = _values(fit._columns(), X)
-            f = f if fit.pairs is None else fit.pairs.values(f)
+            f = sum(rows.machine(leaf, fit.solution)(X) * at for leaf, at in _leaves(rows, X))
         case _:
-            raise Unwritable(f"what a {type(fit).__name__} predicts")
+            f = fit.values()(X)
     if isinstance(model, OneClassSVM):
         inside = X.graph.where(f[:, 0] >= 0.0, 1.0, -1.0)
         return {"label": X.graph.astype(inside, np.int64), "decision": f[:, 0]}
@@ -240,14 +231,6 @@ def _labels(model: Any, f: Traced) -> Outputs:
         with suppress(AttributeError, InvalidInput, Unwritable):
             columns["probability"] = model._probabilities(f)
     return columns
-
-
-def _values(function: Any, X: Traced) -> Any:
-    """Return the values of a fit's function; with the kernel itself k(X, rows) c + b."""
-    if not isinstance(function, KernelSum):
-        return function(X)
-    rows = X.graph.asarray(dense(function.X))
-    return function.kernel.evaluate(X, rows) @ function.coef + function.intercept
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import is_sparse, numpy_rows, slices, to_numpy
+from bochner._core.arrays import dense, is_sparse, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import scattered, stream
 from bochner._core.shapes import Array, Float
@@ -133,7 +133,10 @@ class KernelSum:
     intercept: Float[Array, " t"]
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
-        """Return f of rows, by tiles."""
+        """Return f of rows, by tiles; of rows that record a formula at once."""
+        if hasattr(X, "writes_down"):
+            K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
+            return K @ self.coef + self.intercept
         X = numpy_rows(X)
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
         for here in slices(len(self.coef), TILE):
