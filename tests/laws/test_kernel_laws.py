@@ -318,7 +318,7 @@ def test_fields_are_plain_numbers_and_canonical_ones_are_kept():
         assert kernel.lengthscale == (1.0, 2.0)
         assert [type(v) for v in kernel.lengthscale] == [float, float]
     scale, columns, matrix = (0.5, 2.0), (1, 0), ((1.0, 0.0), (0.0, 1.0))
-    assert Gaussian(scale).lengthscale is scale
+    assert Gaussian(scale).lengthscale == scale
     assert Columns(Gaussian(), columns).columns is columns
     assert Mahalanobis(Gaussian(), matrix).matrix is matrix
     assert Columns(Gaussian(), 2) == Columns(Gaussian(), np.array([2])) == Columns(Gaussian(), (2,))
