@@ -396,7 +396,7 @@ def compare(terminal: Terminal, given: Any) -> None:
         sample=comparison.n_sample,
         kernel=repr(comparison.kernel),
         features=comparison.n_features,
-        methods=[{**vars(row), "method": repr(row.method)} for row in comparison.rows],
+        methods=[{**row, "method": repr(row.method)} for row in comparison.rows],
         best=repr(comparison.best),
         seconds=terminal.seconds,
     )
