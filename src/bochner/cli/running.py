@@ -67,16 +67,11 @@ def run(arguments: list[str]) -> int:
                 error.show()
         return MISUSED
     except (click.Abort, KeyboardInterrupt, SystemExit) as stopped:
+        if getattr(stopped, "code", KILLED) != KILLED:
+            return FAILED  # click's answer to a reader that is gone (as `| head`)
         cause = stopped.__cause__ or stopped  # click makes a Ctrl-C exception the cause
         tell(f"Stopped; {next(iter(getattr(cause, '__notes__', ())), 'nothing was written.')}")
         return KILLED if isinstance(stopped, SystemExit) else STOPPED
-    except BrokenPipeError:
-        # The reader of our output is gone (as `| head`): Python must not flush to it.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # a stream of a test has no number
-                os.dup2(nowhere, stream.fileno())
-        return FAILED
     except Exception as error:
         if os.environ.get("BOCHNER_DEBUG") == "1":
             raise
