@@ -12,7 +12,6 @@ from scipy.integrate import quad
 from scipy.special import eval_legendre
 
 import bochner as bo
-from bochner._core.nufft import nufft
 from bochner.data.sources import Block
 from bochner.errors import MissingDependency
 from bochner.features.fourier.grid import equispaced_map
@@ -26,7 +25,7 @@ from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, f
 from bochner.solvers.harmonics import from_waves, to_waves
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem
-from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, waves_of
+from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, nufft, waves_of
 
 pytest.importorskip("finufft")
 

@@ -231,32 +231,3 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="ascii").splitlines()
     except OSError:
         return []
-
-
-def require_squares(who: str, y: np.ndarray, w: np.ndarray) -> None:
-    """Refuse targets (n, t) whose squares overflow, or vanish though the targets differ."""
-    require_within(y, who)
-    if len(y):
-        about = y - y[0]  # before their mean, so that sums of large targets hold
-        require_power(who, y, w @ (about - w @ about / w.sum()) ** 2)
-
-
-def require_within(y: np.ndarray, who: str = "") -> None:
-    """Refuse targets whose squares overflow."""
-    if (largest := np.abs(y).max(initial=0.0)) > LARGEST:
-        raise InvalidInput(
-            f"{who + ': ' if who else ''}y must lie within ±{LARGEST:g}, for its squares to be "
-            f"numbers; got {largest:g}. Scale it first: divide y by a power of ten."
-        )
-
-
-def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
-    """Refuse targets that differ, and whose squares about their mean have no such sum."""
-    # digits to spare for errors far below
-    vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
-    if np.any(vanish):
-        largest = np.abs(y[:, vanish]).max()
-        raise InvalidInput(
-            f"{who}: y must have deviations whose squares float64 holds, above 1e-150; got values "
-            f"of {largest:.3g} at most. Multiply y by a power of ten."
-        )

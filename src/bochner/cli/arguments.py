@@ -31,9 +31,6 @@ METHODS = (
 )
 # fmt: on
 
-#: Who reads the rows of ``bochner fit``.
-ENGINES = ("local", "dask", "ray", "spark")
-
 #: The learners of ``bochner fit``, and their classes.
 LEARNERS = {
     "ridge": "KernelRidge",

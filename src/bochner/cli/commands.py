@@ -219,7 +219,7 @@ def demo(terminal: Terminal, given: Any) -> None:
 @_option(
     "--engine",
     "Who reads the rows: this process, or a cluster.",
-    kinds.OneOf(kinds.ENGINES),
+    kinds.OneOf(("local", "dask", "ray", "spark")),
     default="local",
 )
 @_option(

@@ -41,11 +41,11 @@ class Dataset:
         return f"Dataset(n={n}, d={d}, target={self.target_name!r})"
 
 
-def stored(name: str) -> dict[str, np.ndarray]:
-    """Return the arrays of one of the package's .npz files."""
-    place = resources.files("bochner.datasets").joinpath(name)
-    with place.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return dict(arrays)
+def stored(name: str) -> tuple[dict[str, np.ndarray], str]:
+    """Return the arrays and the description of a data set of the package."""
+    folder = resources.files("bochner.datasets")
+    with folder.joinpath(f"{name}.npz").open("rb") as file, np.load(file) as arrays:
+        return dict(arrays), folder.joinpath(f"{name}.txt").read_text(encoding="utf-8")
 
 
 # --- The compressive strength of concrete: a small table for tests and docs ----------------------
@@ -54,19 +54,6 @@ _NAMES = (
     "cement", "blast_furnace_slag", "fly_ash", "water",
     "superplasticizer", "coarse_aggregate", "fine_aggregate", "age",
 )  # fmt: skip
-
-_CONCRETE = """\
-Compressive strength (MPa) of 1,030 samples of concrete, from seven ingredients (kg in a cubic
-metre) and the age (days).
-
-Source: Yeh (1998), Modeling of strength of high-performance concrete using artificial neural
-networks, Cement and Concrete Research 28, 1797-1808; UCI Machine Learning Repository, Concrete
-Compressive Strength (data set 165). The rows are those of the centred copy in the GitHub repository
-treforevans/uci_datasets, with the means of the original columns added.
-
-Licence: the UCI repository gives the data under CC BY 4.0; the copy is under the MIT licence,
-copyright (c) 2022 Trefor Evans.
-"""
 
 
 def load_concrete() -> Dataset:
@@ -83,22 +70,11 @@ def load_concrete() -> Dataset:
     >>> load_concrete()
     Dataset(n=1030, d=8, target='strength (MPa)')
     """
-    arrays = stored("concrete.npz")
-    return Dataset(arrays["X"], arrays["y"], _NAMES, "strength (MPa)", _CONCRETE)
+    arrays, description = stored("concrete")
+    return Dataset(arrays["X"], arrays["y"], _NAMES, "strength (MPa)", description)
 
 
 # --- Carbon dioxide above Mauna Loa: a series with a trend and a season --------------------------
-
-_CO2 = """\
-Carbon dioxide in the air at Mauna Loa, Hawaii (parts per million by volume): means of weekly
-samples by month, March 1958 to the end of 2001; five months have none. The input is the middle of
-the month, as a year.
-
-Source: C. D. Keeling and T. P. Whorf, Scripps Institution of Oceanography, in the copy of weekly
-means that statsmodels carries.
-
-Licence: public domain.
-"""
 
 
 def load_co2() -> Dataset:
@@ -115,26 +91,11 @@ def load_co2() -> Dataset:
     >>> load_co2()
     Dataset(n=521, d=1, target='CO2 (ppm)')
     """
-    arrays = stored("co2.npz")
-    return Dataset(arrays["year"][:, None], arrays["co2"], ("year",), "CO2 (ppm)", _CO2)
+    arrays, description = stored("co2")
+    return Dataset(arrays["year"][:, None], arrays["co2"], ("year",), "CO2 (ppm)", description)
 
 
 # --- The relief of the Earth, and latitude and longitude as points of the sphere -----------------
-
-_EARTH = """\
-Relief of the Earth: height of the land above and depth of the sea floor below sea level, in
-metres (negative under water), averaged over cells of one degree: 180 x 360 = 64,800 rows, from
-south to north and, within a row of cells, from 180 degrees west to 180 degrees east.
-
-Cells of equal angle are small near the poles, so the poles carry more rows than their area.
-
-Source: ETOPO5 (NOAA National Geophysical Data Center, Data Announcement 88-MGG-02, Digital relief
-of the Surface of the Earth, 1988), averaged to one degree and distributed as etopo60.cdf in
-ferret-datasets 7.6.0 (NOAA Pacific Marine Environmental Laboratory). Rounded to whole metres here.
-
-Licence: public domain. Data of the government of the United States; the licence of Ferret
-places software and data in the public domain.
-"""
 
 
 def on_sphere(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
@@ -199,7 +160,8 @@ def load_earth() -> Dataset:
     >>> int(earth.y.min()), int(earth.y.max())
     (-7473, 5731)
     """
-    elevation = stored("earth.npz")["elevation"]
+    arrays, description = stored("earth")
+    elevation = arrays["elevation"]
     rows, columns = elevation.shape
     south, west = np.float32(-90 + 90 / rows), np.float32(-180 + 180 / columns)
     latitude = np.repeat(south + np.arange(rows, dtype=np.float32) * (180 / rows), columns)
@@ -209,7 +171,7 @@ def load_earth() -> Dataset:
         y=elevation.ravel().astype(np.float32),
         feature_names=("x", "y", "z"),
         target_name="elevation (m)",
-        description=_EARTH,
+        description=description,
         latitude=latitude,
         longitude=longitude,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from bochner._core.checks import one_of, require_squares
+from bochner._core.checks import one_of
 from bochner._core.random import seed_of
 from bochner._core.threads import one_thread
 from bochner.errors import IncompatibleModels, InvalidInput, InvalidType
@@ -22,6 +22,7 @@ from bochner.selection.lengthscales import at_median, require_lengthscale, tune_
 from bochner.selection.numbers import is_composite, tune_numbers
 from bochner.selection.record import Tuning
 from bochner.solvers.ridge.dual import CRITERIA
+from bochner.sums.moments import require_squares
 from bochner.sums.passes import sampled
 
 

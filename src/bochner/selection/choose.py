@@ -10,7 +10,6 @@ import numpy as np
 from scipy.special import ndtri
 
 from bochner._core.arrays import dense, is_sparse
-from bochner._core.checks import require_squares
 from bochner._core.progress import progress
 from bochner._core.shapes import Array, Float
 from bochner.data.blocks import Blocks, count_rows
@@ -36,6 +35,7 @@ from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
 from bochner.solvers.ridge.solution import NO_ERROR, best_of
+from bochner.sums.moments import require_squares
 from bochner.sums.passes import LOCAL, Executor, nonempty, sampled, total_weight
 
 #: Finds a kernel from a kernel or name and a sample of rows.

@@ -18,7 +18,6 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, in_precision, moved, precision
 from bochner._core.checks import bounded, optional, require_room, share
-from bochner._core.nufft import nufft
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import box_of_rows, given_box
@@ -27,7 +26,7 @@ from bochner.kernels import equispaced
 from bochner.kernels.basis import checked_box
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.gram import ToeplitzGram
-from bochner.sums.fourier import BoxPlaces
+from bochner.sums.fourier import BoxPlaces, nufft
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from operator import attrgetter
 
 import numpy as np
 
-from bochner._core.nufft import nufft
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float
 from bochner._core.sizes import LOO_ROWS
@@ -52,6 +51,7 @@ from bochner.solvers.waves import (
     square_sums,
     waves_of_samples,
 )
+from bochner.sums.fourier import nufft
 from bochner.sums.passes import LOCAL, Executor
 
 #: Draws of the posterior that deviations are made of where they are not exact: their relative

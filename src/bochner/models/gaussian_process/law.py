@@ -12,7 +12,6 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, is_numpy, numpy_rows, squared_norms, to_numpy
 from bochner._core.blas import product
-from bochner._core.checks import require_squares
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Both, Float, Int
 from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
@@ -40,7 +39,7 @@ from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
 from bochner.solvers.ridge.problem import amplitude_at, evidence, slack_of_leverage
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
-from bochner.sums.moments import Precision
+from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
 
 #: Fewest rows that chose neither lengthscales nor noise whose errors make intervals.

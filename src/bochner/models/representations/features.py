@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core.arrays import slices, to_numpy
-from bochner._core.checks import require_power
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import FEW, SMALL, WIDE, kept_rows
 from bochner.data.blocks import Blocks, count_rows
@@ -42,7 +41,7 @@ from bochner.solvers.ridge.eigen import (
 )
 from bochner.solvers.ridge.solution import Outcome, Solution, as_given, given_alpha, solve_ridge
 from bochner.sums import passes
-from bochner.sums.moments import Moments, Precision
+from bochner.sums.moments import Moments, Precision, require_power
 
 
 @dataclass(frozen=True, eq=False)

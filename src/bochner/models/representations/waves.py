@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bochner._core.arrays import dense, numpy_rows
-from bochner._core.nufft import nufft
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float
 from bochner.certificates.certificate import Certificate
@@ -40,7 +39,7 @@ from bochner.solvers.gram import full_of
 from bochner.solvers.ridge.problem import evidence, gcv
 from bochner.solvers.ridge.solution import Outcome, Path, Solution, given_alpha, pooled
 from bochner.solvers.waves import WaveProblem, WaveState, scan
-from bochner.sums.fourier import WaveSums, as_complex, corners_of, waves_of
+from bochner.sums.fourier import WaveSums, as_complex, corners_of, nufft, waves_of
 from bochner.sums.passes import LOCAL, Executor, SumOf, Together, nonempty, sample_of
 
 
