@@ -262,7 +262,7 @@ def headline(rows: Sequence[Row]) -> str:
         for who in ("KernelRidge", "LightGBM")
     )
     return (
-        f"Default against default, on {len(cases)} tables of up to {most:,} rows: **bochner has "
+        f"With default parameters, on {len(cases)} tables of up to {most:,} rows: **bochner has "
         f"the lowest error on {_wins(cases)} of {len(cases)}**,\ncompared with LightGBM, CatBoost, "
         "HistGradientBoosting and scikit-learn's kernel machines. The median fit takes "
         f"{ours:.2g} CPU\nseconds; LightGBM takes {light:.2g}. "
