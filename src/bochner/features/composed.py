@@ -116,6 +116,10 @@ class DerivedMap(FeatureMap):
         other = isinstance(self.kernel, Changed) and not isinstance(self.kernel, algebra.Columns)
         return 0.0 if other else self.inner.reach
 
+    def unwhitened(self) -> tuple[FeatureMap, Any]:
+        inner, landmarks = self.inner.unwhitened()
+        return self if landmarks is None else replace(self, inner=inner), landmarks
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         kernel, inner = self.kernel, self.inner
         match kernel:

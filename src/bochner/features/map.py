@@ -165,6 +165,10 @@ class FeatureMap(ABC):
         parts = parts_of(self)
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)
 
+    def unwhitened(self) -> tuple["FeatureMap", Any]:
+        """Return the cheapest map of the same functions φ(x)·β, and the landmarks or None."""
+        return self, None
+
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         """Return e(x) = k(x, x) − E|φ(x)|² of rows, the truncation error; None if unknown.
 

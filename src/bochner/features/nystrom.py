@@ -7,7 +7,7 @@ k(x, x) − |φ(x)|² ≥ 0 is an exact certificate for every point.
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -392,12 +392,11 @@ class NystromMap(FeatureMap):
             self.roots[dtype.name] = known
         return known
 
-    def values(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        """Return C = k(X, S), (n, D), of checked rows."""
-        return self.kernel.evaluate(X, arrays.moved(self.landmarks, like=X))
+    def unwhitened(self) -> tuple[FeatureMap, Any]:
+        return (replace(self, whitened=False), self) if self.whitened else (self, None)
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        C = self.values(X)
+        C = self.kernel.evaluate(X, arrays.moved(self.landmarks, like=X))
         return self.whiten(C, arrays.precision(C)) if self.whitened else C
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
@@ -422,13 +421,11 @@ class Rounded(FeatureMap):
     precision: str
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        inner = self.inner
         if self.precision == "float64":
-            return inner.features(arrays.in_float64(X))
-        if isinstance(inner, NystromMap):
-            C = arrays.in_precision(inner.values(X), "float32")
-            return inner.whiten(C, np.dtype(np.float32))
-        return arrays.in_precision(inner.features(X), "float32")
+            return self.inner.features(arrays.in_float64(X))
+        plain, landmarks = self.inner.unwhitened()
+        C = arrays.in_precision(plain.features(X), "float32")
+        return C if landmarks is None else landmarks.whiten(C, np.dtype(np.float32))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         """Return gradients of the features as they are before they are rounded."""

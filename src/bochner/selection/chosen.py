@@ -159,10 +159,9 @@ class Chosen:
 
     def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Callable[[Array], Array]:
         """Return the function X ↦ φ(X) β + b of checked rows, by the cheapest features."""
-        phi: FeatureMap = self.rounded
-        if isinstance(self.map, NystromMap):  # in float64, as large coefficients need
-            plain, coef = self._plain(coef)
-            phi = Rounded(self.kernel, plain, "float64")
+        plain, coef = self._plain(coef)
+        # Plain kernel values in float64, as large coefficients need
+        phi = self.rounded if plain is self.map else Rounded(self.kernel, plain, "float64")
         numbers = lambda Z: Z if hasattr(Z, "writes_down") else to_numpy(Z)
         return lambda X: numbers(phi.features(X)) @ coef + intercept
 
@@ -173,10 +172,10 @@ class Chosen:
 
     def _plain(self, coef: Float[Array, "D t"]) -> tuple[FeatureMap, Float[Array, "D t"]]:
         """Return the cheapest features of the functions φ(x) β, and their coefficients."""
-        if not isinstance(self.map, NystromMap):
-            return self.map, coef
-        root = self.map.root(np.dtype(self.precision))
-        return replace(self.map, whitened=False), root @ coef.astype(np.float64)
+        plain, landmarks = self.map.unwhitened()
+        if landmarks is None:
+            return plain, coef
+        return plain, landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -187,8 +186,7 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
     small = n is not None and n * phi.n_features**2 <= SMALL
-    core = phi.inner if isinstance(phi, DerivedMap) else phi
-    return "float64" if small or isinstance(core, NystromMap) else "float32"
+    return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
 
 # --- Moments -------------------------------------------------------------------------------------

@@ -556,9 +556,6 @@ class FeatureProcess(ProcessLaw):
         """Number of rows predicted together; memory for features or draws limits it."""
         return block_rows(max(self.chosen.n_features, WIDTH))
 
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:  # with the digits of ``moments``
-        return lambda X: self.mean(self.at(X))
-
     def moments(self, X: Array) -> Both:
         Z, e = self.at(X), self.unexplained
         return self.mean(Z), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
