@@ -347,13 +347,16 @@ def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
     np.testing.assert_array_equal(rows(Blocks.from_files(found, "b.c")), X)
 
 
-def test_a_file_behind_a_url_that_changes_is_noticed(memory):
+def test_a_file_behind_a_url_that_changes_or_is_lost_is_noticed(memory, monkeypatch):
     blocks = Blocks.from_files(put(memory, "/t.csv"), "b.c")
     put(memory, "/t.csv", TABLE.slice(1))
     with pytest.raises(DataFileError, match=r"'memory://.*' must stay as it is until all passes"):
         list(blocks)
     memory.rm("/t.csv")
     with pytest.raises(DataFileError, match=r"'memory:.*' cannot be read: .*t\.csv"):
+        list(blocks)
+    monkeypatch.setattr(type(memory), "info", Refuses.info)
+    with pytest.raises(DataFileError, match=r"'memory://.*' cannot be read: unable to locate"):
         list(blocks)
 
 
@@ -395,13 +398,6 @@ def test_what_urls_need_is_named(memory, monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(MissingDependency, match=r"'s3://b/t.csv' needs the package fsspec, which"):
         Blocks.from_files("s3://b/t.csv")
-
-
-def test_a_storage_that_is_lost_between_passes_is_told_in_a_sentence(memory, monkeypatch):
-    blocks = Blocks.from_files(put(memory, "/t.parquet"), "b.c")
-    monkeypatch.setattr(type(memory), "info", Refuses.info)
-    with pytest.raises(DataFileError, match=r"'memory://.*' cannot be read: unable to locate"):
-        list(blocks)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -583,10 +579,11 @@ def test_quotes_and_lines_cut_by_the_end_of_the_sample_do_not_mislead(text):
     assert text("a:b\n1:2\n", separator=":").feature_names == ("a", "b")
 
 
-def test_whole_numbers_may_become_floats_later(text):
+def test_whole_numbers_may_become_floats_later_and_truth_values_are_numbers(text):
     X = numbers(text("a,b\n" + LONG + "3.5,-4e2\n"))
     assert X.shape == (400_001, 2)
     np.testing.assert_array_equal(X[-2:], [[1, 2], [3.5, -400]])
+    np.testing.assert_array_equal(numbers(text("a,b\ntrue,1\nFalse,2\n"))[:, 0], [1, 0])
 
 
 MANY = {"names": ",".join(f"c{i}" for i in range(8_000)), "row": ",".join(["0.123456789"] * 8_000)}
@@ -607,10 +604,6 @@ def test_what_cells_are_is_understood(text, content, names):
     blocks = text(content)
     assert blocks.feature_names == names
     assert numbers(blocks).shape[1] == len(names)
-
-
-def test_truth_values_are_numbers(text):
-    np.testing.assert_array_equal(numbers(text("a,b\ntrue,1\nFalse,2\n"))[:, 0], [1, 0])
 
 
 def test_text_that_looks_like_numbers_is_text_where_the_schema_says_so(text):

@@ -3,12 +3,14 @@
 import datetime as dt
 import pickle
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from inside import with_peak
 from layouts import OnlyAStream
 from pyarrow import dataset
 
@@ -78,6 +80,7 @@ UNREAD = [
     (np.eye(2), "got the numpy ndarray.* for arrays use Blocks.from_arrays"),
     (pd.Series([1.0]), "must have columns; got the pandas Series, which is one"),
     (pl.Series([1.0]), "must have columns; got the polars Series, which is one"),
+    (pd.DataFrame({"a": pd.Categorical([1, "1"])}), "'a' must be different texts; got '1' mor"),
     (BATCHES.to_reader(), "got the pyarrow RecordBatchReader, which is used up after one pass"),
     (OnlyAStream(BATCHES.slice(1).to_reader()), "the same each time it is"),
     (OnlyAStream(BATCHES.to_reader()), "the same each time it is opened"),
@@ -132,12 +135,14 @@ def test_a_part_of_a_table_takes_no_other_rows_along(library):
     assert len(pickle.dumps(blocks.part(4096, 8192))) < 200_000
 
 
-def test_texts_of_polars_are_not_copied_before_they_are_read():
-    table = pl.DataFrame({"a": np.arange(1e5), "b": ["a text of some length"] * 100_000})
-    before = pa.total_allocated_bytes()
-    blocks = Blocks.from_table(table)
-    assert blocks.n_rows == 100_000
-    assert pa.total_allocated_bytes() - before < 500_000
+def test_texts_of_polars_and_rows_of_pandas_are_not_copied_before_they_are_read():
+    X, texts = np.arange(4e6).reshape(-1, 40), ["a text of some length"] * 1_000_000
+    in_rows = pd.DataFrame(X, columns=[*map(str, range(40))], copy=False)
+    for table in (pl.DataFrame({"text": texts}), in_rows):
+        before = pa.total_allocated_bytes()
+        blocks, peak = with_peak(partial(Blocks.from_table, table))
+        assert pa.total_allocated_bytes() - before + peak < 5_000_000
+    np.testing.assert_array_equal(np.concatenate([block.X for block in blocks]), X)
 
 
 def test_all_problems_of_a_table_come_in_one_message():

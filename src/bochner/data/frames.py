@@ -1,7 +1,7 @@
 """Tables in memory, Arrow streams, and tables that are computed as they are read."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from numbers import Real
@@ -12,7 +12,7 @@ import numpy as np
 from bochner._core.optional import needed
 from bochner.data.schema import refuse_repeated
 from bochner.data.sources import Partition
-from bochner.data.tables import Column, Reader, takeable
+from bochner.data.tables import NO_ROWS, Column, Reader, arrow_rows, without_target
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
@@ -62,25 +62,42 @@ def _require_names(names: list[Any], label: str) -> None:
 # --- Tables in memory -----------------------------------------------------------------------------
 
 
-def arrow_table(table: Any, names: Sequence[str]) -> Any:
-    """Return columns of a table in memory as an Arrow table."""
-    return needed("pyarrow", _WHO).table({name: _column(table[name]) for name in names})
+def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return columns of a table in memory, of which `arrow_table` takes rows, or their types."""
+    return {name: _column(table[name]) for name in names}
+
+
+def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = None) -> Any:
+    """Return rows of columns as an Arrow table."""
+    rows = {name: arrow_rows(column, start, stop) for name, column in columns.items()}
+    return needed("pyarrow", _WHO).table(rows)
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
     """Yield the rows of a table in memory, or of a partition, which is fetched now."""
     held: Any = reader.partition
     table = held.fetch()
-    known, count = names_in(table), len(table)
-    missing = [name for name in names if name not in known]
-    if missing or count != held.n_rows:
-        got = f"no column {missing[0]!r}" if missing else f"{count} rows"
-        raise InvalidInput(
-            f"Blocks: {reader.label} must have the columns of the first and the same {held.n_rows} "
-            f"rows in every pass; got {got}. Make partitions alike, or persist them first."
-        )
-    table = arrow_table(table, names).slice(reader.first - held.first, reader.n_rows)
-    yield from (takeable(table.slice(start, rows)) for start in range(0, len(table), rows))
+    if held.library:
+        known, count = names_in(table), len(table)
+        missing = [name for name in names if name not in known]
+        if missing or count != held.n_rows:
+            got = f"no column {missing[0]!r}" if missing else f"{count} rows"
+            raise InvalidInput(
+                f"Blocks: {reader.label} must have the columns of the first and the same "
+                f"{held.n_rows} rows in every pass; got {got}. Make partitions alike, or persist "
+                "them first."
+            )
+        table = columns_of(table, names)
+    columns, first = {name: table[name] for name in names}, reader.first - held.first
+    end = first + (reader.n_rows or 0)
+    for start in range(first, end, rows):
+        yield arrow_table(columns, start, min(start + rows, end))
+
+
+def rows_without_target(names: Sequence[str], table: Any) -> np.ndarray:
+    """Return the numbers of the rows of a table without a target; none if it lacks a column."""
+    known = {*names} <= {*names_in(table)}
+    return without_target(arrow_table(columns_of(table, names)), names) if known else NO_ROWS
 
 
 def is_pandas(table: Any) -> bool:
@@ -107,13 +124,13 @@ def names_in(table: Any) -> list[Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return a column of a table in memory: an Arrow array, or the type of one that is not."""
+    """Return a column of a table in memory: an array of Arrow or NumPy, or another's type."""
     pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
     if package_of(column) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
         return dtype
-    if isinstance(column, str):
+    if isinstance(column, str | np.ndarray):
         return column
     streams = hasattr(column, "__arrow_c_stream__")
     column = pa.chunked_array(column if streams else [column])
@@ -122,7 +139,7 @@ def _column(column: Any) -> Any:
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
-    """Return a column of pandas as an Arrow array, or the types of its values."""
+    """Return a column of pandas: numbers as a view, others in Arrow, or the types of values."""
     kind = str(column.dtype)
     if kind.startswith("period"):
         column = column.dt.to_timestamp()
@@ -131,9 +148,11 @@ def _of_pandas(pa: Any, column: Any) -> Any:
     elif kind.startswith("Sparse"):
         column = column.sparse.to_dense()
     dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # a view, mostly
-        return pa.array(column.to_numpy().astype(dtype.newbyteorder("="), copy=False))
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # Arrow would copy columns of rows
+        return column.to_numpy().astype(dtype.newbyteorder("="), copy=False)
     if str(dtype) == "category":
+        rule = f"Blocks: categories of column {column.name!r} must be different texts"
+        refuse_repeated(map(str, column.cat.categories), rule)
         column = column.cat.rename_categories(str)
     try:
         return pa.array(column, from_pandas=True)
@@ -154,14 +173,17 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     """Return the kind of a column in memory."""
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", array)
-    column = _kind_of(array.type)._replace(name=name)
-    if column.kind not in ("lists or records", "text") and len(array):
-        nulls = array.is_null(nan_is_null=True)
-        if needed("pyarrow.compute", _WHO).all(nulls).as_py():
+    dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
+    column, places = _kind_of(dtype)._replace(name=name), range(0, len(array), 4096)
+    if column.kind not in ("lists or records", "text") and places:
+        every = needed("pyarrow.compute", _WHO).all
+        nulls = (arrow_rows(array, at, at + 4096).is_null(nan_is_null=True) for at in places)
+        if all(every(part).as_py() for part in nulls):
             return Column(name, "nothing", "all values missing")
-    words = getattr(array.chunk(0), "dictionary", None) if array.num_chunks else None
+    chunks = getattr(array, "num_chunks", 0)
+    words = getattr(array.chunk(0), "dictionary", None) if chunks else None
     declared = () if words is None else tuple(map(str, words.to_pylist()))
-    if getattr(array.type, "ordered", False):
+    if getattr(dtype, "ordered", False):
         return column._replace(order=declared)
     # polars may list categories of another column
     return column if package_of(table) == "polars" else column._replace(declared=declared)
@@ -174,11 +196,10 @@ def open_table(table: Any) -> Reader:
         return _open_stream(table, label)
     names = names_in(table)
     _require_names(names, label)
-    arrays = {name: _column(table[name]) for name in names}
+    arrays = columns_of(table, names)
     columns = tuple(_column_in(table, name, array) for name, array in arrays.items())
     usable = {name: array for name, array in arrays.items() if not isinstance(array, str)}
-    held = Partition(needed("pyarrow", _WHO).table(usable), len(table))
-    return Reader(label, columns, rows_of, len(table), partition=held)
+    return Reader(label, columns, rows_of, len(table), partition=Partition(usable, len(table)))
 
 
 # --- Streams, and tables that are computed as they are read ---------------------------------------

@@ -21,7 +21,8 @@ from bochner.data.encoders import (
     ordered,
     texts_in,
 )
-from bochner.data.partitions import on_each, rows_without_target
+from bochner.data.frames import rows_without_target
+from bochner.data.partitions import on_each
 from bochner.data.schema import Schema, did_you_mean, listed
 from bochner.data.tables import CELLS_PER_PIECE, Column, Reader, Tables, present, without_target
 from bochner.errors import DataWarning, InvalidInput, InvalidType

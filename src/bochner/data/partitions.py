@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, arrow_table, names_in, open_table, rows_of
+from bochner.data.frames import arrow_columns, open_table, rows_of
 from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
-from bochner.data.tables import NO_ROWS, Column, Reader, without_target
+from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
 
 _WHO = "Blocks.from_table"
@@ -28,12 +28,6 @@ def readers_of(
         for i, (p, key) in enumerate(zip(partitions, keys, strict=True))
     ]
     return [r for r in readers if r.n_rows] or [Reader(label, columns, rows_of, 0)]
-
-
-def rows_without_target(names: Sequence[str], rows: Any) -> np.ndarray:
-    """Return the numbers of the rows of a partition without a target; none if it lacks a column."""
-    known = {*names} <= {*names_in(rows)}
-    return without_target(arrow_table(rows, names), names) if known else NO_ROWS
 
 
 def uncomputed(what: str) -> AbstractContextManager[None]:

@@ -74,17 +74,23 @@ class Reader:
         """Return the reader of these rows."""
         held, first, n_rows = self.partition, self.first + start, stop - start
         if held is not None and not held.library:  # slices of Arrow would be pickled with all rows
-            rows = takeable(held.held.slice(first - held.first, n_rows)).take(np.arange(n_rows))
+            begin, every = first - held.first, np.arange(n_rows)
+            rows = {
+                name: arrow_rows(column, begin, begin + n_rows).take(every)
+                for name, column in held.held.items()
+            }
             held = Partition(rows, n_rows, first)
         return replace(self, n_rows=n_rows, first=first, partition=held)
 
 
-def takeable(table: Any) -> Any:
-    """Return a table whose rows Arrow can take; few at a time, for views of text are copied."""
-    for j, field_ in enumerate(table.schema):
-        if str(field_.type) == "string_view":
-            table = table.set_column(j, field_.name, table[j].cast("large_string"))
-    return table
+def arrow_rows(column: Any, start: int, stop: int | None) -> Any:
+    """Return rows of an array of NumPy or Arrow as one that Arrow can take rows of."""
+    import pyarrow as pa
+
+    rows = column[start:stop]
+    if isinstance(rows, np.ndarray):
+        return pa.array(np.ascontiguousarray(rows))  # much faster than Arrow's copy of a view
+    return rows.cast("large_string") if str(rows.type) == "string_view" else rows
 
 
 @dataclass(frozen=True, eq=False, repr=False)

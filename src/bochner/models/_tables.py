@@ -21,7 +21,7 @@ from bochner.data.learning import warn_without_target
 from bochner.data.partitions import MAPPED, library_of, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
-from bochner.data.tables import Tables, without_target
+from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.mercer.sphere import WaveMethod
 from bochner.models._parameters import by_jobs
@@ -119,7 +119,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
                 f"its columns are {listed(known)}."
             )
     if isinstance(y, str):
-        missing = without_target(frames.arrow_table(X, [y]), [y])
+        missing = frames.rows_without_target([y], X)
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
             warn_without_target(who, [y], len(missing), len(X), first)
