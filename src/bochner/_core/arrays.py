@@ -90,8 +90,6 @@ def taken(A: Array, places: np.ndarray, axis: int) -> Array:
     """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
     if is_sparse(A):
         return A[:, places] if axis else A[places]
-    if isinstance(A, np.ndarray):
-        return np.take(A, places, axis=axis)
     return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
 
 
@@ -183,23 +181,6 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
             f"{who}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
             "Pass Y prepared as X was."
         )
-
-
-# --- Distinct rows ------------------------------------------------------------------------------
-
-
-def different_rows(X: Float[np.ndarray, "n d"]) -> Array:
-    """Return the numbers of the different rows in lexicographic order; of equal ones the first."""
-    same = np.ascontiguousarray(X + 0.0)  # adding zero makes −0 and 0 the same bytes
-    as_bytes = same.view(np.dtype((np.void, same.itemsize * same.shape[1])))[:, 0]
-    rows = np.unique(as_bytes, return_index=True)[1]
-    width = 8  # columns that rows are first sorted by
-    while True:
-        order = rows[np.lexsort(X[rows, :width].T[::-1])]
-        leading = X[order, :width]
-        if width >= X.shape[1] or not (leading[1:] == leading[:-1]).all(axis=1).any():
-            return order
-        width *= 2
 
 
 def slices(n: int, step: int) -> Iterator[slice]:

@@ -184,13 +184,12 @@ def _dask_here() -> Engine:
 def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
     """Return what went wrong with rows that these partitions hold."""
     if isinstance(error, needed("distributed", "Dask").KilledWorker):
-        said = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
-        return failed("Dask", error.task, said)
+        died = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
+        return failed("Dask", error.task, died)
     if handle.status == "error":
         for partition in partitions:
             partition.fetch()  # says which it is
-    said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    return failed("Dask", handle.key, said)
+    return failed("Dask", handle.key, said(error))
 
 
 # --- Ray ------------------------------------------------------------------------------------------

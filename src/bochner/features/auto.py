@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from bochner._core.arrays import different_rows, is_sparse, slices, to_numpy
+from bochner._core.arrays import is_sparse, slices, to_numpy
 from bochner._core.blas import product
 from bochner._core.checks import Positive, each, integer, optional
 from bochner._core.progress import progress
@@ -227,8 +227,7 @@ def best_candidate(
     n = X.shape[0]
     large = n > 4 * D or (is_sparse(X) and n * X.shape[1] > FEW_CELLS)
     if method.candidates is None and not large:
-        values = to_numpy(X)
-        different = values[different_rows(values)].astype(np.float64)
+        different = np.unique(to_numpy(X), axis=0).astype(np.float64)
         if len(different) <= D:
             reason = (
                 f"Nystrom: {D} features hold all {len(different)} different rows, so the fit is "

@@ -145,17 +145,17 @@ class KMeans(Landmarks):
 
     def choose(self, kernel: Kernel, X: Array, count: int, rng: Generator) -> Array:
         pool = _pool(X, self.pool * count, rng)
-        if not arrays.is_sparse(pool) and len(arrays.different_rows(pool[: 2 * count])) <= count:
-            different = arrays.different_rows(pool)
+        if not arrays.is_sparse(pool) and len(np.unique(pool[: 2 * count], axis=0)) <= count:
+            different = np.unique(pool, axis=0)
             if len(different) <= count:
-                return pool[different].astype(np.float64)
+                return different.astype(np.float64)
         units = lengthscales(kernel, X.shape[1])
         if (units != 1.0).any():
             scales = 1.0 / units
             sparse = arrays.is_sparse(pool)
             pool = pool.multiply(scales[None, :]).tocsr() if sparse else pool * scales
         centres = self._centres(pool, min(count, pool.shape[0]), rng)
-        return centres[arrays.different_rows(centres)] * units
+        return np.unique(centres, axis=0) * units
 
     def _centres(self, X: Array, count: int, rng: Generator) -> Float[Array, "D d"]:
         if self.seeds == "random" and not arrays.is_sparse(X):
