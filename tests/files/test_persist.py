@@ -381,6 +381,7 @@ INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])
         ([3, 3], INDICES, INDPTR + 1, "should start with 0"),
         ([3, 3], INDICES, [0, 2, 2**30, 3], "non-decreasing"),
         ([3, 3], INDICES, [0, 2, 2, 2**30], "less than the size"),
+        ([3, 3], INDICES[:0], [0, 2, 1, 0], "non-decreasing"),
         ([3, 3], INDICES, INDPTR[:3], "index pointer size 3"),
         ([3, 3], INDICES.astype("f4"), INDPTR, "vectors of numbers and of indices"),
         ([3, 3], INDICES.astype("i1"), INDPTR.astype("i1"), "of one type, of 32 or 64 bits"),
@@ -391,7 +392,11 @@ INDICES, INDPTR = np.array([0, 2, 1]), np.array([0, 2, 2, 3])
     ],
 )  # fmt: skip
 def test_sparse_matrices_that_point_out_of_bounds_are_refused(kind, shape, indices, indptr, match):
-    parts = {"0": np.ones(3), "1": np.asarray(indices), "2": np.asarray(indptr)}
+    parts = {
+        "0": np.ones(3 if len(indices) else 0),
+        "1": np.asarray(indices),
+        "2": np.asarray(indptr),
+    }
     parts = {name: np.ascontiguousarray(part) for name, part in parts.items()}
     sparse = {"sparse": [kind, shape, *({"array": [name, "C"]} for name in parts)]}
     sparse = json.loads(json.dumps(sparse))

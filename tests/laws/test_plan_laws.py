@@ -209,6 +209,7 @@ def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
     ("method", "precision", "D"),
     [("orthogonal", "float64", 256), ("orthogonal", "float32", 1024), ("nystrom", "float64", 384)],
 )
+@pytest.mark.filterwarnings("ignore:alpha is below what float32")
 def test_memory_is_what_arrays_take(method, precision, D):
     """Within a fifth of what NumPy allocates; of more features than are tried within a third."""
     X, y = rows(9000, 4)

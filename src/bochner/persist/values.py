@@ -384,6 +384,8 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
             raise TypeError("parts of a sparse matrix are vectors of numbers and of indices")
     if indices.dtype != indptr.dtype or indices.itemsize < 4:
         raise TypeError("indices of a sparse matrix are of one type, of 32 or 64 bits")
+    if (indptr[1:] < indptr[:-1]).any():  # SciPy looks only where there are entries
+        raise ValueError("the index pointer of a sparse matrix must be non-decreasing")
     matrix = kind((data, indices, indptr), shape=shape)
     matrix.check_format(full_check=True)
     return matrix

@@ -160,6 +160,9 @@ class ConvexFit(FitSummary):
     X: Any = None  # Rows of a fit with the kernel itself, or of `dual`
     dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"calibration": self.calibration}
+
     @property
     def exact(self) -> bool:
         """Whether the coefficients belong to the kernel and each row of ``X``."""

@@ -522,7 +522,8 @@ class SVR(KernelParameters, ConvexRegressor):
         The objective is at most this share above its least value; with the kernel itself as near
         as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
     max_iter : int, default 200
-        Newton steps at most; with the kernel itself, moves of LIBSVM for each row.
+        Newton steps at most; with the kernel itself, moves of LIBSVM for each of the rows, or of
+        1,000 if they are fewer.
 
     See Also
     --------

@@ -268,6 +268,7 @@ def _system(
 
 MOVES = 1000  # Moves for each row, at most: where penalties are tiny there is no end otherwise.
 MOVES_COMPARED = 100  # The same for machines whose penalties are compared
+FEW_ROWS = 1000  # The last machine may make the moves of as many: 60 rows need 200 to 1,000 each
 
 #: Classifiers end where slopes of the dual agree to this multiple of ``tol``: on tables of 3,000
 #: rows the objective is then 1e-6 to 2e-4 of itself above its minimum, for tol = 1e-4.
@@ -301,6 +302,7 @@ def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float =
     y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
+    moves *= max(1, FEW_ROWS // len(coef)) if tol < 1.0 else 1
     before: tuple[Any, ...] = ()  # rows, weights and matrix of the column before
     for k in range(len(intercept)):
         column = problem.at(np.array([k]))
