@@ -32,7 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Mutants that tests killed when the list was made: file, change, line of the source, tests.
 LIST = ROOT / "tests" / "mutants.txt"
 PACKAGE = ROOT / "src" / "bochner"
-PARTS = ("kernels", "features", "solvers", "certificates", "planner")
 #: Files of tests of each part of the package; the first prefix that fits a module counts.
 FILES = {
     "certificates/bound": "facts/test_bounds",
@@ -150,8 +149,10 @@ def listed() -> list[tuple[Site, list[str]]]:
     """Return the fixed mutants whose lines still stand as they were listed, and their tests."""
     lines = [line.split("\t") for line in LIST.read_text(encoding="utf-8").splitlines()]
     tests = {tuple(key): list(filter(exists, named.split())) for *key, named in lines}
-    files = chain.from_iterable(sorted((PACKAGE / part).rglob("*.py")) for part in PARTS)
+    files = filter(Path.exists, (PACKAGE / path for path in sorted({path for path, *_ in tests})))
     found = [(s, (s.path, s.change, s.text)) for s in chain.from_iterable(map(sites, files))]
+    for path, *rest in sorted(tests.keys() - {key for _, key in found}):
+        say(f"not in the source any more: {path}: {': '.join(rest)}")
     return [(site, tests[key]) for site, key in found if key in tests]
 
 
@@ -224,7 +225,7 @@ def fate_of(job: tuple[Site, list[str]]) -> tuple[str, float]:
     """Return whether tests see a change, and the seconds that took."""
     site, tests = job
     began = time.monotonic()
-    files = next(files for part, files in FILES.items() if site.path.startswith(part))
+    files = next((files for part, files in FILES.items() if site.path.startswith(part)), "")
     reach = [f"{file}.py" for file in f"{files} {ALWAYS}".split()]
     killed = (tests and fails(tests, SECONDS, site)) or fails(reach, SECONDS, site)
     return "killed" if killed else "survived", time.monotonic() - began
