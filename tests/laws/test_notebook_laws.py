@@ -131,6 +131,8 @@ def test_a_fit_says_what_was_found_and_the_diagram_of_its_estimator_holds_it(nam
     text = repr(model.fit_)
     assert all(words in text for words in said.values())
     assert len(text) < 3000
+    if name == "exact":
+        assert f"RMSE {np.mean(model.fit_.left_out().errors ** 2) ** 0.5:.4g}, " in text
 
 
 def test_maps_and_sums_say_their_sizes():
