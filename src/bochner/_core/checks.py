@@ -18,6 +18,9 @@ import numpy as np
 
 from bochner.errors import InvalidInput, InvalidType, SolutionWarning
 
+#: A check of a field: of its value, the class and its name.
+Check = Callable[[Any, str, str], Any]
+
 #: Targets and weights above this overflow when they are squared and summed.
 LARGEST = 1e150
 
@@ -95,12 +98,12 @@ def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
     )
 
 
-def optional(check: Callable[[Any, str, str], Any]) -> Callable[[Any, str, str], Any]:
+def optional(check: Check) -> Check:
     """Return the check of a field that may be None."""
     return lambda value, who, name: None if value is None else check(value, who, name)
 
 
-def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], tuple[Any, ...]]:
+def each(check: Check) -> Check:
     """Return the check of a field that is a sequence, one item or more, as a tuple."""
 
     def checked(value: object, who: str, name: str) -> tuple[Any, ...]:
@@ -116,7 +119,7 @@ def each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], 
     return checked
 
 
-def one_or_each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str, str], Any]:
+def one_or_each(check: Check) -> Check:
     """Return the check of one number for all columns of the data, or of one per column."""
 
     def checked(value: object, who: str, name: str) -> Any:
@@ -126,9 +129,7 @@ def one_or_each(check: Callable[[Any, str, str], Any]) -> Callable[[object, str,
     return checked
 
 
-def bounded(
-    check: Callable[[Any, str, str], Any], low: float, high: float
-) -> Callable[[Any, str, str], Any]:
+def bounded(check: Check, low: float, high: float) -> Check:
     """Return the check of a number from ``low`` to ``high``."""
 
     def checked(value: Any, who: str, name: str) -> Any:
@@ -141,7 +142,7 @@ def bounded(
     return checked
 
 
-def word(*choices: str) -> Callable[[object, str, str], str]:
+def word(*choices: str) -> Check:
     """Return the check of a field that is one of these words."""
     return lambda value, who, name: one_of(value, who, name, choices)
 
@@ -177,18 +178,14 @@ def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
 # --- How much memory there is to use, and refusals of what would take more -----------------------
 
 
-#: Requests below this are never refused.
-LITTLE = 256 << 20
-
-
 def free_bytes(swap: bool = False) -> int:
     """Return the bytes that this process, or its container, can still take."""
     return max(0, min(_available(swap), _left_in_container()))
 
 
 def require_room(need: int, what: str, remedy: str) -> None:
-    """Refuse a computation that takes at least ``need`` bytes if memory is too small."""
-    if need <= LITTLE or need <= (room := free_bytes(swap=True)):
+    """Refuse a computation of ``need`` bytes or more, above 256 MB, if memory is too small."""
+    if need <= 256 << 20 or need <= (room := free_bytes(swap=True)):
         return
     least, there = bytes_in_words(need), bytes_in_words(room)
     raise InvalidInput(f"{what} {least} of memory at least; there are {there}. {remedy}")

@@ -76,7 +76,6 @@ class Terminal:
 
 
 def _option(name: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
-    """Return an option by its name, help, type and the sign of its value."""
     return click.option(name, type=kind, help=words, metavar=sign, **more)
 
 

@@ -22,7 +22,6 @@ from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
 from bochner.selection.spec import NAMED
 
-COVERAGE = 0.9  # Share of new observations that intervals hold
 WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
 
 
@@ -94,7 +93,7 @@ def intervals_of(
     Both are None if no intervals are made.
     """
     if isinstance(model, bo.GaussianProcessRegressor):
-        law, coverage = model.calibration_, COVERAGE if coverage is None else coverage
+        law, coverage = model.calibration_, 0.9 if coverage is None else coverage
         if law.calibrates(coverage):
             return coverage, law.guarantee
         return coverage, f"Gaussian, true if the model is: {len(law)} rows calibrate none."

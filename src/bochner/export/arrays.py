@@ -438,7 +438,6 @@ class Graph:
     def _of(
         self, op: str, inputs: Sequence[Traced], shape: Any, dtype: np.dtype, **attributes: Any
     ) -> Traced:
-        """Return what a new node gives."""
         name = self.node(op, *(a.name for a in inputs), **attributes)
         return Traced(self, name, shape, dtype)
 

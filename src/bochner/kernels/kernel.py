@@ -7,16 +7,13 @@ from numbers import Real
 from typing import Annotated, Any, ClassVar, Self
 
 from bochner._core import arrays
-from bochner._core.checks import Counted, MaybePositive, nonnegative, one_or_each, positive
+from bochner._core.checks import Check, Counted, MaybePositive, nonnegative, one_or_each, positive
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 
 #: A function that returns the values of a kernel, computed when asked for.
 Values = Callable[[], Array]
-
-#: A check of a field: of its value, the class and its name.
-Check = Callable[[Any, str, str], Any]
 
 
 class Value(NamedArguments):

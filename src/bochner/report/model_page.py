@@ -15,7 +15,6 @@ from bochner.models.displays import CALIBRATIONS
 from bochner.report.quality import MEASURES
 from bochner.report.render import number, page, picture, require
 
-SHARES = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)  # Quantiles of the residuals in the table
 MOST_LABELS = 12  # Labels up to which the whole table of confusions is shown
 COLUMNS = 6  # Columns of a row that are shown
 
@@ -146,7 +145,8 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
         ax.axvline(0, color="gray", linestyle=":")
         ax.set(xlabel="observed − predicted", ylabel="rows")
 
-    rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in SHARES]
+    shares = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
+    rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in shares]
     caption = f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}"
     return {
         "actual": picture(
