@@ -239,17 +239,17 @@ def fit(terminal: Terminal, given: Any) -> None:
     """
     from bochner.cli import models
     from bochner.engines.local import FIRST
-    from bochner.report.quality import certificate_of, judge_held_out
+    from bochner.report.quality import certificate_of, judge_held_out, kind_of
 
     given = SimpleNamespace(**vars(given) | on_coordinates(given.coords, given.columns))
     model, kernel, lengthscale = given.model, given.kernel, given.lengthscale
-    if given.target is None and model not in models.WITHOUT_TARGET:
-        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     choices = {name: getattr(given, name) for name in ("method", "alpha", "precision")}
     choices |= {"n_features": given.features, "random_state": given.seed}
     if kernel or lengthscale:
         choices["kernel"] = models.kernel_of(kernel or "gaussian", lengthscale)
     fitted = models.learner(model, choices, given.set)
+    if given.target is None and kind_of(fitted) in ("regression", "classification"):
+        raise click.UsageError(f"{model} learns from a target. Name its column with --target.")
     folder, engine = given.checkpoint, given.engine
     address, other, use = given.scheduler, folder, "--checkpoint is of a fit in this process"
     if engine == "local":

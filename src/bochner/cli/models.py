@@ -22,8 +22,6 @@ from bochner.models._base import KernelEstimator
 from bochner.models._intervals import WithIntervals
 from bochner.selection.spec import NAMED
 
-WITHOUT_TARGET = ("one-class", "kmeans", "pca")  # Learners that have no target
-
 
 def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> Any:
     """Return an unfitted learner with the given options and ``--set`` pairs."""

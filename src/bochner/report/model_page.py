@@ -32,13 +32,11 @@ def model_page(r: Any) -> str:
         r=r,
         title=f"{f['learner']} of {targets}" if targets else f["learner"],
         facts=[pair for pair in facts_in_words(f) if pair[0] not in ("kind", "code")],
-        does="Rows unlike the others" if f["kind"] == "outliers" else f["kind"].capitalize(),
         short_kernel=kernel if len(kernel) <= 40 else kernel.split("(")[0],
         figures=list(_figures(r)),
         counts=", ".join(f"{name}: {n:,} ({100 * n / total:.3g} %)" for name, n in counted),
         certificate=None if r.certificate is None else errors_table(r.certificate),
         path=None if r.path is None else _path(r.path),
-        taken="" if r.path is None else ", ".join(number(float(a), 3) for a in r.path.alpha),
         spectrum=None if r.spectrum is None else _spectrum(r.spectrum),
         errors=(
             ["target", *(MEASURES[key] for key in known)],
