@@ -120,6 +120,9 @@ class DerivedMap(FeatureMap):
         inner, landmarks = self.inner.unwhitened()
         return self if landmarks is None else replace(self, inner=inner), landmarks
 
+    def with_jitter(self, jitter: float | None) -> "DerivedMap":
+        return replace(self, inner=self.inner.with_jitter(jitter))
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         kernel, inner = self.kernel, self.inner
         match kernel:

@@ -169,6 +169,10 @@ class FeatureMap(ABC):
         """Return the cheapest map of the same functions φ(x)·β, and the landmarks or None."""
         return self, None
 
+    def with_jitter(self, jitter: float | None) -> "FeatureMap":
+        """Return the map with another jitter, where it has landmarks."""
+        return self
+
     def left_out(self, X: Float[Array, "n d"]) -> Float[Array, " n"] | None:
         """Return e(x) = k(x, x) − E|φ(x)|² of rows, the truncation error; None if unknown.
 

@@ -395,6 +395,9 @@ class NystromMap(FeatureMap):
     def unwhitened(self) -> tuple[FeatureMap, Any]:
         return (replace(self, whitened=False), self) if self.whitened else (self, None)
 
+    def with_jitter(self, jitter: float | None) -> "NystromMap":
+        return self if jitter == self.jitter else replace(self, jitter=jitter, roots={})
+
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         C = self.kernel.evaluate(X, arrays.moved(self.landmarks, like=X))
         return self.whiten(C, arrays.precision(C)) if self.whitened else C

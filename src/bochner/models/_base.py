@@ -39,7 +39,6 @@ from bochner._core.text import HtmlResult, facts_in_words, html_facts
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas
-from bochner.data.sample import RowSample
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
 from bochner.data.sources import Piece, is_stored, join
 from bochner.data.tables import Tables
@@ -54,7 +53,6 @@ from bochner.models._parameters import by_jobs
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
-from bochner.sums.moments import Moments
 from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, home_of, sampled
 
 #: Where the state of a pickle says the version; no attribute can have this name.
@@ -505,32 +503,6 @@ class Differentiable(KernelEstimator):
         return self._fitted.gradients(blocks)
 
 
-class AddsRows(KernelEstimator):
-    """An estimator that further rows can be added to: its fit keeps a representation of rows."""
-
-    precision: Any
-
-    @abstractmethod
-    def _rows_with(self, name: str, who: str = "") -> Any:
-        """Return the rows of the fit; raise an error if they do not support this attribute."""
-
-    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
-        fit: Any = self._fit
-        return fit(blocks, inputs, LOCAL, "float32" if self.precision == "float32" else "float64")
-
-    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Rows that were read.")
-
-    @property
-    def moments_(self) -> Moments:
-        """What further rows, or other models, are added to."""
-        return self._rows_with("moments_").moments
-
-    @property
-    def sample_(self) -> RowSample:
-        """Rows kept for leave-one-out errors and the certificate."""
-        return self._rows_with("sample_").sample
-
-
 class WithoutTarget(KernelEstimator):
     """An estimator without targets."""
 
@@ -609,8 +581,7 @@ class FitSummary(HtmlResult):
 
     inputs: Inputs
     chosen: Any
-    values: Any  # Returns X ↦ f, (b, t)
-    slopes: Any  # Returns X ↦ the gradients of f, (b, d, t)
+    values: Any  # Returns f: X ↦ (b, t), with its gradients ``slopes``: X ↦ (b, d, t)
 
     block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
 
@@ -622,7 +593,7 @@ class FitSummary(HtmlResult):
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of f there."""
-        slopes, most = self.slopes(), max(256, (1 << 22) // blocks.n_columns)  # 32 MB
+        slopes, most = self.values().slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
         for block in blocks.with_rows(min(self.block_rows, most)):
             yield block.X, slopes(np.ascontiguousarray(to_numpy(block.X), dtype=np.float64))
 

@@ -17,7 +17,7 @@ from bochner.features.auto import Auto, Choice
 from bochner.features.composed import DerivedMap
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.map import FeatureMap, Method
-from bochner.features.nystrom import COARSE, NystromMap, Rounded
+from bochner.features.nystrom import COARSE, Rounded
 from bochner.kernels.kernel import Kernel, has_free
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.spec import SEARCHED, WIDTH, as_effort, as_kernel, as_width
@@ -99,6 +99,17 @@ class FeatureSpec:
 
 
 @dataclass(frozen=True, eq=False)
+class Function:
+    """A fitted function of checked rows, and its gradients."""
+
+    values: Callable[[Array], Float[Array, "b t"]]
+    slopes: Callable[[Array], Float[Array, "b d t"]]
+
+    def __call__(self, X: Array) -> Float[Array, "b t"]:
+        return self.values(X)
+
+
+@dataclass(frozen=True, eq=False)
 class Chosen:
     """The kernel and the map of a fit, and how both were chosen."""
 
@@ -157,25 +168,15 @@ class Chosen:
         bent = DerivedMap(curves.of(phi.kernel), phi, phi.n_inputs)
         return replace(self, search=search, choice=replace(self.choice, map=bent), curves=curves)
 
-    def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Callable[[Array], Array]:
-        """Return the function X ↦ φ(X) β + b of checked rows, by the cheapest features."""
-        plain, coef = self._plain(coef)
-        # Plain kernel values in float64, as large coefficients need
-        phi = self.rounded if plain is self.map else Rounded(self.kernel, plain, "float64")
+    def linear(self, coef: Float[Array, "D t"], intercept: Any = 0.0) -> Function:
+        """Return φ(x) β + b by the cheapest features, and its gradients, for φ not rounded."""
+        phi, (plain, landmarks) = self.rounded, self.map.unwhitened()
+        if landmarks is not None:  # kernel values in float64, as large coefficients need
+            phi = Rounded(self.kernel, plain, "float64")
+            coef = landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
         numbers = lambda Z: Z if hasattr(Z, "writes_down") else to_numpy(Z)
-        return lambda X: numbers(phi.features(X)) @ coef + intercept
-
-    def slopes(self, coef: Float[Array, "D t"]) -> Callable[[Array], Float[Array, "b d t"]]:
-        """Return the function X ↦ the gradients of φ(x) β, φ not rounded."""
-        phi, coef = self._plain(coef)
-        return lambda X: phi.gradients(X, coef)
-
-    def _plain(self, coef: Float[Array, "D t"]) -> tuple[FeatureMap, Float[Array, "D t"]]:
-        """Return the cheapest features of the functions φ(x) β, and their coefficients."""
-        plain, landmarks = self.map.unwhitened()
-        if landmarks is None:
-            return plain, coef
-        return plain, landmarks.root(np.dtype(self.precision)) @ coef.astype(np.float64)
+        values = lambda X: numbers(phi.features(X)) @ coef + intercept
+        return Function(values, lambda X: plain.gradients(X, coef))
 
 
 def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
@@ -194,9 +195,9 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
 
 def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
     """Return the summand of moments; landmarks' kernel values are whitened last where τ allows."""
-    phi = chosen.choice.map  # rounding of sums is multiplied by up to 1/τ
+    plain, landmarks = chosen.map.unwhitened()  # rounding of sums is multiplied by up to 1/τ
     double = chosen.precision == "float64"
-    if double and isinstance(phi, NystromMap) and (phi.jitter or 0.0) >= COARSE:
-        values = Rounded(phi.kernel, replace(phi, whitened=False), chosen.precision)
-        return MomentsOf(values.features, precision, phi.root(np.dtype(chosen.precision)).T)
+    if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
+        values = Rounded(plain.kernel, plain, chosen.precision)
+        return MomentsOf(values.features, precision, landmarks.root(np.dtype("float64")).T)
     return MomentsOf(chosen.features, precision)

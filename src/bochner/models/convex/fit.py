@@ -23,7 +23,7 @@ from bochner.models._rows import KernelSum
 from bochner.models.error_law import ErrorLaw, LeftOutRows
 from bochner.models.representations.representation import chosen_exactly
 from bochner.selection.choose import choose_for_matrix
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.losses import Loss
 from bochner.solvers.convex.penalty_path import HeldOutPath
@@ -184,17 +184,15 @@ class ConvexFit(FitSummary):
     def block_rows(self) -> int:
         return TILE if self.exact else self.chosen.block_rows
 
-    def values(self) -> Callable[[Array], Array]:
+    def values(self) -> Any:
         columns, pairs = self._columns(), self.pairs
-        return columns if pairs is None else lambda X: pairs.values(columns(X))
-
-    def slopes(self) -> Callable[[Array], Array]:
-        columns, pairs = self._columns(), self.pairs
-        slopes = columns.slopes if self.exact else self.chosen.slopes(self.solution.coef)
-        return slopes if pairs is None else lambda X: pairs.gradients(columns(X), slopes(X))
+        if pairs is None:
+            return columns
+        slopes = lambda X: pairs.gradients(columns(X), columns.slopes(X))
+        return Function(lambda X: pairs.values(columns(X)), slopes)
 
     def _columns(self) -> Any:
-        """Return X ↦ the values of the problem's columns, of classes in the features' precision."""
+        """Return the function with the problem's columns, of classes in the features' precision."""
         coef, intercept = self.solution.coef, self.solution.intercept
         if not self.exact:
             dtype = "float64" if self.inputs.classes is None else self.chosen.precision

@@ -187,17 +187,13 @@ class ProcessLaw(Lacking, ABC):
         """The law given the values alone, without derivatives and averages."""
         return self
 
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
-        """Return X ↦ the mean of f."""
+    def means(self) -> Any:
+        """Return the mean of f: X ↦ (b, t), with its gradients ``slopes``."""
         return self.representation.values(self)
 
     @abstractmethod
     def moments(self, X: Array) -> Both:
         """Return the mean and variance of f at rows."""
-
-    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
-        """Return X ↦ the gradients of the mean."""
-        return self.representation.slopes(self)
 
     @abstractmethod
     def scores(self) -> Both | None:
@@ -352,9 +348,6 @@ class ExactProcess(ProcessLaw):
         laws = {e.alpha: law(e, *given) for e in {e.alpha: e for e in self.factors}.values()}
         each = [laws[factor.alpha] for factor in self.factors]
         return np.stack(each, axis=-1) * self.evidence.amplitude
-
-    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
-        return self.means().slopes
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw n functions by Matheron's rule (Wilson et al. 2020, eq. 8).

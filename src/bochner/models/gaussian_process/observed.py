@@ -30,7 +30,7 @@ from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess, ProcessLaw, Values
 from bochner.models.representations.waves import as_rows
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Chosen, Function
 
 # --- Observations: derivatives and block averages, and their functionals of kernels ---------------
 #
@@ -39,8 +39,6 @@ from bochner.selection.chosen import Chosen
 
 MOST_PLACES = 8192  # Places of all quadratures together: their kernel matrix is 512 MB
 AT_ONCE = 16  # Columns of kernel values that are differentiated at once
-
-Function = Callable[[Float[Array, "p d"]], Float[Array, "p r"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +102,10 @@ class Derivatives(NamedArguments):
         return values
 
     def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
-        slopes, parts = chosen.slopes(np.eye(chosen.n_features)), slices(len(self.X), 256)
+        slopes, parts = chosen.linear(np.eye(chosen.n_features)).slopes, slices(len(self.X), 256)
         return np.concatenate([slopes(self.X[here])[:, self.column] for here in parts])
 
-    def _of_function(self, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+    def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
         """Return slopes of a smooth function by its values, as central differences."""
         step = np.zeros(self.n_columns)
         step[self.column] = steps[self.column]
@@ -202,7 +200,7 @@ class BlockAverages(NamedArguments):
     def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
         return self._averaged(chosen.double(self.places))
 
-    def _of_function(self, f: Function, steps: Float[np.ndarray, " d"]) -> Array:
+    def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
         return self._averaged(f(self.places))
 
 
@@ -312,9 +310,16 @@ class ObservedProcess(ProcessLaw):
     def _added(self, X: Array) -> Float[Array, "b t"]:
         return np.einsum("bot,ot->bt", self._cross(X), self.coef)
 
-    def means(self) -> Callable[[Array], Float[Array, "b t"]]:
+    def means(self) -> Function:
         before = self.base.means()
-        return lambda X: before(X) + self._added(X)
+
+        def slopes(X: Array) -> Float[Array, "b d t"]:  # of the added part by differences
+            steps = 100 * self._steps
+            ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
+            parts = [(after - before) / 2 for after, before in ends]
+            return before.slopes(X) + np.stack(parts, axis=1) / steps[:, None]
+
+        return Function(lambda X: before(X) + self._added(X), slopes)
 
     def moments(self, X: Array) -> Both:
         mean, variance = self.base.moments(X)
@@ -331,17 +336,6 @@ class ObservedProcess(ProcessLaw):
     def _halves(self, cross: Float[Array, "b o t"]) -> list[Float[Array, "o b"]]:
         columns = enumerate(self._factors)
         return [solve_triangular(L, cross[:, :, i].T, lower=True) for i, L in columns]
-
-    def slopes(self) -> Callable[[Array], Float[Array, "b d t"]]:
-        """Return X ↦ gradients; the contribution of the observations by finite differences."""
-        steps, of_base = 100 * self._steps, self.base.slopes()
-
-        def slopes(X: Array) -> Float[Array, "b d t"]:
-            ends = ((self._added(X + e), self._added(X - e)) for e in np.diag(steps))
-            parts = [(after - before) / 2 for after, before in ends]
-            return of_base(X) + np.stack(parts, axis=1) / steps[:, None]
-
-        return slopes
 
     def draw(self, n: int, seed: int) -> Values:
         """Draw functions of the posterior, by Matheron's rule from draws given the values."""

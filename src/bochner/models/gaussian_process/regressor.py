@@ -11,12 +11,11 @@ from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils.metaestimators import available_if
 
 from bochner._core.arrays import from_numpy, joined, to_numpy
 from bochner._core.checks import integer, one_of, require_room, switch, warn_user
 from bochner._core.random import Seed, seed_of
-from bochner._core.shapes import Array, Both, Float, Tabular
+from bochner._core.shapes import Array, Both, Float, Gradients, Tabular
 from bochner._core.sizes import LOO_ROWS
 from bochner.certificates.certificate import Certificate
 from bochner.data.blocks import Blocks
@@ -27,7 +26,7 @@ from bochner.features.map import Method
 from bochner.features.mercer.sphere import WaveMethod
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.windows import windows_of
-from bochner.models._base import AddsRows, Differentiable, FitSummary, learned
+from bochner.models._base import Differentiable, FitSummary, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models._tables import by_partition
@@ -52,12 +51,12 @@ from bochner.models.gaussian_process.neighbours import (
 from bochner.models.gaussian_process.observed import BlockAverages, Derivatives, observed
 from bochner.models.representations.representation import (
     DIRECT_ROWS,
+    AddsRows,
     ExactKernel,
     LocalKernel,
     as_features,
     named,
     require_alike,
-    takes_pieces,
 )
 from bochner.selection.choose import choose
 from bochner.solvers.ridge.solution import EvidenceOutcome, as_variance
@@ -78,11 +77,12 @@ class ProcessFit(FitSummary):
     target_shape = property(attrgetter("law.representation.target_shape"))
     block_rows = property(attrgetter("law.block_rows"))
 
-    def values(self) -> Callable[[Array], Array]:
+    def values(self) -> Any:
         return self.law.means()
 
-    def slopes(self) -> Callable[[Array], Array]:
-        return self.law.require("gradient", self.law.spec.features.who).slopes()
+    def gradients(self, blocks: Blocks) -> Gradients:
+        self.law.require("gradient", self.law.spec.features.who)
+        return super().gradients(blocks)
 
     def merged(self, fits: list["ProcessFit"]) -> "ProcessFit":
         """Return the fit of the rows of all."""
@@ -232,15 +232,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         any_features = self.n_features is None and self.precision == "auto"
         asked = named(self.method), blocks, where, precision, any_features
         return fitted(inputs, process(self._spec(), *asked))
-
-    @available_if(takes_pieces)
-    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and solve again.
-
-        The first call draws the map and chooses the lengthscale, where that is open; noise and
-        amplitude are chosen again each time. All calls equal one ``fit`` with the same map.
-        """
-        return self._add_rows(X, y, sample_weight)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> ProcessFit:
         law, spec = self._law.of_values, self._again()

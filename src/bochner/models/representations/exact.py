@@ -5,7 +5,7 @@ and these choose the penalty. Or rows are split into leaves of near rows, each w
 matrix, and coupled through landmarks (:mod:`bochner.solvers.ridge.groups`): time grows like n.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from operator import add
@@ -49,7 +49,7 @@ from bochner.models.representations.representation import (
 from bochner.models.representations.waves import GridSums, as_rows, chosen_grid_sums
 from bochner.selection import near
 from bochner.selection.choose import choose, choose_for_matrix
-from bochner.selection.chosen import Chosen
+from bochner.selection.chosen import Chosen, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.selection.waves import waves_for
 from bochner.solvers.cg import TILE, KernelOperator
@@ -98,9 +98,6 @@ class MatrixRows(Representation):
 
     def values(self, solution: Any) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
-
-    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
-        return self.values(solution).slopes
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept."""
@@ -287,13 +284,10 @@ class LeafRows(Representation):
 
     block_rows = 4096
 
-    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
-        return lambda X: self._of_leaves(solution, X, values=True)
+    def values(self, solution: Any) -> Function:
+        return Function(*(partial(self._of_leaves, solution, values) for values in (True, False)))
 
-    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
-        return lambda X: self._of_leaves(solution, X, values=False)
-
-    def _of_leaves(self, solution: Any, X: Array, values: bool) -> Array:
+    def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
         """Return values or gradients of the kernel sums of leaves, at the rows of each."""
         X = as_rows(X)
         kernel, seen = _within(self.chosen.kernel, X)

@@ -16,7 +16,7 @@ from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
 from bochner.features.auto import Auto
 from bochner.features.fourier.grid import FourierGrid
-from bochner.features.nystrom import COARSE, Given, Nystrom, NystromMap, Rounded
+from bochner.features.nystrom import COARSE, Given, Nystrom, Rounded
 from bochner.features.rules import contenders
 from bochner.models._rows import no_landmarks
 from bochner.models.error_law import LeftOutRows
@@ -173,11 +173,7 @@ def summed_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) ->
 
 
 def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
-    phi = chosen.map
-    if not isinstance(phi, NystromMap) or phi.jitter == jitter:
-        return chosen
-    choice = replace(chosen.choice, map=replace(phi, jitter=jitter, roots={}))
-    return replace(chosen, choice=choice)
+    return replace(chosen, choice=replace(chosen.choice, map=chosen.map.with_jitter(jitter)))
 
 
 def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:

@@ -1,21 +1,23 @@
 """Base class of representations of the training rows, and methods without features of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from bochner import features
 from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.checks import Counted, MaybeCounted, Positive, integer, optional
-from bochner._core.shapes import Array, Float
+from bochner._core.shapes import Array, Tabular
 from bochner._core.sizes import KEPT_ROWS
 from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, row_priorities
+from bochner.data.schema import Inputs
 from bochner.data.sources import Piece, join, part, required_targets, weights_of
 from bochner.errors import InvalidInput
 from bochner.features.auto import Choice
@@ -23,11 +25,13 @@ from bochner.features.map import Method
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.models._base import KernelEstimator
 from bochner.models._labels import Calibration, calibrate, decided
+from bochner.models._rows import KernelSum
 from bochner.models.error_law import LeftOutRows
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.selection.record import Curves, Tuning
 from bochner.solvers.ridge.solution import Alpha, Solution, given_alpha
-from bochner.sums.passes import Executor, require_order, sampled
+from bochner.sums.moments import Moments
+from bochner.sums.passes import LOCAL, Executor, require_order, sampled
 
 #: What fits through features lack, and why: coefficients of rows.
 FEATURES_LACK: dict[str, str] = dict.fromkeys(
@@ -101,13 +105,9 @@ class Representation(Lacking, ABC):
     #: φ, as the certificate compares it with the kernel.
     certified_map = property(attrgetter("chosen.rounded"))
 
-    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
+    def values(self, solution: Any) -> Function | KernelSum:
         """Return f, X ↦ φ(X) β + b, of a solution or law with ``coef`` and ``intercept``."""
         return self.chosen.linear(solution.coef, solution.intercept)
-
-    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
-        """Return X ↦ the gradients of f."""
-        return self.chosen.slopes(solution.coef)
 
     @abstractmethod
     def left_out(self, solution: Solution) -> LeftOutRows | None:
@@ -338,3 +338,39 @@ def takes_pieces(model: KernelEstimator) -> bool:
             "fit, or take features, whose moments add up."
         )
     return True
+
+
+class AddsRows(KernelEstimator):
+    """An estimator that further rows can be added to: its fit keeps a representation of rows."""
+
+    precision: Any
+
+    @abstractmethod
+    def _rows_with(self, name: str, who: str = "") -> Any:
+        """Return the rows of the fit; raise an error if they do not support this attribute."""
+
+    def _first_piece(self, blocks: Blocks, inputs: Inputs) -> Any:
+        fit: Any = self._fit
+        return fit(blocks, inputs, LOCAL, "float32" if self.precision == "float32" else "float64")
+
+    rows_seen_ = property(lambda self: self._rows_with("").rows, doc="Rows that were read.")
+
+    @property
+    def moments_(self) -> Moments:
+        """What further rows, or other models, are added to."""
+        return self._rows_with("moments_").moments
+
+    @property
+    def sample_(self) -> RowSample:
+        """Rows kept for leave-one-out errors and the certificate."""
+        return self._rows_with("sample_").sample
+
+    @available_if(takes_pieces)
+    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
+        """Add rows to those seen so far, and solve again.
+
+        The first call draws the map, and chooses what is open from its rows; penalty, noise and
+        amplitude are chosen again each time. All is float64 unless ``precision="float32"``; all
+        calls together equal one ``fit`` with the same map.
+        """
+        return self._add_rows(X, y, sample_weight)

@@ -30,7 +30,7 @@ from bochner.models.representations.representation import (
     require_alike,
 )
 from bochner.selection.choose import named_stationary
-from bochner.selection.chosen import Chosen, FeatureSpec
+from bochner.selection.chosen import Chosen, FeatureSpec, Function
 from bochner.selection.lengthscales import lengthscale_on_sphere
 from bochner.selection.numbers import by_evidence, by_left_out
 from bochner.selection.record import Tuning
@@ -125,9 +125,11 @@ class GridSums(Representation):
         """Return X ↦ φ(X) β."""
         return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
 
-    def values(self, solution: Any) -> Callable[[Array], Float[Array, "b t"]]:
+    def values(self, solution: Any) -> Function:
         linear = self.linear(solution.coef)
-        return lambda X: linear(X) + solution.intercept
+        return Function(
+            lambda X: linear(X) + solution.intercept, partial(self._slopes, solution.coef)
+        )
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the real functions of waves; two share a transform, as its two parts."""
@@ -167,16 +169,15 @@ class GridSums(Representation):
         errors = (sample.y - fitted) / np.maximum(1 - freedom / problem.count, 1e-12)
         return LeftOutRows(sample.X, sample.y - errors, errors, sample.w, "leave one out")
 
-    def slopes(self, solution: Any) -> Callable[[Array], Float[Array, "b d t"]]:
+    def _slopes(self, coef: Float[Array, "D t"], X: Array) -> Float[Array, "b d t"]:
         """Gradients of e^{i k·θ} are i k ∂θ/∂x e^{i k·θ}: modes again."""
-        gram = self.problem.gram
-        waves = full_of(gram.spectrum(solution.coef.T))
+        waves = full_of(self.problem.gram.spectrum(coef.T))
         slopes = []
         for a, rate in enumerate(self.map.places.rates):
             k = np.arange(waves.shape[1 + a]) - waves.shape[1 + a] // 2
             along = (1j * rate * k).reshape(-1, *(1,) * (waves.ndim - 2 - a))
-            slopes.append(self.of_waves(waves * along))
-        return lambda X: np.stack([slope(X) for slope in slopes], axis=1)
+            slopes.append(self.of_waves(waves * along)(X))
+        return np.stack(slopes, axis=1)
 
     def with_rows_of(self, blocks: Blocks) -> "GridSums":
         require_alike(self.who, blocks, self.target_shape)

@@ -17,12 +17,13 @@ from bochner.data.schema import Inputs
 from bochner.data.sources import Block
 from bochner.errors import InvalidInput
 from bochner.kernels.kernel import Kernel
-from bochner.models._base import AddsRows, Differentiable, learned
+from bochner.models._base import Differentiable, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import Calibration, LabelEstimator, decided
 from bochner.models._parameters import KernelParameters, estimator
 from bochner.models.error_law import LeftOutRows
 from bochner.models.representations.representation import (
+    AddsRows,
     RidgeSpec,
     as_features,
     named,
@@ -212,15 +213,6 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     _: KW_ONLY
     alpha: float | Sequence[float] | str = "loo"
     alpha_per_target: bool = False
-
-    @available_if(takes_pieces)
-    def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and solve again.
-
-        The first call draws the map, and chooses what is open from its rows. All is float64 unless
-        ``precision="float32"``; all calls together equal one ``fit`` with the same map.
-        """
-        return self._add_rows(X, y, sample_weight)
 
     def _left_out(self) -> LeftOutRows | None:
         return self._fitted.left_out()

@@ -1,6 +1,5 @@
 """Ridge regression on any representation of the rows, and the choice of the representation."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import attrgetter
@@ -53,11 +52,8 @@ class RidgeFit(FitSummary):
     rows = property(attrgetter("representation.count"))
     block_rows = property(attrgetter("representation.block_rows"))
 
-    def values(self) -> Callable[[Array], Array]:
+    def values(self) -> Any:
         return self.representation.values(self.solution)
-
-    def slopes(self) -> Callable[[Array], Array]:
-        return self.representation.slopes(self.solution)
 
     def left_out(self) -> LeftOutRows | None:
         return self.representation.left_out(self.solution)

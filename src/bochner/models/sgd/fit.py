@@ -205,9 +205,6 @@ class SgdFit(FitSummary):
             return KernelSum(self.chosen.kernel, self.support, *self.walk.result)
         return self.chosen.linear(*self.walk.result)
 
-    def slopes(self) -> Any:
-        return self.values().slopes if self.is_dual else self.chosen.slopes(self.walk.result[0])
-
     def targets(self, y: Array) -> Float[Array, "n t"]:
         """Return −1 and +1 for classes, or numbers, one column per output."""
         classes = self.inputs.classes
