@@ -162,7 +162,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def _add_rows(self, X: Any, y: Any, sample_weight: Any, **classes: Any) -> Self:
         """Fit to the first rows in memory, or add rows to the fit."""
         first = not self._has_sums
-        given = self._read(X, y, sample_weight, first, **classes)
+        given = self._read(X, y, sample_weight, first=first, **classes)
         self.fit_ = self._run(self._first_piece if first else self._with_rows, *given)
         return self
 
@@ -274,18 +274,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return replace(FeatureSpec.of(type(self).__name__, **given), of_classes=is_classifier(self))
 
     def _read(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        first: bool = True,
-        where: Executor = LOCAL,
-        classes: Any = None,
+        self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
         """Return the rows as blocks, and their inputs; y are codes of ``classes``, where given."""
-        # The ``first`` rows decide how later rows are read. A schema encodes tables, and arrays
-        # with NaN.
+        # ``rows`` are X, y and sample_weight, or Blocks. The ``first`` rows decide how later rows
+        # are read. A schema encodes tables, and arrays with NaN.
         who, known = type(self).__name__, None if first else self._inputs
+        X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
             asked = n_classes, is_classifier(self) or is_regressor(self), where

@@ -214,17 +214,12 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         return np.concatenate([f for _, f in values])
 
     def _read(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        first: bool = True,
-        where: Executor = LOCAL,
-        classes: Any = None,
+        self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
         """Return blocks with codes of classes as y and ``class_weight`` in weights, and inputs."""
         # The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
-        who, text = type(self).__name__, ()
+        who, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
+        text: tuple[str, ...] = ()
         if isinstance(X, Blocks):
             X = X if first else self._as_fitted(X)
             text = () if X.schema is None else X.schema.classes
@@ -242,7 +237,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         elif not (text and np.array_equal(labels, known)):
             label = lambda y: labels[y.astype(int)] if text else to_numpy(y)
             X = X.recoded(lambda y: codes_of(who, label(y), known))
-        blocks, inputs = super()._read(X, y, sample_weight, first, where, known)
+        blocks, inputs = super()._read(X, y, sample_weight, first=first, where=where, classes=known)
         inputs = replace(inputs, classes=known)
         return self._weighted(blocks, inputs, where), inputs
 

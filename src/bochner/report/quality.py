@@ -48,14 +48,14 @@ def coded(
     if y is None and (labels or w is None) and not blocks:
         return model._rows_to_predict(X)
     if not labels:
-        return model._read(X, y, w, first)[0]
+        return model._read(X, y, w, first=first)[0]
     if blocks and not first:
         X = model._as_fitted(X)
         if next(iter(X)).y is None:
             return X
     plain: Any = copy(model)
     plain.class_weight = None
-    return LabelEstimator._read(plain, X, y, w, first)[0]
+    return LabelEstimator._read(plain, X, y, w, first=first)[0]
 
 
 # --- Random rows and their predictions -----------------------------------------------------------

@@ -595,7 +595,7 @@ class SgdEstimator(Differentiable):
     def _fit_rows(self, X: Any, y: Any, sample_weight: Any) -> SgdFit:
         """Step on from the last fit, if ``warm_start`` asks for it."""
         before = self.fit_ if self.warm_start and self.__sklearn_is_fitted__() else None
-        blocks, inputs = self._read(X, y, sample_weight, before is None)
+        blocks, inputs = self._read(X, y, sample_weight, first=before is None)
         return self._run(partial(fit_sgd, self._spec(before)), blocks, inputs, before)
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> SgdFit:
