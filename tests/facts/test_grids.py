@@ -376,7 +376,7 @@ def test_few_columns_and_many_rows_have_a_grid():
     found = waves_for(KERNEL_GRIDDED, X, 100_000)
     assert found.method == bo.FourierGrid(1e-3)
     assert found.map.error <= 1e-3
-    assert f"{found.map.n_features:,} waves" in found.reason
+    assert f"{found.map.n_features:,} Fourier modes" in found.reason
     worst = np.abs(found.map.matrix(X, 1e-9) - KERNEL_GRIDDED(X)).max()
     assert found.map.error == pytest.approx(worst, 2)
 

@@ -181,7 +181,7 @@ def test_rough_functions_of_few_columns_are_kriged_from_neighbours(d):
     ):
         np.testing.assert_array_equal(a, b)
     reason = found.choice_.reason
-    assert reason.startswith("NearestNeighbours(): rows left out are predicted from their 40")
+    assert reason.startswith("NearestNeighbours(): left-out rows are predicted from their 40")
     assert reason.endswith('method="auto" takes features.')
     own = np.argsort(found.sample_.priority, kind="stable")[512:]
     errors = [error_without(X, y, i, found.noise_variance_ / found.amplitude_) for i in own]

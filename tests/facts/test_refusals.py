@@ -573,7 +573,7 @@ CASES = [
     (lambda: model().fit(X, Y, DATES[:, 0]), InvalidType, "sample_weight must hold real"),
     (lambda: model().fit(TWICE, Y), InvalidInput, "columns of X must have different names; got"),
     (lambda: model().fit(pd.Series(Y), Y), InvalidInput, r"Pass X.to_frame\(\)"),
-    (lambda: model().fit(X * np.nan, Y), InvalidInput, "must tell rows apart; got none"),
+    (lambda: model().fit(X * np.nan, Y), InvalidInput, "must vary between rows; got none"),
     (lambda: model().fit(X * 1e-315, Y), InvalidInput, "differences float64 holds to all its"),
     # parameters of a learner
     (lambda: model(n_features=33, method="iid").fit(X, Y), ValueError, "even number of"),
@@ -700,7 +700,7 @@ CASES = [
     (EXACT.solve_again, InvalidInput, "solve_again: an exact fit keeps no moments.*Call"),
     (lambda: EXACT.certify(X), InvalidInput, "nothing to certify; fit with features"),
     (lambda: EXACT.coef_, AttributeError, "exact fit has no features; see dual_coef_"),
-    (lambda: EXACT.certificate_, AttributeError, "has the kernel itself, and nothing to"),
+    (lambda: EXACT.certificate_, AttributeError, "has no features, so there is nothing to"),
     (lambda: EXACT.partial_fit(X, Y), AttributeError, "no attribute 'partial_fit'"),
     (lambda: FITTED.dual_coef_, AttributeError, "only a fit with method="),
     (lambda: LEAVES.moments_, AttributeError, "moments_: a local fit has"),

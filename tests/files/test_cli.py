@@ -193,11 +193,11 @@ def test_defaults_are_those_of_the_library(monkeypatch):
     out, _ = cli("fit in/rows.parquet --target y --columns a,c --out m")
     assert "The exact kernel of 90 rows" in out
     assert re.search(r"error leave-one-out RMSE [\d.e-]+, R² [\d.]+", out)
-    assert "certificate none: the fit has the kernel itself, and nothing to certify." in out
+    assert "certificate none: the fit has no features." in out
     blocks = bo.Blocks.from_files("in/rows.parquet", target="y", columns=["a", "c"])
     assert bo.load("m").kernel_ == bo.KernelRidge(random_state=0).fit_blocks(blocks).kernel_
     for line in ("check m in/rows.parquet", "report m in/rows.parquet --out r.html"):
-        assert "nothing to certify" in cli(line)[0]
+        assert "none: the fit has no features" in cli(line)[0]
 
 
 def test_warnings_are_notes_of_one_line():

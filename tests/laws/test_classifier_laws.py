@@ -354,7 +354,7 @@ def test_pairs_are_the_way_of_many_rows_a_class_with_the_kernel_itself():
     assert (without.coef.shape, without.algorithm) == ((400, K), "cholesky")
     features = bo.SVC(n_features=16, **given).fit(X, y)
     assert features.coef_.shape == (K, 16)
-    with pytest.raises(AttributeError, match="dual_coef_: only a fit with the kernel itself"):
+    with pytest.raises(AttributeError, match="dual_coef_: only a fit with the exact kernel"):
         _ = features.dual_coef_
     one, two = (bo.SVC(multi_class=way, **given).fit(X, y > 1) for way in ("ovo", "ovr"))
     np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))

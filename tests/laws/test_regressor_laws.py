@@ -230,7 +230,7 @@ def test_coefficients_of_rows_and_of_features():
         coef = np.ravel(fitted.coef_)
         assert np.allclose(fitted.map_(NEW_ROWS) @ coef + b, expected, atol=1e-5)
         features = clone(model).set_params(n_features=64, random_state=0).fit(ROWS, TARGET)
-        with pytest.raises(AttributeError, match="only a fit with the kernel itself"):
+        with pytest.raises(AttributeError, match="only a fit with the exact kernel"):
             features.dual_coef_  # noqa: B018
 
 

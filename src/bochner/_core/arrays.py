@@ -1,4 +1,4 @@
-"""The array is the interface: which library, which dtype, checked once at the door.
+"""Arrays of any library: functions, types and checks.
 
 NumPy arrays, SciPy sparse matrices and any array of the array API standard (torch, CuPy,
 array-api-strict) are taken as they come; everything else is asked to become a NumPy array.
@@ -54,7 +54,7 @@ def to_numpy(X: Any) -> np.ndarray:
 
 
 def dense(X: Any) -> Any:
-    """Return X, written out if it is sparse; in its own library and on its device."""
+    """Return X as a dense array of its own library, on its device."""
     return X.toarray() if is_sparse(X) else X
 
 
@@ -145,7 +145,7 @@ def refuse_masked(X: Any, who: str, name: str = "X") -> None:
 
 
 def refuse_dates(X: Any, who: str, name: str = "X") -> None:
-    """Refuse dates, times and spans of time, which NumPy would read as counts of some unit."""
+    """Raise an error for dates, times and durations, which NumPy would read as integers."""
     dtypes = getattr(X, "dtypes", getattr(X, "dtype", None))
     for dtype in dtypes if isinstance(dtypes, Iterable) else [dtypes]:
         if getattr(dtype, "kind", "") in ("M", "m"):
@@ -189,7 +189,7 @@ def slices(n: int, step: int) -> Iterator[slice]:
 
 
 def joined(parts: list[Array]) -> Array:
-    """Put arrays of one library one below the other."""
+    """Concatenate arrays of one library by rows."""
     return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
 
 

@@ -56,7 +56,7 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
 
 
 def _equal_parts(length: int, work: int) -> list[slice]:
-    """Return the parts that rows or columns are shared in, of these multiplications in all."""
+    """Return the parts of rows or columns for threads, for this number of multiplications."""
     count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
     return _between([length * k // count for k in range(count + 1)])
 

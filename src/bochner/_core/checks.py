@@ -1,4 +1,4 @@
-"""Checked values: each function returns the plain Python value or says what is wrong with it.
+"""Checks of values: each function returns the plain Python value or raises an error.
 
 ``who`` names the speaker (a class or a function), ``name`` the argument.
 """

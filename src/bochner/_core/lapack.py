@@ -37,7 +37,7 @@ def factor(A: Float[Array, "n n"]) -> None:
 
 
 def invert_triangle(U: Float[Array, "n n"]) -> None:
-    """Put the inverse of an upper triangle in its place; LinAlgError if its diagonal has a zero.
+    """Invert an upper triangle in place; LinAlgError if its diagonal has a zero.
 
     By halves, [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹]: LAPACK alone takes a fifth longer for n ≤ 512.
     """

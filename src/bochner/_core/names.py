@@ -200,7 +200,7 @@ def checks_of(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], An
 
 
 class NamedArguments:
-    """A class that refuses an argument it does not have with the one that was meant."""
+    """A class whose error for an unknown argument names the right one."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
         require_arguments(cls, given, InvalidType)

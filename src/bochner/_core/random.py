@@ -33,7 +33,7 @@ def seed_of(random_state: Seed) -> int:
 
 
 def fresh_seed() -> int:
-    """Return a seed that nobody has had: from the entropy of the machine."""
+    """Return a new seed from the entropy of the machine."""
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

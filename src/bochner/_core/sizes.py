@@ -1,4 +1,4 @@
-"""Sizes at which a fit changes its course; predictions of its time and memory read them too."""
+"""Sizes at which fits change their algorithm; plans use these sizes too."""
 
 #: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: at most this many.
 KEPT_ROWS = 8192
@@ -23,7 +23,7 @@ SMALL = 4e9
 
 
 def kept_rows(n_columns: int) -> int:
-    """Return the number of rows that are kept of a pass: 64 MB, but 1024 rows at least."""
+    """Return the number of rows that a pass keeps: 64 MB, and at least 1024 rows."""
     return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 

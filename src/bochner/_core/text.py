@@ -1,4 +1,4 @@
-"""Results for people: text, HTML that fetches nothing for notebooks and pages, axes to draw on."""
+"""Results as text, as self-contained HTML for notebooks and pages, and axes for pictures."""
 
 import re
 from base64 import b64encode
@@ -13,7 +13,7 @@ from bochner._core.optional import needed
 
 
 def rounded(text: str) -> str:
-    """Return code with its long numbers cut to four digits, to be read and not to be run."""
+    """Return code with numbers rounded to four digits, for display."""
     return re.sub(r"\d+\.\d{4,}(?:e-?\d+)?", lambda match: f"{float(match[0]):.4g}", text)
 
 
@@ -78,7 +78,7 @@ def svg_image(figure: Any, title: str, look: str) -> str:
 
 
 class Sentence(Enum):
-    """How something went, and what to do: each value is the sentence."""
+    """An outcome: each value is a sentence with meaning and remedy."""
 
     def __str__(self) -> str:
         return self.value

@@ -110,9 +110,9 @@ def one_thread() -> Iterator[None]:
     finally:
         _limited.reset(token)
         with _lock:
-            found = _before.pop()
+            previous = _before.pop()
             if not _before:
-                _set(found)
+                _set(previous)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ class Bound:
     rest: float = 0.0
     #: Of a series that is cut: the bound of each degree that there is to choose from.
     cuts: tuple["Bound", ...] = ()
-    #: Those that this bound is the worst of.
+    #: Bounds whose maximum is this bound.
     bounds: tuple["Bound", ...] = ()
 
     def width(self, error: float, confidence: float = 0.95) -> int:
@@ -457,7 +457,7 @@ def zonal_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     ----------
     kernel : Kernel
         Of ⟨x, y⟩ or of the angle, the Gaussian, or ``GeneralizedZonal``; any rotation-invariant
-        kernel where the rows lie on one sphere.
+        kernel if the rows are on one sphere.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.
@@ -503,7 +503,7 @@ def ball_bound(kernel: Kernel, X: Rows, *, alpha: float) -> Bound:
     ----------
     kernel : Kernel
         Gaussian, or a kernel of ⟨x, y⟩ of finite degree or whose derivatives κ⁽ⁿ⁾(0) grow like a
-        power (seen up to n = 400), or a multiple of one.
+        power (checked up to n = 400), or a multiple of one.
     X : (n, d)
     alpha : float
         λ, at most ‖K‖/2.

@@ -300,8 +300,8 @@ def _sentences(c: Any) -> Iterator[str]:
     )
     if c.alpha_measured > c.alpha:
         yield (
-            f"The alpha asked for, {c.alpha:.3g}, is lost to rounding in float64, so ε there is "
-            "this or larger."
+            f"The given alpha, {c.alpha:.3g}, is lost to rounding in float64, so its ε is at least "
+            "this value."
         )
     elif not c.resolved:
         yield (
@@ -311,13 +311,13 @@ def _sentences(c: Any) -> Iterator[str]:
     if c.risk_factor is not None and c.risk_factor < 10:
         yield (
             "So the expected squared error of the fit on its rows is at most "
-            f"{c.risk_factor:.3g} times what theory guarantees for the exact kernel, plus "
+            f"{c.risk_factor:.3g} times the bound for the exact kernel, plus "
             f"{100 * c.risk_noise:.2g} % of the noise variance."
         )
     else:
         reason = f", because {'ε' if c.epsilon >= 1 else 'the interval'} reaches 1"
         yield (
-            "There is no useful bound on how much worse than the exact kernel the fit can be"
+            "There is no useful bound for the error of the fit relative to the exact kernel"
             f"{reason if high >= 1 else ''}; the fit may still be good."
         )
     if c.epsilon == 0:
@@ -337,8 +337,8 @@ def _sentences(c: Any) -> Iterator[str]:
     least = "" if c.resolved else "at least "
     pairs = f" on the sample (and at most {100 * c.pairs_beyond:.2g} % of all pairs by more)"
     yield (
-        f"The kernel matrix is off by {100 * c.frobenius:.2g} % (Frobenius) or "
-        f"{100 * c.operator_norm:.2g} % (operator norm), its entries by at most "
+        f"The error of the kernel matrix is {100 * c.frobenius:.2g} % (Frobenius) or "
+        f"{100 * c.operator_norm:.2g} % (operator norm), of its entries at most "
         f"{c.entrywise:.2g}{'' if c.exact else pairs}; its effective dimension is {least}"
         f"{c.effective_dimension:.3g}."
     )

@@ -1,4 +1,4 @@
-"""Checks of a kernel or a feature map of a user's own: its laws, one by one, with the evidence."""
+"""Checks of user-defined kernels and feature maps: each law with its evidence."""
 
 import pickle
 from collections.abc import Callable, Iterator
@@ -271,7 +271,7 @@ def _rows_alone(_: Any, kernel: Any, X: Array) -> Verdict:
 
 
 def _positive(_: Any, kernel: Any, X: Array) -> Verdict:
-    """Check all rows, then few close together: a bump that is no kernel shows there."""
+    """Check all rows, then a few close together, where a function that is no kernel fails."""
     near = X[0] + 0.1 * (X[::-1] - X[0])
     for rows in (X, np.concatenate([X[:20], near[:40]])):
         K = kernel(rows)

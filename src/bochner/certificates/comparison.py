@@ -82,7 +82,7 @@ class Comparison(TableResult):
                 numbers = [f"{row[name]:.3g}" for name in NUMBERS]
                 lines.append((str(row.method), str(row.n_features), *numbers))
         refused = ", ".join(str(row.method) for row in self.rows if row.refused)
-        return title, lines, refused and f"Do not serve it: {refused}."
+        return title, lines, refused and f"Methods that do not support this kernel: {refused}."
 
     def plot(self, ax: Any = None) -> Any:
         """Draw measured errors as bars and predictions as marks, best on top, on ``ax`` or new."""
@@ -119,7 +119,7 @@ def compare(
     n_features : int, default 1024
         D, the same for all.
     methods : sequence of Method or str, optional
-        Default: every method of :mod:`bochner.features` that serves the kernel undivided.
+        Default: every method of :mod:`bochner.features` that supports the kernel directly.
     n_sample : int, default 2000
         Rows to measure on; memory 8 n_sample².
     random_state : int, Generator, RandomState or None

@@ -172,7 +172,7 @@ def distance(
             rises = np.maximum(trend, shift)
         spread = groups.std(axis=0, ddof=1) / np.sqrt(GROUPS)
         spread *= student.ppf((1 + confidence) / 2, GROUPS - 1)
-        # A few decisive rows left out make ε too small however few were left out, so only the
+        # A few decisive left-out rows make ε too small however few were left out, so only the
         # lower end takes the finite-population factor.
         low = scores + np.minimum(trend, 0) - shift - spread * np.sqrt(1 - m / n)
         # The trend is wide by design: the estimate follows it down by one factor of 8 at most, and

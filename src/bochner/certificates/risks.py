@@ -77,7 +77,7 @@ class Risk(HtmlResult):
             f"On {self.n_rows:,} rows at alpha = {self.alpha:.3g} the expected squared error about "
             f"the truth is {self.total:.3g}: {self.regularisation:.2g} from the penalty, "
             f"{self.noise:.2g} from noise (of variance {self.noise_variance:.2g}), and "
-            f"{self.approximation:.2g} because {self.n_features:,} features stand for the kernel."
+            f"{self.approximation:.2g} from the approximation by {self.n_features:,} features."
         )
         bound = (
             "ε is 1 or more, so theory has no bound for it."
@@ -86,7 +86,7 @@ class Risk(HtmlResult):
         )
         gain = f"up to {self.approximation:.2g}."
         if self.approximation <= 0.1 * self.exact_kernel:
-            gain = "little: the rest is the exact kernel's own."
+            gain = "little: the exact kernel has nearly the same error."
         return f"{split} {bound} More features would gain {gain}"
 
 

@@ -1,7 +1,7 @@
 """The command line: ``bochner fit``, ``predict`` and the other commands.
 
-Exit codes: 0 done, 1 the data or the model cannot be used (one sentence says why), 2 the command
-was not understood, 130 stopped by Ctrl-C (143 by kill).
+Exit codes: 0 success, 1 the data or the model cannot be used (a sentence gives the reason), 2
+invalid arguments, 130 stopped by Ctrl-C (143 by kill).
 """
 
 import sys

@@ -60,7 +60,7 @@ def alpha(text: str) -> str | float:
 
 
 def _listed(item: Callable[[str], Any], words: str) -> Callable[[str], list[Any]]:
-    """Return what reads items between commas; ``item`` raises a ValueError of a wrong one."""
+    """Return a type that reads items between commas; ``item`` raises ValueError."""
 
     def read(text: str) -> list[Any]:
         try:
@@ -91,7 +91,7 @@ types = _listed(_typed, "as a=number,b=category")
 
 
 class OneOf(ClickChoice):  # generic from click 8.2 on
-    """One of several words; another is refused with the one that was meant."""
+    """One of several words; the error for another word suggests the nearest."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the word."""
@@ -105,7 +105,7 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
 
 
 def destination(*suffixes: str) -> Callable[[str], Path]:
-    """Return what reads the name of a file to write; tables may go to standard output, a dash."""
+    """Return the type of an output path; a dash writes a table to standard output."""
 
     def file(text: str) -> Path:
         path = Path(text).expanduser()

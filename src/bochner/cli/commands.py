@@ -29,7 +29,7 @@ LABELS = 11  # Width of the labels
 
 @dataclass
 class Terminal:
-    """Where a command tells what it does and what it found, and the seconds of its phases."""
+    """Output of a command: progress, results, and the seconds of its phases."""
 
     as_json: bool
     quiet: bool
@@ -37,7 +37,7 @@ class Terminal:
 
     @contextmanager
     def phase(self, name: str, doing: str = "", blocks: Any = None) -> Iterator[Any]:
-        """Measure what happens within; show people what is being done, or the rows being read."""
+        """Time a phase; show its name, or the rows that are read."""
         began, watched = perf_counter(), not self.quiet and sys.stderr.isatty()
         if watched and (doing or blocks is not None):
             bar = Bar(blocks)
@@ -52,12 +52,12 @@ class Terminal:
         self.seconds[name] = round(perf_counter() - began, 4)
 
     def say(self, text: str, err: bool = False) -> None:
-        """Print text for people; ``err``: where results are not."""
+        """Print text for people, with ``err`` to stderr."""
         if not self.as_json and not self.quiet:
             click.echo(text, err=err)
 
     def show(self, words: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
-        """Print the facts as JSON, or for people those in ``words``, default all, as a table."""
+        """Print all facts as JSON, or the facts in ``words`` (default: all) as a table."""
         lines = facts_in_words(facts if words is None else words)
         if self.as_json:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
@@ -104,7 +104,7 @@ _lengthscale = _option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(bo.__version__, prog_name="bochner", message="%(prog)s %(version)s")
 def bochner() -> None:
-    """Kernel methods at any size: fit, predict, and say how good the answer is.
+    """Kernel methods for tables of any size: fit, predict, and measure the error.
 
     FILES are Parquet, Feather or text files (CSV, TSV), folders or globs of them, and are read in
     pieces. A dash (-) is the table on standard input.
@@ -189,7 +189,7 @@ def demo(terminal: Terminal, given: Any) -> None:
 @_option(
     "--method",
     "How features are made; auto measures and says why. The learner's own if not given. exact "
-    "(ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the kernel itself.",
+    "(ridge, ridge-classifier, gp) and local (ridge, ridge-classifier): the exact kernel.",
     kinds.OneOf((*kinds.METHODS, "exact", "local")),
 )
 @_option(
@@ -303,9 +303,10 @@ def fit(terminal: Terminal, given: Any) -> None:
 @_option("--places", "Places along each coordinate.", click.IntRange(2), default=200)
 @_option("--picture", "Picture to write; beside --out if not given.", kinds.picture, "FILE")
 def map_(terminal: Terminal, given: Any) -> None:
-    """Write the field that MODEL, a process of one or two coordinates, predicts: NetCDF, picture.
+    """Write the field that MODEL predicts, as NetCDF and a picture.
 
-    Mean and standard deviation at places over the box of the rows of the fit.
+    MODEL is a Gaussian process of one or two coordinates. Mean and standard deviation are predicted
+    over the bounding box of the training rows.
     """
     from matplotlib.figure import Figure
 
@@ -332,10 +333,10 @@ def map_(terminal: Terminal, given: Any) -> None:
         with atomic(out) as file:
             file.write(xarray.Dataset(dims, display.axes).to_netcdf(engine="scipy"))
         where = given.picture or out.with_suffix(".png")
-        shown = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
-        figure = Figure(figsize=(6 * len(shown), 4), layout="constrained")
-        for i, what in enumerate(shown, 1):
-            display.plot(figure.add_subplot(1, len(shown), i), what)
+        names = ("mean", "deviation") if len(display.axes) == 2 else ("mean",)
+        figure = Figure(figsize=(6 * len(names), 4), layout="constrained")
+        for i, what in enumerate(names, 1):
+            display.plot(figure.add_subplot(1, len(names), i), what)
         with atomic(where) as file:
             figure.savefig(file, format=where.suffix[1:], dpi=150)
     ends = lambda values: [values.min(), values.max()]
@@ -359,7 +360,7 @@ def map_(terminal: Terminal, given: Any) -> None:
 @_seed
 @_option("--plot", "Picture to write.", kinds.picture, "FILE")
 def compare(terminal: Terminal, given: Any) -> None:
-    """Say which features serve a kernel best on the rows of FILES.
+    """Compare feature methods for a kernel on the rows of FILES.
 
     Draws every method on a sample of the rows: error predicted and measured, and time.
     """
@@ -507,7 +508,7 @@ def predict(terminal: Terminal, given: Any) -> None:
 @_files
 @_separator
 def check(terminal: Terminal, given: Any) -> None:
-    """Say how far the features of MODEL are from its kernel on the rows of FILES.
+    """Measure the certificate and the error of MODEL on the rows of FILES.
 
     Where FILES have the target, also how far its predictions are from it.
     """
@@ -584,7 +585,7 @@ def report(terminal: Terminal, given: Any) -> None:
 @_command
 @_model
 def show(terminal: Terminal, given: Any) -> None:
-    """Say what is inside the file MODEL: learner, columns, kernel, method, penalty, outcome."""
+    """Describe the file MODEL: learner, columns, kernel, method, penalty, outcome."""
     from bochner.cli.models import inputs_of
     from bochner.models._base import KernelEstimator
 

@@ -1,4 +1,4 @@
-"""Learners by the names that the command line gives them, model files, and predictions."""
+"""Learners by their names on the command line, model files, and predictions."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +86,7 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
 def intervals_of(
     model: KernelEstimator, coverage: float | None = None
 ) -> tuple[float | None, str | None]:
-    """Return the coverage of intervals, of gp 0.9 if not given, and what holds of them.
+    """Return the coverage of intervals (0.9 for gp if not given), and the guarantee.
 
     Both are None if no intervals are made.
     """

@@ -40,7 +40,7 @@ def _lenient(stream: Any) -> Any:
 
 
 def tell(sentence: str) -> None:
-    """Write a line to stderr; that nobody can read it is no reason to stop."""
+    """Write a line to stderr; errors of a closed stderr are ignored."""
     with suppress(OSError, ValueError):
         clear = "\r\033[K" if sys.stderr.isatty() else ""  # the line of the progress
         click.echo(clear + sentence, err=True)
@@ -82,13 +82,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _tell_as_json(sentence: str, code: int, kind: str = "UsageError") -> None:
-    """Print the one object that a program which asked for JSON reads."""
+    """Print an error as one JSON object."""
     with suppress(OSError, ValueError):
         click.echo(json.dumps({"error": sentence, "kind": kind, "exit_code": code}))
 
 
 def _sentence(error: Exception) -> str:
-    """Errors meant for people are one sentence already; others get their class and a way on."""
+    """Return the message of an error; of an unexpected error also its class and the next step."""
     if isinstance(error, BochnerError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):

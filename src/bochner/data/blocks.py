@@ -1,4 +1,4 @@
-"""Data in: a table of any length as re-iterable blocks of a few thousand rows."""
+"""Tables of any length as re-iterable blocks of a few thousand rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -281,7 +281,7 @@ class Blocks:
         self.finished(rows, weighty)
 
     def walk(self) -> Iterator[Block]:
-        """Yield the blocks, and check each by itself alone."""
+        """Yield the blocks and check each of them."""
         first = self.source.first
         for piece in cut(self.source.pieces(self.block_rows), self.block_rows):
             block = Block(*piece, first)

@@ -68,16 +68,16 @@ def cells_in(
     """Return the sums of a block of cells of these kinds; with ``n_classes`` y holds codes."""
     X = np.asarray(to_numpy(block.X), np.float64)
     columns = np.ascontiguousarray(X.T)  # reductions along rows in memory are many times faster
-    gone = np.isnan(columns)
+    missing = np.isnan(columns)
     looked = with_targets and block.y is not None
     y = _targets(to_numpy(block.y), n_classes) if looked else np.empty((len(X), 0))
     levels = {j: e for j, e in enumerate(drafts) if isinstance(e, Levels) and not e.is_ordered}
     many = {j: len(e.levels) for j, e in levels.items() if len(e.levels) > MOST_ONE_HOT}
     return SeenCells(
         rows=len(X),
-        missing=gone.sum(axis=1),
-        least=np.where(gone, np.inf, columns).min(axis=1),
-        most=np.where(gone, -np.inf, columns).max(axis=1),
+        missing=missing.sum(axis=1),
+        least=np.where(missing, np.inf, columns).min(axis=1),
+        most=np.where(missing, -np.inf, columns).max(axis=1),
         marks=_marks(columns, block.start),
         sample=RowSample.of(block._replace(X=X), seed=0),
         sums={j: _level_sums(columns[j], count, y, block) for j, count in many.items()},
@@ -97,7 +97,7 @@ def _level_sums(cells: Array, levels: int, y: Any, block: Block) -> Float[Array,
 
 
 def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
-    """Return targets, or indicators of classes: of the second of two, of all of more."""
+    """Return targets, or class indicators: one for two classes, else one per class."""
     if not n_classes:
         return y.reshape(len(y), -1).astype(np.float64)
     # of many classes none: the most frequent levels have columns instead
@@ -233,5 +233,5 @@ def codes_of_levels(count: int) -> np.ndarray:
 
 
 def _table(means: Float[Array, "l t"], coded: bool) -> Array:
-    """Return the columns of X at each level, for missing cells and for unseen levels."""
+    """Return the columns of X for each level, for missing cells and for unknown levels."""
     return np.hstack([means, codes_of_levels(len(means) - 1)]) if coded else means

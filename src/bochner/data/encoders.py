@@ -60,7 +60,7 @@ class Encoder(ABC):
         """Return the columns of X without the indicator."""
 
     def unseen(self, cells: np.ndarray) -> tuple[str, np.ndarray]:
-        """Describe cells unlike those of training, and return which cells they are."""
+        """Describe cells not seen in training, and return which cells they are."""
         return "missing values, which count as the median", np.isnan(cells) & (not self.indicator)
 
 
@@ -120,7 +120,7 @@ class Levels(Encoder):
 
     @cached_property
     def code(self) -> dict[str, float]:
-        """Codes of the texts that are known."""
+        """Codes of known texts."""
         codes = {level: float(j) for j, level in enumerate(self.levels)}
         return {**dict.fromkeys(self.declared, DECLARED), **codes}
 
@@ -157,14 +157,14 @@ class Levels(Encoder):
         if np.count_nonzero(new) > self.tolerated * len(cells):
             mostly = "mostly " * (self.tolerated > 0)
             return f"{mostly}categories that the fit has not seen, which count as unknown", new
-        gone = np.isnan(cells) & (not (self.tolerated or self.indicator))
-        return "missing values, which count as unknown", gone
+        missing = np.isnan(cells) & (not (self.tolerated or self.indicator))
+        return "missing values, which count as unknown", missing
 
 
 def ordered(
     name: str, levels: tuple[str, ...], fill: float = 0.5, indicator: bool = False
 ) -> Levels:
-    """Return the encoder of ordered levels as places from 0 to 1; ``fill`` is that of others."""
+    """Return the encoder of ordered levels as places from 0 to 1; ``fill`` is used for others."""
     places = [j / max(1, len(levels) - 1) for j in range(len(levels))]
     table = tuple((place,) for place in (*places, fill, fill))
     return Levels(name, levels, table, (name,), indicator)
@@ -249,7 +249,7 @@ _KINDS: dict[str, type[Encoder]] = {cls.kind: cls for cls in (Numbers, Times, Le
 
 
 def as_encoder(given: Encoder | Mapping[str, Any]) -> Encoder:
-    """Return the encoder, which may be a mapping of its fields, as JSON has it."""
+    """Return the encoder; a mapping of its fields, as in JSON, is converted."""
     if isinstance(given, Encoder):
         return given
     cls: Any = _KINDS.get(given.get("kind", ""))
@@ -324,7 +324,7 @@ def as_texts(column: Any) -> Any:
 
 
 def by_value(texts: Any, numbers: Any) -> Float[np.ndarray, " n"]:
-    """Return the number of each cell from those of the different texts; NaN where it is missing."""
+    """Return the number of each cell from the numbers of the distinct texts; NaN if missing."""
     places = plain(texts.indices.cast("int32"), missing=len(texts.dictionary))
     return np.append(np.asarray(numbers, np.float64), np.nan).take(places)
 
@@ -397,7 +397,7 @@ def _of_another_type(name: str, required: str, kind: str, where: Where) -> Inval
 
 
 def seconds_in(column: Any) -> Float[np.ndarray, " n"]:
-    """Return seconds since 1970 as the clock of the column's zone shows them, or since midnight."""
+    """Return seconds of local clock time, since 1970 or since midnight."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -439,7 +439,7 @@ FORMS: dict[str, re.Pattern[str]] = {
 
 
 def form_of(texts: Iterable[str]) -> str:
-    """Return the form that all texts are written in, "" if there is none."""
+    """Return the common date format of all texts, "" if there is none."""
     texts = list(texts)
     if not texts:
         return ""

@@ -105,7 +105,7 @@ def unchanged(file: File, stamp: Stamp) -> Iterator[None]:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what the system says, in the middle of a sentence."""
+    """Return the message of the system, for the middle of a sentence."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return said[:1].lower() + said[1:].rstrip(".")
 

@@ -175,7 +175,7 @@ def _require_names(reader: Reader, schema: Schema) -> None:
 
 
 def _require_same_names(readers: tuple[Reader, ...]) -> None:
-    """Files of one data set hold the same columns, or a column would be lost without a word."""
+    """Raise an error if the files of a data set have different columns."""
     first = {column.name for column in readers[0].columns}
     for reader in readers[1:]:
         names = {column.name for column in reader.columns}

@@ -41,7 +41,7 @@ def uncomputed(what: str) -> AbstractContextManager[None]:
 
 
 def said(error: Exception) -> str:
-    """Return what went wrong, of an engine's error the last line of its worker's traceback."""
+    """Return the message of an error; for engines the last line of the worker's traceback."""
     first, *more = str(error).splitlines() or [""]
     raised = r"(?!\S*UserCodeException)[\w.]+(Error|Exception|Interrupt)(: |$)"
     last = next((line for line in reversed(more) if re.match(raised, line)), "")
@@ -109,7 +109,7 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
         for a in (X, y, w)
     ]
     tasks = [dask.delayed(tuple)(list(arrays)) for arrays in zip(*parts, strict=True)]
-    held = tuple(
+    partitions = tuple(
         Partition(
             task,
             min(rows, n - start),
@@ -119,7 +119,7 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
         )
         for i, (task, start) in enumerate(zip(tasks, starts, strict=True))
     )
-    return Arrays(held, str(X.name), label="the dask Array", **size)
+    return Arrays(partitions, str(X.name), label="the dask Array", **size)
 
 
 def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:
@@ -266,14 +266,14 @@ def library_of(table: Any) -> str:
 
 def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
     """Return what ``call`` gives of the rows of each partition, where they are."""
-    held = [partition.held for partition in partitions]
+    handles = [partition.held for partition in partitions]
     match partitions[0].library:
         case "dask":
             dask = needed("dask", _WHO)
-            return list(dask.compute(*[dask.delayed(call)(task) for task in held]))
+            return list(dask.compute(*[dask.delayed(call)(task) for task in handles]))
         case "ray":
             ray = needed("ray", _WHO)
             task = ray.remote(lambda call, table: call(table))
-            return list(ray.get([task.remote(call, reference) for reference in held]))
-    streams, of_rows = held[0][0], lambda rows: [call(table_of([*rows]))]
-    return list(streams.context.runJob(streams, of_rows, [number for _, number in held]))
+            return list(ray.get([task.remote(call, reference) for reference in handles]))
+    streams, of_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]
+    return list(streams.context.runJob(streams, of_rows, [number for _, number in handles]))

@@ -95,7 +95,7 @@ class RowSample:
         return RowSample(X, y, w, priority).lowest(most)
 
     def lowest(self, m: int) -> "RowSample":
-        """Return the m rows of lowest priority, still in the order they came."""
+        """Return the m rows of lowest priority, in their original order."""
         return self if len(self) <= m else self.take(_least(self.priority, m))
 
     def take(self, rows: Array) -> "RowSample":

@@ -59,7 +59,7 @@ def weights_of(block: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Consecutive rows: those that this process has, or those that an engine gives for a handle."""
+    """Consecutive rows, in this process or behind a handle of an engine."""
 
     held: Any  # the rows, a table or a tuple (X, y, w) of arrays; or the handle of the engine
     n_rows: int
@@ -109,7 +109,7 @@ class Source(ABC):
         return None
 
     def held_by(self, rows: Sequence[Any]) -> "Source":
-        """Return the same source with these rows in its partitions, one after the other."""
+        """Return the same source with these rows in its partitions, in order."""
         return self
 
 
@@ -131,7 +131,7 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
 
 def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
-    """Return some rows of a piece: a slice gives views, an array of row numbers copies."""
+    """Return rows of a piece: views for a slice, copies for an array of row numbers."""
 
     def chosen(array: Any) -> Any:
         if array is None:
@@ -144,7 +144,7 @@ def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
 
 
 def join(pieces: list[Piece]) -> Piece:
-    """Put pieces one below the other; a single piece is returned as it is."""
+    """Concatenate pieces by rows; a single piece is returned unchanged."""
     if len(pieces) == 1:
         return pieces[0]
 
@@ -161,7 +161,7 @@ def join(pieces: list[Piece]) -> Piece:
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
-    """Refuse missing values and infinities, naming column and row of the first."""
+    """Raise an error for the first missing or infinite value, with its column and row."""
     values = array.data if is_sparse(array) else array
     xp = np if isinstance(values, np.ndarray) else array_namespace(values)
     if bool(xp.all(xp.isfinite(values))):
@@ -216,8 +216,8 @@ class Arrays(Source):
         (data,) = self.held
         start = self.first - data.first
         rows = self._rows(data.fetch(), slice(start, start + self.n_rows))
-        held = (Partition(rows, self.n_rows, self.first),)
-        return {**vars(self), "held": held, "step": 0}
+        partitions = (Partition(rows, self.n_rows, self.first),)
+        return {**vars(self), "held": partitions, "step": 0}
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         step = self.step or rows
@@ -230,8 +230,8 @@ class Arrays(Source):
                 )
             end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
-                some = slice(start - number, min(start + step, end) - number)
-                yield checked(self._rows(data, some), range(start, start + step))
+                part = slice(start - number, min(start + step, end) - number)
+                yield checked(self._rows(data, part), range(start, start + step))
 
     def _rows(self, data: Piece, rows: slice) -> Piece:
         piece = part(data, rows)
@@ -247,8 +247,8 @@ class Arrays(Source):
 
     def part(self, start: int, stop: int) -> "Arrays":
         first, end = self.first + start, self.first + stop
-        held = tuple(p for p in self.held if p.first < end and first < p.first + p.n_rows)
-        return replace(self, held=held, first=first, n_rows=stop - start)
+        partitions = tuple(p for p in self.held if p.first < end and first < p.first + p.n_rows)
+        return replace(self, held=partitions, first=first, n_rows=stop - start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -307,8 +307,8 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
     size = size_of(piece)
     chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
     step = most if chunk > most else most - most % chunk
-    held = Partition(piece._replace(X=X), size["n_rows"])
-    return Arrays((held,), label=label, step=step, **size)
+    partition = Partition(piece._replace(X=X), size["n_rows"])
+    return Arrays((partition,), label=label, step=step, **size)
 
 
 def is_stored(X: Any) -> bool:
@@ -399,7 +399,7 @@ def stand_ins(*arrays: Any) -> Piece:
 
 
 def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
-    """Return the rows of these numbers in floating point: all finite, weights not negative."""
+    """Return the rows with these numbers as floats; check values and weights."""
     X, y, w = (None if array is None else as_floating(array) for array in piece)
     where = lambda row: f"row {numbers[row]} (counted from 0)"
     require_finite(X, lambda col: f"column {col} of X", where)

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all; tables written a chunk at a time."""
+"""Files that are written atomically; tables that are written chunk by chunk."""
 
 import errno
 import os
@@ -60,7 +60,7 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def _unwritten(path: Path, error: OSError) -> DataFileError | None:
-    """Say what the system refused; None if the error is not about this file."""
+    """Return the error of the system; None if the error is not about this file."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = "the disk is full"
         todo = "Nothing was left behind; free some space or choose another place"

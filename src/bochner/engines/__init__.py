@@ -1,4 +1,4 @@
-"""Engines: where the passes of a fit are made, as ``where=`` of every ``fit_blocks`` takes it.
+"""Engines, for ``where=`` of ``fit_blocks``: where the passes of a fit are computed.
 
 >>> import bochner as bo
 >>> bo.engines.Local(checkpoint="run.ckpt", every=60)

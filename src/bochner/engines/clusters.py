@@ -32,7 +32,7 @@ from bochner.sums.passes import LOCAL, Engine
 def answering(
     who: str, what: str, timeout: float, *kinds: type[BaseException]
 ) -> AbstractContextManager[None]:
-    """Return the context that says that nobody answers, for errors of the system and these."""
+    """Return the context that reports these errors as no answer from the address."""
     silent = lambda error: EngineError(
         f"{who}: the {what} must answer within {timeout:g} seconds; it did not "
         f"({str(error)[:200] or type(error).__name__}). Start it, name another address, or wait "
@@ -67,7 +67,7 @@ def failed(engine: str, task: object, said: str) -> EngineError:
 def with_rows(
     args: tuple[Any, ...], library: str, handle_of: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
-    """Return arguments with rows in place of partitions: handles of those of this engine."""
+    """Return arguments with rows instead of partitions: handles for this engine's partitions."""
     rows = lambda a: handle_of(a.held) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
@@ -77,7 +77,7 @@ def with_rows(
 
 @dataclass(frozen=True, eq=False)
 class Dask(NamedArguments):
-    """Passes made by the workers of a Dask cluster.
+    """Compute passes on the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -90,8 +90,8 @@ class Dask(NamedArguments):
     Raises
     ------
     EngineError
-        The scheduler does not answer, or no worker comes, within the timeout; workers die again
-        and again over the same rows; a worker cannot read its rows.
+        The scheduler does not answer, or there is no worker, within the timeout; workers die
+        repeatedly on the same rows; a worker cannot read its rows.
     MissingDependency
         dask.distributed is not installed.
 
@@ -136,7 +136,7 @@ class Dask(NamedArguments):
         address = client.scheduler.address if client.scheduler else "?"
         with answering("Dask", f"scheduler at {address}", self.timeout):
             client.wait_for_workers(1, timeout=self.timeout)
-        held: dict[str, list[Partition]] = {}
+        groups: dict[str, list[Partition]] = {}
 
         def count() -> int:
             workers = client.scheduler_info(n_workers=-1).get("workers", {})
@@ -148,14 +148,14 @@ class Dask(NamedArguments):
                 warnings.filterwarnings("ignore", message="Sending large graph")
                 key = f"bochner-{name}-{uuid4().hex[:12]}"
                 if partitions := [a for a in args if isinstance(a, Partition)]:
-                    held[key] = partitions
+                    groups[key] = partitions
                 args = with_rows(args, "dask", client.compute)
                 if client.status != "running":
                     raise failed("Dask", key, "its scheduler answers no more")
                 return client.submit(function, *args, key=key, pure=False)
 
         def wait(handle: Handle) -> None:
-            with explained(partial(_sentence, handle, held.pop(handle.key, []))):
+            with explained(partial(_sentence, handle, groups.pop(handle.key, []))):
                 if handle.exception() is not None:
                     handle.result()
 
@@ -200,20 +200,20 @@ RETRIES = 8
 
 @dataclass(frozen=True)
 class Ray(NamedArguments):
-    """Passes made by the workers of a Ray cluster.
+    """Compute passes on the workers of a Ray cluster.
 
     Parameters
     ----------
     address : str, optional
-        Of the cluster, as ``ray.init`` takes it; default: the one that this process is connected
-        to, else one that is started on this machine.
+        Address of the cluster, as in ``ray.init``. Default: the cluster that this process is
+        connected to; without one, a cluster is started on this machine.
     timeout : float, default 30
         Seconds to wait for an answer at the address.
 
     Raises
     ------
     EngineError
-        The cluster does not answer within the timeout, or nine workers die over the same rows; a
+        The cluster does not answer within the timeout; nine workers die on the same rows; a
         worker cannot read its rows.
     MissingDependency
         ray is not installed.
@@ -275,7 +275,7 @@ TRIES = 4
 
 @dataclass(frozen=True, eq=False)
 class Spark(NamedArguments):
-    """Passes made by the executors of a Spark session.
+    """Compute passes on the executors of a Spark session.
 
     Parameters
     ----------
@@ -290,8 +290,8 @@ class Spark(NamedArguments):
     Raises
     ------
     EngineError
-        Nobody answers at the address within the timeout, a session cannot be begun, a part failed
-        four times, or the session is gone.
+        The address does not answer within the timeout, a session cannot be started, a part failed
+        four times, or the session was stopped.
     MissingDependency
         pyspark is not installed.
 

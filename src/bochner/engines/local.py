@@ -47,7 +47,7 @@ FIRST, RECORDS, UNFINISHED = "fit.json", "pass-*.npz", ".*.part"
 
 @dataclass(frozen=True)
 class Local(NamedArguments):
-    """Passes made in this process, and recorded so that a killed fit can resume.
+    """Compute passes in this process, with checkpoints or on a device.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ class Local(NamedArguments):
 
     Notes
     -----
-    Recorded are the sum of each finished pass, and of the current pass the sum of the blocks so
-    far. A resumed fit has the same bits as an uninterrupted fit, and repeats the work since the
-    last record. Where a record cannot be written, as on a full disk, the fit continues with a
-    warning. Ctrl-C ends a pass after the current block, which is recorded. A record takes the
-    memory of a sum on the disk: 8 D² bytes for each level of the tree for moments.
+    A checkpoint contains the sum of each finished pass, and the partial sum of the current pass. A
+    resumed fit gives the same bits as an uninterrupted fit, and repeats the work since the last
+    checkpoint. If a checkpoint cannot be written, as on a full disk, the fit continues with a
+    warning. Ctrl-C stops the pass after the current block and writes a checkpoint. The size of a
+    checkpoint on the disk is 8 D² bytes for each level of the tree, for moments.
 
-    A device needs memory for the features of some 60,000 rows, and for four matrices of 8 D²
-    bytes. Sparse rows, kernel matrices and samples stay on the processor.
+    A device needs memory for the features of about 60,000 rows, and for four matrices of 8 D²
+    bytes. Sparse rows, kernel matrices and samples stay on the CPU.
 
     Examples
     --------
@@ -144,13 +144,13 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
 
     A second signal is handled at once. Only the main thread receives signals.
     """
-    came: list[Callable[[], None]] = []
+    pending: list[Callable[[], None]] = []
     before: dict[int, Any] = {}
 
     def note(number: int, frame: FrameType | None) -> None:
-        if came:
+        if pending:
             before[number](number, frame)
-        came.append(partial(before[number], number, frame))
+        pending.append(partial(before[number], number, frame))
 
     try:
         if threading.current_thread() is threading.main_thread():
@@ -158,14 +158,14 @@ def _held_back() -> Iterator[list[Callable[[], None]]]:
                 if callable(handler := signal.getsignal(known)):
                     before[known] = handler
                     signal.signal(known, note)
-        yield came
+        yield pending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 class RecordedPasses:
-    """The passes of one fit: those recorded in a folder are read, others made and recorded."""
+    """The passes of one fit: passes recorded in a folder are read, others computed and recorded."""
 
     in_order = True
 
@@ -202,7 +202,7 @@ class RecordedPasses:
         return int(manifest["memory"])
 
     def _foreign(self, what: str) -> DataFileError:
-        """Return the refusal of a folder that holds something else."""
+        """Return the error for a folder with other contents."""
         return DataFileError(
             f"Local: the checkpoint '{self._folder}' must be of this fit, to go on from it; it is "
             f"{what}. Delete it to begin again, or name another."
@@ -257,21 +257,21 @@ class RecordedPasses:
         rest = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.passed(rows)
-        with _held_back() as came:
+        with _held_back() as pending:
             for block in (rest or blocks).walk():
                 if block.start < rows:
                     continue
                 running.add(block)
                 blocks.passed(block.X.shape[0])
-                if time.monotonic() >= self._next or came:
+                if time.monotonic() >= self._next or pending:
                     self._unwritten[name] = {"digest": record["digest"], "state": running.state()}
                     self._write()
-                if came:
-                    came[0]()
+                if pending:
+                    pending[0]()
         return running.total()
 
     def _write(self) -> None:
-        """Write the records; one that cannot be written is no reason to lose the fit."""
+        """Write the records; warn if they cannot be written."""
         began = time.monotonic()
         try:
             for name in list(self._unwritten):
@@ -299,7 +299,7 @@ class RecordedPasses:
 
 
 class _Digest(NumpyHasher):
-    """Hash of a value: its arrays, numbers, text and functions, however deep."""
+    """Hash of a value: its arrays, numbers, text and functions, at any depth."""
 
     def save(self, obj: Any) -> None:
         if isinstance(obj, Chosen):  # what fixes the features: a search is timed

@@ -25,7 +25,7 @@ LOG = logging.getLogger("bochner.engines")
 
 @dataclass(frozen=True, eq=False)
 class ClusterPasses:
-    """The executor of one fit whose passes are made by workers, through these functions."""
+    """Executor of one fit whose passes run on workers, through these functions."""
 
     label: str
     count: Callable[[], int]  # threads or processors of the cluster, one at least
@@ -77,7 +77,7 @@ class ClusterPasses:
             blocks.passed(rows)
 
     def _shared_value(self, summand: Any) -> tuple[Handle, Any]:
-        """Share with the workers a map, once in a fit, or a summand; return also what merges."""
+        """Send a map (once per fit) or a summand to workers; also return the summand to merge."""
         if not isinstance(summand, SumOnFeatures):
             shared = self.share(summand)
             return shared, shared
@@ -137,5 +137,5 @@ def made(
 
 
 def merged(summand: Any, a: list[Any], b: list[Any]) -> list[Any]:
-    """Return the counted sum of two; neither is changed, for it may be asked for again."""
+    """Return the counted sum of two sums; neither is changed, because a retry may use it."""
     return counted(summand).merge(deepcopy(a), b)

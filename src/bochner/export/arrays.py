@@ -124,15 +124,15 @@ class Traced(NDArrayOperatorsMixin):
                 added.append(len(shape))
                 shape.append(1)
                 continue
-            size, whole = self.shape[axis], k == slice(None)
-            if not isinstance(k, slice | int | np.integer) or (_free([size]) and not whole):
+            size, full_slice = self.shape[axis], k == slice(None)
+            if not isinstance(k, slice | int | np.integer) or (_free([size]) and not full_slice):
                 raise Unwritable("to choose rows or entries by their values")
             places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
-            if not whole:
+            if not full_slice:
                 stop = places.stop if places.stop >= 0 else -(2**31)
                 cuts.append((axis, places.start, stop, places.step))
             if isinstance(k, slice):
-                shape.append(size if whole else len(places))
+                shape.append(size if full_slice else len(places))
             else:
                 dropped.append(axis)
             axis += 1
@@ -181,8 +181,8 @@ def _reduction(op: str) -> Callable[..., Any]:
 class Graph:
     """Nodes in the order in which they are computed, and the constants that they read.
 
-    Its functions are those of the array API standard. Those that onnxruntime lacks in float64
-    (cosine, arctangent, log(1 + x)) are made of others.
+    It has the functions of the array API standard. Functions that onnxruntime lacks in float64
+    (cosine, arctangent, log(1 + x)) are combined from others.
     """
 
     __name__ = "bochner.export.arrays"  # identifies the array library
@@ -224,7 +224,7 @@ class Graph:
         return self._constants[key].name
 
     def model(self, name: str, outputs: Mapping[str, "Traced"]) -> Any:
-        """Return the checked model whose outputs are these values, a line for each row."""
+        """Return the checked model with these outputs, one output row per row."""
         helper = self._onnx.helper
         nodes = [helper.make_node("Identity", [value.name], [n]) for n, value in outputs.items()]
         wanted = {value.name for value in outputs.values()}
@@ -281,14 +281,14 @@ class Graph:
         return Traced(self, self.constant(A), A.shape, A.dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
-        """Return one number in every place, of any number of rows."""
+        """Return an array filled with one number; the number of rows is symbolic."""
         shape = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
         if not _free(shape):
             return self.asarray(np.full(shape, float(value)))
         return self.spread(self.asarray(float(value)), shape)
 
     def spread(self, a: Traced, shape: tuple[int, ...]) -> Traced:
-        """Return ``a`` repeated to a shape with the number of rows in it."""
+        """Return ``a`` broadcast to a shape that contains the symbolic number of rows."""
         if max((s for s in shape if isinstance(s, Rows)), default=ANY) > ANY:
             raise Unwritable("numbers that are the same for several copies of the rows")
         first = next(iter(self._inputs))
@@ -442,7 +442,7 @@ class Graph:
         return Traced(self, name, shape, dtype)
 
     def _alike(self, *given: Any) -> list[Traced]:
-        """Return them as arrays of one type."""
+        """Return the values as arrays of one type."""
         arrays = list(map(self.asarray, given))
         same = len({a.dtype for a in arrays}) == 1
         return arrays if same else [self.astype(a, FLOAT) for a in arrays]

@@ -42,8 +42,8 @@ def to_onnx(
     path : path, optional
         Usually named ``*.onnx``; a file that is there is replaced. Default: no file is written.
     precision : {"float32", "float64"}, default "float32"
-        Of the numbers that come in and go out. All between is float64, because coefficients of
-        smooth kernels are large and cancel. Take "float64" for numbers that float32 blurs.
+        Type of inputs and outputs. All operations are float64, because coefficients of smooth
+        kernels are large and cancel. Use "float64" for inputs such as times in seconds.
 
     Returns
     -------
@@ -151,7 +151,7 @@ def rows_of(inputs: Inputs, graph: Graph, dtype: np.dtype) -> Traced:
 def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
     """Return the cells of a column: numbers, seconds, or places of texts among its levels.
 
-    After the last level stands what is missing, then what is new.
+    A missing value has the place after the last level, a new value the next.
     """
     if not isinstance(encoder, Levels):
         kind, what = (
@@ -221,13 +221,13 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
 
 
 def _labels(model: Any, f: Traced) -> Outputs:
-    """Return labels, the decision values that they are read off, and probabilities if any."""
+    """Return labels, decision values, and probabilities if any."""
     xp, labels, binary = f.graph, model.classes_, f.shape[1] == 1
     codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
     labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
     columns = {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
     if hasattr(model, "predict_proba"):
-        # A fit without rows left out has no calibration; a loss of one's own may use NumPy
+        # A fit without left-out rows has no calibration; a loss of one's own may use NumPy
         with suppress(AttributeError, InvalidInput, Unwritable):
             columns["probability"] = model._probabilities(f)
     return columns

@@ -121,7 +121,7 @@ class Auto(Method):
     candidates : tuple of Method, optional
         Default: all that :func:`bochner.features.rules.contenders` names and that serve the kernel.
     budget : float, default 4
-        Largest cost of a candidate, of features and moments, over that of the cheapest.
+        Largest cost of a candidate (features and moments), relative to the cheapest.
     sample : int, default 1000
         Rows on which the error of the kernel matrix is measured; none of them is a landmark.
 
@@ -190,7 +190,7 @@ class Choice(HtmlResult):
         return self.reason
 
     def _html_parts(self) -> Iterator[str]:
-        """Give the reason, and the candidates with the errors of each."""
+        """Return the reason, and the candidates with the errors of each."""
         yield paragraph(self.reason)
         if not self.candidates:
             return
@@ -339,7 +339,7 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
-    """Return up to four: those with landmarks, the nearest of the others, and the cheapest."""
+    """Return up to four: methods with landmarks, the nearest of the others, and the cheapest."""
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
     )

@@ -215,7 +215,7 @@ def exact_width(kernel: Kernel, d: int) -> int | None:
 def shares(
     parts: tuple[Kernel, ...], kernel: Kernel, method: Method, ask: Request
 ) -> tuple[int, ...]:
-    """Split D: exact parts take what they need, others share in proportion to their kernels' size.
+    """Split D: exact parts get their exact number, others in proportion to their kernels' size.
 
     Var of Σ aᵢ k̂ᵢ with Dᵢ features each is Σ aᵢ²/Dᵢ, least for Dᵢ ∝ aᵢ.
     """
@@ -378,7 +378,7 @@ def axes_of_rows(
 
 
 def require_squares(who: str, X: Float[Array, "n d"], scales: Float[Array, " d"]) -> None:
-    """Refuse rows so far away, in lengthscales, that their squares are no numbers."""
+    """Raise an error for rows whose squared distances, in lengthscales, overflow."""
     largest = max(float(np.abs(rows * scales).max()) for rows in dense_blocks(X))
     if not largest <= 1e150:
         raise UnsupportedKernel(
@@ -519,7 +519,7 @@ class Projected(Method):
     Parameters
     ----------
     method : Method
-        What makes the features, of d′ columns.
+        Method for the features of d′ columns.
     n_components : int
         d′; at most d combinations are taken.
     how : {"pca", "jl"}, default "pca"
@@ -529,14 +529,14 @@ class Projected(Method):
 
     See Also
     --------
-    Compressed : Fewer features after they are made.
+    Compressed : Principal components of more features.
 
     Notes
     -----
     Serves kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
     columns. The errors of the features and of the projection add up; certificates measure both.
-    Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and that of
-    ``method``; sparse rows stay sparse until they are projected.
+    Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and the cost
+    of ``method``; sparse rows stay sparse until they are projected.
 
     Examples
     --------

@@ -36,7 +36,7 @@ class Method(NamedArguments, ABC):
         """Return the code that makes it, arguments at their defaults left out."""
         return _brief(self)
 
-    #: Whether there are features, and not the kernel itself.
+    #: Whether there are features, and not the exact kernel.
     has_features: ClassVar[bool] = True
     #: Numbers per feature that a map takes at least; by default a vector of all columns and one.
     numbers_each: int | None = None
@@ -123,7 +123,7 @@ class FeatureMap(ABC):
 
     @property
     def n_inputs(self) -> int:
-        """Columns d that X must have: side d of a field, ``inputs``, or as the first part has."""
+        """Number d of columns of X, by a field of shape d, ``inputs``, or the first part."""
         return _size(self, "d")
 
     @property
@@ -149,9 +149,9 @@ class FeatureMap(ABC):
     def multiplications(self) -> float:
         """Multiplications per row of a matrix product that takes equal time."""
         if parts := parts_of(self):
-            own = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
-            own = (value for value in own if getattr(value, "ndim", 0) == 2)
-            matrices = sum(value.size for value in own if value.dtype.kind == "f")  # not indices
+            arrays = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+            arrays = (value for value in arrays if getattr(value, "ndim", 0) == 2)
+            matrices = sum(value.size for value in arrays if value.dtype.kind == "f")  # not indices
             return matrices + sum(part.multiplications for part in parts)
         return float(self.n_inputs * self.n_features)
 
@@ -159,8 +159,8 @@ class FeatureMap(ABC):
     def unbiased(self) -> bool:
         """Whether the mean of φ(x)·φ(y) over draws is k(x, y), so that errors fall like 1/√D.
 
-        False below the kernel, and where a series is cut, an integral is a sum, or rows are
-        projected. For a map made of maps: whether all are, or are below their kernels.
+        False if Z Zᵀ ⪯ K, if a series is truncated or an integral discretised, or if rows are
+        projected. For a combined map: whether each part is unbiased or satisfies Z Zᵀ ⪯ K.
         """
         parts = parts_of(self)
         return not self.below_kernel and all(p.unbiased or p.below_kernel for p in parts)

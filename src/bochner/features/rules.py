@@ -300,9 +300,9 @@ def _added(kernel: Kernel, terms: dict[str, Kernel], method: Method, ask: Reques
 
 
 def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> FeatureMap:
-    """Return all products of the factors' features where they fit or must, else a sketch of them.
+    """Return all products of the factors' features if they fit or must, else a sketch of them.
 
-    The product of maps below their kernels stays whole, narrower, and so below its own.
+    Products of maps with Z Zᵀ ⪯ K keep this property: narrower maps are multiplied exactly.
     """
     if terms := composed.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
@@ -431,17 +431,17 @@ def draw(
     kernel : Kernel
         Any kernel of :mod:`bochner.kernels`, or sums and products of them.
     method : Method or str, default "auto"
-        How features are made: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
+        Method of the features: ``Fourier(placement, form)``, ``Nystrom(landmarks)``,
         ``MercerHarmonic()``, ``Auto()``, ..., or one of the names "auto", "fourier", "iid",
         "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom", "uniform", "grid",
         "leverage".
     n_features : int, default 1024
-        D. Maps whose kernel needs fewer (Linear, Constant, a Nyström map that has explained all)
-        have fewer. :func:`bochner.required_features` finds the D of a tolerance.
+        D. A map has fewer features if fewer are exact (Linear, Constant, enough landmarks).
+        :func:`bochner.required_features` finds the D of a tolerance.
     X : (n, d), optional
-        Rows of data, for Nyström's landmarks, "auto" and others.
+        Rows of data, for Nyström's landmarks, "auto" and other methods.
     n_inputs : int, optional
-        d, where there is no X.
+        d, if X is not given.
     random_state : int, Generator, RandomState or None
         The same seed gives the same map everywhere.
 

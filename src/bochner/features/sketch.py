@@ -366,7 +366,7 @@ class MaclaurinMap(FeatureMap):
 
 
 def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> MaclaurinMap:
-    """Draw products of random projections, degrees by what they contribute or as published."""
+    """Draw products of random projections, degrees by contribution or as published."""
     parts, D = powers(kernel, ask.n_inputs), ask.n_features
     exact = degrees = np.empty(0, dtype=np.int64)
     if method.degrees == "geometric":  # Kar and Karnick (2012), Algorithm 1
@@ -378,8 +378,8 @@ def draw_maclaurin(method: Maclaurin, kernel: Kernel, ask: Request) -> Maclaurin
         if energy.any():  # quantiles of u + tφ modulo one, φ the golden section: evenly spread
             golden, cumulative = (math.sqrt(5) - 1) / 2, np.cumsum(energy)
             points = (ask.stream("degrees").random() + np.arange(D) * golden) % 1.0
-            drawn = np.searchsorted(cumulative, points * cumulative[-1], side="right")
-            degrees = np.minimum(drawn, np.flatnonzero(energy)[-1]).astype(np.int64)
+            chosen = np.searchsorted(cumulative, points * cumulative[-1], side="right")
+            degrees = np.minimum(chosen, np.flatnonzero(energy)[-1]).astype(np.int64)
     signs = random_signs(ask.stream("signs"), (int(degrees.sum()), ask.n_inputs))
     first = np.cumsum(degrees) - degrees
     distinct, counts = np.unique(degrees, return_counts=True)

@@ -88,7 +88,7 @@ class Intersection(Additive):
 class JensenShannon(Additive):
     """k(x, y) = ½ Σ_j [x_j log₂(1 + y_j/x_j) + y_j log₂(1 + x_j/y_j)].
 
-    One less the Jensen-Shannon divergence in bits, for rows that sum to one.
+    1 minus the Jensen-Shannon divergence in bits, for rows that sum to one.
 
     Examples
     --------

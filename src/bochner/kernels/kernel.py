@@ -32,10 +32,10 @@ class Value(NamedArguments):
     def replace(self, **changes: Any) -> Self:
         """Return it with other numbers, by path: ``k.replace(left__lengthscale=0.7)``."""
         params, of_parts = self.get_params(deep=False), dict[str, dict[str, Any]]()
-        own = {path: new for path, new in changes.items() if "__" not in path}
+        direct = {path: new for path, new in changes.items() if "__" not in path}
         for path, new in changes.items():
             name, _, rest = path.partition("__")
-            part = own.get(name, params.get(name))
+            part = direct.get(name, params.get(name))
             if name not in params or (rest and not isinstance(part, Value)):
                 known = ", ".join(self.get_params()) or "none: it has no parameters"
                 here = instead(type(self).__name__, name, tuple(params))
@@ -43,7 +43,7 @@ class Value(NamedArguments):
                 raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
             if rest:
                 of_parts.setdefault(name, {})[rest] = new
-        result: Any = replace(self, **own) if own else self  # type: ignore[type-var]
+        result: Any = replace(self, **direct) if direct else self  # type: ignore[type-var]
         for name, within in of_parts.items():
             result = replace(result, **{name: getattr(result, name).replace(**within)})
         return result
@@ -51,18 +51,18 @@ class Value(NamedArguments):
 
 @dataclass(frozen=True)
 class Free(Value):
-    """A number of a kernel that a fit finds; ``"auto"`` is short for ``Free()``.
+    """Number of a kernel that a fit chooses; ``"auto"`` is short for ``Free()``.
 
-    Kernels that have one are specs: estimators find their numbers, and keep the kernel with these
-    as ``kernel_``. All other numbers stay as they are given. Each term of a sum without a weight
-    is given one, which is found too.
+    A kernel with such a number is a specification: estimators choose the number and store the
+    kernel as ``kernel_``. Other numbers do not change. Each term of a sum without a weight gets a
+    weight, which is chosen too.
 
     Parameters
     ----------
     start : float, optional
-        Positive. Where the search starts, beside what the rows suggest.
+        Positive. Start of the search, in addition to starts from the rows.
     low, high : float, optional
-        Positive. Bounds of the number; default what the rows suggest.
+        Positive. Bounds of the number. Default: derived from the rows.
 
     Examples
     --------

@@ -86,7 +86,7 @@ class OnSphere(Transformed):
 
     @property
     def radius(self) -> float:
-        """Of the sphere that the kernel within sees: 1/r."""
+        """Radius of the sphere on which the inner kernel is evaluated."""
         return 180.0 / (math.pi * self.lengthscale)
 
     def inputs(self, X: Float[Array, "n 2"]) -> Float[Array, "n 3"]:
@@ -120,9 +120,9 @@ def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
             "SphericalHarmonics requires a kernel of places on the globe, or sums and products; "
             f"got {kernel!r}. Pass OnSphere(kernel), of rows (latitude, longitude) in degrees."
         )
-    some = np.array([1.0, 30.0, 120.0])  # in degrees; values in two directions must agree
-    value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(some), some], axis=1))[0]
-    if not np.allclose(value, _at(kernel, some), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
+    degrees = np.array([1.0, 30.0, 120.0])  # values in two directions must agree
+    value = kernel(np.zeros((1, 2)), np.stack([np.zeros_like(degrees), degrees], axis=1))[0]
+    if not np.allclose(value, _at(kernel, degrees), rtol=1e-6, atol=1e-9 * abs(float(value[0]))):
         raise UnsupportedKernel(
             "SphericalHarmonics requires an isotropic kernel, the same in all directions; got "
             f"{kernel!r}. Take one lengthscale for all columns, or Nystrom()."

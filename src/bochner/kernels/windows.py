@@ -319,11 +319,11 @@ def one_hot(texts: Sequence[str], letters: str) -> list[Float[np.ndarray, "lengt
 
 
 def spectrum(width: int, n_letters: int, average: str = "sum") -> Windows:
-    """Return the spectrum kernel of texts: in how many pairs of places both have the same letters.
+    """Return the spectrum kernel of texts: the number of pairs of positions with the same word.
 
-    k(x, y) = Σ_w c_w(x) c_w(y), c_w the number of times that a text holds the word w of ``width``
-    letters (Leslie, Eskin and Noble 2002, *The spectrum kernel*). Its features are these counts,
-    n_letters^width of them, exact where there is room, and else sketched.
+    k(x, y) = Σ_w c_w(x) c_w(y), c_w the number of occurrences of the word w of ``width`` letters
+    in a text (Leslie, Eskin and Noble 2002, *The spectrum kernel*). Its features are these counts,
+    n_letters^width in number: exact if ``n_features`` is large enough, otherwise sketched.
 
     Parameters
     ----------

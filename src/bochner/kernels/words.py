@@ -1,4 +1,4 @@
-"""Kernels in words: of many lengthscales those that matter, ranked; all others counted."""
+"""Kernels in words: the shortest of many lengthscales, ranked; the others are counted."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -111,9 +111,9 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
-    shown = SHOWN + (len(scales) == SHOWN + 1)  # one more takes no more words than "1 other"
-    text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:shown]), ""
-    if others := ranked[shown:]:
+    limit = SHOWN + (len(scales) == SHOWN + 1)  # one more takes no more words than "1 other"
+    text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
+    if others := ranked[limit:]:
         rest = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
     return f"{word}, {what} {len(scales)} columns,{units} shortest first: {text}{rest}"
 

@@ -100,7 +100,7 @@ SMALL = 1.0
 
 
 class Angle(NamedTuple):
-    """Angles of pairs: θ, φ = π − θ, sin²(θ/2), sin θ and cos θ, each with its own digits."""
+    """Angles of pairs: θ, φ = π − θ, sin²(θ/2), sin θ and cos θ, each without cancellation."""
 
     theta: Array
     phi: Array
@@ -200,7 +200,7 @@ class ArcCosine(Homogeneous):
 
     See Also
     --------
-    NNGP, NeuralTangent : Of more layers.
+    NNGP, NeuralTangent : Kernels of more layers.
 
     Examples
     --------
@@ -363,11 +363,11 @@ class Zonal(Kernel):
     Parameters
     ----------
     coefficients : tuple of float
-        c_0, c_1, ..., zero or above. They belong to one number of columns: the same c_l are
-        another function in another dimension.
+        c_0, c_1, ..., zero or above, for one number of columns: in another dimension the
+        same c_l give another function.
     power : int, default 1
-        p ≥ 0; no matter on the unit sphere. A row of zeros has the value 0 with every row, where
-        p = 0 the mean over directions, c_0.
+        p ≥ 0; irrelevant on the unit sphere. For a row of zeros the kernel is 0; if p = 0 it is
+        c_0, the mean over directions.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Learners with scikit-learn's interface, and what their fits need, loaded by the first fit."""
+"""Learners with scikit-learn's interface; modules of their fits are loaded by the first fit."""
 
 from bochner._core.optional import loaded_when_used
 

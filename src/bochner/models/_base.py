@@ -212,7 +212,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     seed_ = learned("chosen.seed", "Seed of features and samples.")
     feature_dtype_ = learned("chosen.precision", "Precision that features are rounded to.")
     kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
-    map_ = learned("chosen.map", "φ; of the kernel itself its Nyström map on all rows.")
+    map_ = learned("chosen.map", "φ; of the exact kernel its Nyström map on all rows.")
     choice_ = learned(
         "chosen.choice", "A Choice: the method taken, what it was compared with, and why."
     )
@@ -259,7 +259,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     def outputs(self, X: Tabular) -> dict[str, Array]:
         """Return everything that is predicted for rows, as arrays by name, from one pass.
 
-        The names are those of the graphs of :func:`bochner.export.to_onnx`.
+        The names are the names in graphs of :func:`bochner.export.to_onnx`.
         """
         if hasattr(self, "predict"):
             return {"cluster" if is_clusterer(self) else "prediction": to_numpy(self.predict(X))}
@@ -403,7 +403,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         return X
 
     def _atomic(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what a call of several steps gives; one that fails changes nothing."""
+        """Return the result of a call of several steps; a failed call changes no attribute."""
         draft = copy(self)
         result = call(draft, *args, **kwargs)
         self.__dict__ = draft.__dict__
@@ -472,13 +472,13 @@ class Differentiable(KernelEstimator):
         -------
         gradients : (n, d), or (n, d, t) of t targets, or (n, d, K) of K > 2 classes
             In units of the prediction per unit of the column, in the array library of X and
-            float64. Columns of a table are those it is encoded as (``schema_``).
+            float64. For tables: of the encoded columns (``schema_``).
 
         Raises
         ------
         UnsupportedKernel
-            If the features, or the kernel that they are values of, have no gradient in closed
-            form; the message names those that have one.
+            If the features or their kernel have no gradient in closed form; the message names
+            alternatives.
 
         Notes
         -----

@@ -1,4 +1,4 @@
-"""Regressors: predictions, and intervals by errors of rows left out."""
+"""Regressors: predictions, and intervals by errors of left-out rows."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -105,7 +105,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def calibrate(
         self, X: Tabular, y: Array, sample_weight: Array | None = None, *, folds: int | None = None
     ) -> Self:
-        """Make intervals by errors on these rows; the fit and its predictions stay.
+        """Calibrate intervals by errors on these rows; predictions do not change.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
 
     @property
     def calibration_(self) -> Any:
-        """The law of errors that intervals are made of, and what it guarantees.
+        """Distribution of errors from which intervals are computed, and its guarantee.
 
         Found when first asked for, and kept: of leave-one-out errors where the fit has them, else
         of the rows of :meth:`calibrate`.

@@ -67,7 +67,7 @@ def sortable(who: str, labels: Any) -> Any:
 
 
 def refuse_quantity(who: str, labels: Array, rows: int | None) -> None:
-    """Refuse numbers, or texts of them, that are not whole or, of known rows, too many."""
+    """Raise an error for numeric labels that are not integers, or too many."""
     if labels.dtype.kind == "f":
         broken = labels[np.isfinite(labels) & (labels != np.rint(labels))]
         if len(broken):
@@ -111,7 +111,7 @@ def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
         raise InvalidInput(
             f"{who}: every label must be one of the classes {listed(classes.tolist())}; got "
             f"{listed(np.unique(labels[unknown]).tolist())}. Name all classes in the first call "
-            "(partial_fit(..., classes=...)), or fit anew."
+            "(partial_fit(..., classes=...)), or fit again."
         )
     return codes.astype(np.float64)
 
@@ -178,7 +178,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
 
     @by_partition
     def predict(self, X: Tabular) -> Array:
-        """Return the classes decided for, (n,)."""
+        """Return the predicted classes, (n,)."""
         return self.classes_[decided(self._decisions(X))]
 
     def outputs(self, X: Tabular) -> dict[str, Array]:
@@ -263,8 +263,8 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
             labels, rows = where.sum(LabelsOf(who), blocks.cells())
             refuse_quantity(who, labels, rows)
             check_classification_targets(labels)
-            whole = np.array_equal(labels, np.rint(labels))
-            labels = labels.astype(np.int64) if whole else labels
+            are_integers = np.array_equal(labels, np.rint(labels))
+            labels = labels.astype(np.int64) if are_integers else labels
         if len(text) > FEW_CLASSES:
             refuse_quantity(who, labels, count_rows(blocks))
         return labels
@@ -375,7 +375,7 @@ def calibrate(f: Float[Array, "n t"], codes: Array, w: Float[Array, " n"]) -> Ca
 def log_loss_of_signs(
     f: Float[Array, "n t"], y: Float[Array, "n t"], w: Float[Array, " n"]
 ) -> float:
-    """Return what values of rows that were held out lose, calibrated; y are ±1 of the classes."""
+    """Return the calibrated log loss of held-out decision values; y is ±1 per class."""
     finite = np.isfinite(f).all(axis=1)
     return calibrate(f[finite], decided(y[finite]), w[finite]).log_loss
 
@@ -388,12 +388,12 @@ def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
 
 
 def decided(f: Float[Array, "n t"]) -> Array:
-    """Return the codes decided for: of the largest value, or of the sign of a single one."""
+    """Return the predicted codes: largest decision value, or sign of a single one."""
     return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
 
 
 def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:
-    """Return p with the class decided for the largest also where rounding made another as large."""
+    """Return p, adjusted so that rounding does not change the most probable class."""
     if is_numpy(p):
         codes = decided(f)
         rows = np.flatnonzero(p.argmax(axis=1) != codes)

@@ -43,7 +43,7 @@ method : Method or str, default "auto"
     How features are made; see :func:`bochner.draw`.""",
     "method or exact": """\
 method : Method, str or None, default None
-    None: up to 8192 rows, or 2048 with a squared hinge, the kernel itself, with no features,
+    None: up to 8192 rows, or 2048 with a squared hinge, the exact kernel, with no features,
     unless ``n_features`` or ``precision`` ask for them, and "auto" for more.
     "auto" or a method: how features are made; see :func:`bochner.draw`.""",
     "n_features or exact": """\

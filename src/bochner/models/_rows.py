@@ -125,7 +125,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class KernelSum:
-    """f(x) = Σ_i c_i k(x, x_i) + b, the predictions of a fit with the kernel itself."""
+    """f(x) = Σ_i c_i k(x, x_i) + b, the predictions of a fit with the exact kernel."""
 
     kernel: Kernel
     X: Any
@@ -133,7 +133,7 @@ class KernelSum:
     intercept: Float[Array, " t"]
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
-        """Return f of rows, by tiles; of rows that record a formula at once."""
+        """Return f of rows, tile by tile; of traced rows in one call."""
         if hasattr(X, "writes_down"):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept

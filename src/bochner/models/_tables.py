@@ -190,7 +190,7 @@ def encoded(
     words = "; ".join(f"{listed(names)} ({reason})" for reason, names in out.items())
     if not encoders:
         raise InvalidInput(
-            f"{who}: at least one column must tell rows apart; got none: {words}. Bring others."
+            f"{who}: at least one column must vary between rows; got none: {words}. Bring others."
         )
     if out:
         warn_user(f"{who}: columns are left out: {words}.", DataWarning)

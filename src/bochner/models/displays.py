@@ -69,7 +69,7 @@ CRITERIA = {"loo": "leave-one-out", "gcv": "generalised cross-validation"}
 
 @dataclass(frozen=True, eq=False)
 class PathDisplay(Display):
-    """The criteria that a penalty is chosen by, along the path of penalties.
+    """Criteria for the choice of the penalty, along the path of penalties.
 
     Attributes
     ----------
@@ -78,11 +78,11 @@ class PathDisplay(Display):
     criteria : dict of str to (p,)
         By name; NaN where there is none.
     alpha : (t,)
-        The penalty taken, of each target.
+        Chosen penalty of each target.
     unit : str
-        What the criteria are.
+        Unit of the criteria.
     chosen : str
-        Name of the criterion that decided; "" where the penalty was given.
+        Name of the criterion of the choice; "" if the penalty was given.
     effective_dimension : (p,) or None
         d_λ along the path.
 

@@ -1,4 +1,4 @@
-"""The law of errors of new rows: their scale and their distribution, from errors of rows left out.
+"""The law of errors of new rows: their scale and their distribution, from errors of left-out rows.
 
 With e = y − f̂(x) of rows that f̂ was made without, and z = x or f̂(x), in their deviations:
 
@@ -40,15 +40,15 @@ from bochner.sums.moments import Moments
 #: has a standard error of 0.34 %.
 LEFT_OUT_ROWS = 4096
 
-#: How rows were predicted that scores come from, and what follows.
+#: How the calibration rows were predicted, and the guarantee of the intervals.
 GUARANTEES = {
-    "held out": "a new row that is exchangeable with those of calibrate() is covered with chance "
-    "coverage at least, on average over calibrations, whatever the model",
-    "cross-validation": "rows are predicted by fits without their fold: a new row is covered about "
-    "as asked where a fold more or less changes the fit little, and mostly more",
-    "leave one out": "none for a finite number of rows, because kernel and penalty were chosen on "
-    "them: about as asked where a row more or less changes the fit little; calibrate() on rows "
-    "kept back gives a guarantee",
+    "held out": "coverage is at least as requested for new rows that are exchangeable with the "
+    "rows of calibrate(), on average over calibration sets, for any model",
+    "cross-validation": "no guarantee for a finite number of rows; coverage is about as requested "
+    "or higher if leaving out a fold changes the fit little",
+    "leave one out": "no guarantee for a finite number of rows, because kernel and penalty were "
+    "chosen on them; coverage is about as requested if leaving out a row changes the fit little. "
+    "calibrate() with held-out rows gives a guarantee",
 }
 
 
@@ -196,13 +196,13 @@ class TargetLaw:
 
 @dataclass(frozen=True, eq=False)
 class ErrorLaw(HtmlResult):
-    """The laws of the errors of all targets, where they come from, and what holds of intervals."""
+    """Error distributions of all targets, their source, and the guarantee of intervals."""
 
     targets: tuple[TargetLaw, ...]
     source: str  # "held out", "cross-validation", "leave one out"
 
     def __str__(self) -> str:
-        """Return what holds of the intervals."""
+        """Return the guarantee of the intervals."""
         return self.guarantee
 
     @property

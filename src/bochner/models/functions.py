@@ -117,7 +117,7 @@ def tune(
 
 
 def merge(*models: Any) -> Any:
-    """Return the model of all the rows that several models were fitted on apart.
+    """Merge models that were fitted to different rows into one model of all rows.
 
     Parameters
     ----------

@@ -372,7 +372,7 @@ class ContributionDisplay(Display):
     unit: str
 
     def table(self, row: int = 0, output: int = 0, most: int = SHOWN) -> str:
-        """Return what drives a row: base, the largest contributions, all others, the prediction."""
+        """Return base, largest contributions, sum of the others, and prediction of a row."""
         return columns(self._lines(row, output, most))
 
     def _lines(self, row: int, output: int, most: int) -> list[list[str]]:
@@ -416,7 +416,7 @@ class ContributionDisplay(Display):
 def contributions(
     model: KernelEstimator, X: Any, background: Any, *, n_orders: int = 64, random_state: Seed = 0
 ) -> ContributionDisplay:
-    """Say what drives the predictions of some rows: the contribution of each column.
+    """Compute the contribution of each column to the predictions of rows.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def cell_averages(
 
 @dataclass(frozen=True)
 class NormalScores:
-    """Mean scores of normal laws, of rows that they were not fitted to; prints as a table.
+    """Mean scores of normal predictions of held-out rows; prints as a table.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class NormalScores:
     coverage: tuple[tuple[float, float], ...]
 
     def __str__(self) -> str:
-        """Return the scores, one a line."""
+        """Return the scores, one per line."""
         lines = [
             ("rows", f"{self.rows:,}"),
             ("bias", f"{self.bias:.4g}"),
@@ -191,7 +191,7 @@ class NormalScores:
 def normal_scores(
     y: Array, mean: Array, deviation: Array, coverages: Sequence[float] = (0.5, 0.9, 0.95)
 ) -> NormalScores:
-    """Score normal laws of new values.
+    """Score normal predictive distributions of new values.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def normal_scores(
 
 
 def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -> dict[str, float]:
-    """Score the laws of rows held out: a scorer for scikit-learn's ``cross_validate``.
+    """Score predictions of held-out rows: a scorer for scikit-learn's ``cross_validate``.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def universal_kriging(
 
 @dataclass(frozen=True, eq=False)
 class VariogramModel(HtmlResult):
-    """A kernel, its amplitude and noise, in the words of geostatistics.
+    """A kernel, its amplitude and noise, in terms of geostatistics.
 
     Attributes
     ----------
@@ -530,7 +530,7 @@ class VariogramModel(HtmlResult):
 
     @property
     def range(self) -> float:
-        """Distance at which the correlation has come down to 5 %: the practical range."""
+        """Practical range: the distance at which the correlation is 5 %."""
         left = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
             return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
@@ -811,7 +811,7 @@ def variogram(
 
 
 def _longest(places: Float[Array, "m d"], globe: bool) -> float:
-    """Return half of how far rows are apart: of the diagonal of their box, or in degrees."""
+    """Return half of the largest distance: of the bounding box, or in degrees."""
     if not globe:
         return float(np.linalg.norm(np.ptp(places, axis=0))) / 2
     middle = places.mean(axis=0)

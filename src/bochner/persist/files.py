@@ -1,4 +1,4 @@
-"""A model in one safetensors file: a header, and arrays named by where in the model they are.
+"""A model in one safetensors file: a header, and arrays named by their path in the model.
 
 The metadata of the safetensors file hold one text, the header::
 
@@ -48,16 +48,16 @@ _BEGINNINGS = {
 
 
 def save(model: Any, path: str | PathLike[str]) -> None:
-    """Write a model into one file, which is there as a whole or not at all.
+    """Write a model into one file, atomically.
 
     Parameters
     ----------
     model : estimator, FeatureMap, Kernel, Method or Moments
-        Anything made of bochner's own classes and kernel classes of yours, frozen dataclasses
-        that :func:`load` is given again; fitted or not. Its ``random_state`` must be an
+        Any object of bochner's classes, fitted or not. Kernel classes of your own must be frozen
+        dataclasses, and are passed to :func:`load`. Its ``random_state`` must be an
         integer or None. Pipelines of scikit-learn are for skops: see ``bochner.export.TRUSTED``.
     path : path
-        Usually named ``*.bochner``. A file that is there is replaced.
+        Usually named ``*.bochner``. An existing file is replaced.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
     Raises
     ------
     ModelFileError
-        There is no such file, or it is cut short, altered, something else, or of a newer format.
+        The file does not exist, is truncated or altered, is no model file, or has a newer format.
 
     See Also
     --------
@@ -129,7 +129,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 
     Notes
     -----
-    Safe for files of strangers: only JSON and arrays are read, only classes of bochner are built,
+    Untrusted files are safe: only JSON and arrays are read, only classes of bochner are built,
     and no code in the file is run. Types, shapes, indices and sizes are checked, coefficients must
     be finite, and the model must take rows of zeros before it is returned.
     A file takes about ten times its size in memory at most, and 100 MB; a file of :func:`save`
@@ -204,12 +204,12 @@ def _unread(path: Path, error: OSError) -> ModelFileError:
 
 
 def _short(said: Any, most: int = 40) -> str:
-    """Return what a file says of itself in one line, not longer than it should be."""
+    """Return a text of a file in one line, truncated."""
     return " ".join(str(said).split())[:most]
 
 
 def _what(beginning: bytes) -> str:
-    """Return what a file is that is not safetensors with our header."""
+    """Return the kind of a file that is not a model file."""
     if not beginning:
         return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":
@@ -292,7 +292,7 @@ def require_arrays(arrays: dict[str, np.ndarray]) -> None:
 
 
 def require_working(model: Any, size: int) -> None:
-    """Refuse a map or fitted learner that cannot take rows; ``size`` is the size of its file."""
+    """Raise an error if a map or learner cannot evaluate rows; ``size`` is its size as a file."""
     if isinstance(model, FeatureMap):
         phi: FeatureMap | None = model
         columns = model.n_inputs
@@ -309,14 +309,14 @@ def require_working(model: Any, size: int) -> None:
     for width in (columns, 0 if phi is None else phi.n_inputs + phi.n_features):
         if 3 * 4 * 8 * width > 10 * size + (1 << 26):  # three rows of four such arrays
             raise ValueError(f"{width} columns are too many for a file of {size} bytes")
-    for n in (2, 3):  # parts that fit one number of rows alone do not fit
+    for n in (2, 3):  # parts that fit only one number of rows do not fit
         zeros = np.zeros((n, columns))
         for call in calls:
             # errors of bochner pass: zero need not be in the domain of a kernel
             with warnings.catch_warnings(), np.errstate(all="ignore"), suppress(BochnerError):
                 warnings.simplefilter("ignore", RuntimeWarning)
-                found = call(zeros if phi is model else Blocks.from_arrays(zeros))
-                if isinstance(found, dict) and hasattr(model, "classes_"):
-                    k = found["decision"].size // n
+                predictions = call(zeros if phi is model else Blocks.from_arrays(zeros))
+                if isinstance(predictions, dict) and hasattr(model, "classes_"):
+                    k = predictions["decision"].size // n
                     if max(2, k) != len(model.classes_):
                         raise ValueError(f"{k} decision values do not fit the classes")

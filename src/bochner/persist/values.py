@@ -4,7 +4,7 @@ JSON types are stored as they are. Every other value is an object with one key, 
 ``{"tuple": [1, 2]}``, ``{"float": "inf"}``, ``{"array": ["7", "C"]}``.
 Classes are named by module and name, ``{"class": ["models.ridge.fit:RidgeFit", {...}]}``, and
 only frozen dataclasses, enumerations and estimators of bochner (`_MODULES`) are built.
-A value is refused whose fields are not what its class says, or could harm compiled code.
+A value raises an error if its fields do not have the declared types or could crash compiled code.
 """
 
 import dataclasses
@@ -112,7 +112,7 @@ def class_of(name: str) -> Any:
 
 
 def stored_classes() -> Iterator[type]:
-    """Give every class that files may hold, module by module."""
+    """Yield every class that files may contain, by module."""
     for module in walk_packages(bochner.__path__, "bochner."):
         if _MODULES.fullmatch(module.name.removeprefix("bochner.")):
             for cls in vars(import_module(module.name)).values():
@@ -124,7 +124,7 @@ def stored_classes() -> Iterator[type]:
 
 
 def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
-    """Return ``value`` as JSON, and its arrays by where in it they are; the same comes once."""
+    """Return ``value`` as JSON, and its arrays by path; equal objects are stored once."""
     arrays: dict[str, np.ndarray] = {}
     # by id; the arrays are kept, or another could come to have the id
     known: dict[int, tuple[str, np.ndarray]] = {}
@@ -149,7 +149,7 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
 
 
 def _as_json(value: Any, at: str, add: Callable[[Any, str], str]) -> Json:  # noqa: PLR0911, PLR0912
-    """Return ``value``, which is at this place, as JSON, a case per kind; ``add`` its arrays."""
+    """Return the ``value`` at this path as JSON; ``add`` stores its arrays."""
     kind = type(value)
     if value is None or kind in (bool, int, str):
         return value
@@ -286,9 +286,9 @@ _MOST_DEGREES = 10_000
 
 
 def require_fields(value: Any) -> None:
-    """Refuse a dataclass whose fields do not hold what their annotations say.
+    """Check the fields of a dataclass against their annotations.
 
-    A letter of a shape means one number in all fields.
+    A letter of a shape is the same number in all fields.
     """
     kind: Any = type(value)
     # a part of a map: not a method, nor the record of a choice
@@ -395,7 +395,7 @@ def compressed(kind: Any, data: Any, indices: Any, indptr: Any, shape: tuple[int
 
 
 def require_learner(model: Any) -> None:
-    """Refuse a fit of the wrong type, or whose parts disagree about columns or features."""
+    """Raise an error for a fit of the wrong type or with inconsistent columns or features."""
     fit = vars(model).get("fit_")
     if fit is None:
         return

@@ -208,8 +208,8 @@ def planned_fits(
 ) -> list[FitForecast]:
     """Return the fits of the methods, or of the most promising: features by rising width first."""
     direct = methods is None and task.n_rows <= DIRECT_ROWS
-    found = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
-    waves = [] if found is None else [found.method]
+    grid = waves_for(task.kernel, task.sample.X, task.n_rows) if methods is None else None
+    waves = [] if grid is None else [grid.method]
     waves += [m for m in methods or () if isinstance(m, WaveMethod)]
     named = None if methods is None else [m for m in methods if m not in waves]
     fits: list[FitForecast] = []

@@ -53,7 +53,7 @@ ERROR = (
 
 #: Numbers of a fit, or of the demo, by name.
 Numbers = dict[str, Any]
-#: Those that some fits lack: leave-one-out error, penalty, certificate, what the model is made of.
+#: Facts that some fits lack: leave-one-out error, penalty, certificate, what the model is made of.
 UNKNOWN: Numbers = dict.fromkeys(("loo", "alpha", "epsilon", "epsilon_interval", "frobenius"))
 UNKNOWN |= {"certificate": "", "detail": ""}
 
@@ -80,7 +80,7 @@ def run_demo(
 
 
 def _measured(quick: bool, seed: int, say: Say) -> Numbers:  # noqa: PLR0915  one script
-    """Return all numbers; say each as it is found."""
+    """Return all numbers; report each when it is computed."""
     started, earth, step = time.perf_counter(), load_earth(), 2 if quick else 1
     width, widths = (256, (32, 64, 128, 256)) if quick else (1024, (64, 128, 256, 512, 1024, 2048))
     places = np.stack([np.asarray(earth.latitude), np.asarray(earth.longitude)], axis=1)
@@ -244,8 +244,8 @@ def relief_around(
 ) -> tuple[Float[Array, "n p"], Float[Array, " n"]]:
     """Return the columns that describe the relief around each cell, and its size in metres.
 
-    Heights of the cells around, less that predicted for it, over their size; its logarithm; the
-    predicted height. Rows beyond a pole continue on its other side.
+    Columns: surrounding heights minus the predicted height, divided by their size; log of the size;
+    the predicted height. Rows beyond a pole continue on its other side.
     """
     rows, columns = shape
     i, j = np.divmod(np.arange(len(known)), columns)

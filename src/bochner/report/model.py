@@ -82,7 +82,7 @@ def dependence_on(seen: Inspected, j: int) -> Bunch:
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """All that a report says, as numbers.
+    """Numbers of a report.
 
     Attributes
     ----------
@@ -142,11 +142,11 @@ class ModelReport:
         )
 
     def to_html(self) -> str:
-        """Return one page that fetches nothing and runs nothing."""
+        """Return one self-contained page without scripts."""
         return model_page(self)
 
     def write(self, path: str | PathLike[str]) -> Path:
-        """Write the page, as a whole or not at all; return its path."""
+        """Write the page atomically; return its path."""
         with atomic(path, "w") as file:
             file.write(self.to_html())
         return Path(path).expanduser().resolve()
@@ -237,17 +237,17 @@ def report_model(
     quality = measures.quality_of(
         model, sample, examined, measures.left_out_of(model) if same else None
     )
-    shown: dict[str, Any] = {"path": None, "importance": None, "dependence": ()}
+    parts: dict[str, Any] = {"path": None, "importance": None, "dependence": ()}
     without: dict[str, str] = {}
     try:
-        shown["path"] = bo.PathDisplay.from_estimator(model)
+        parts["path"] = bo.PathDisplay.from_estimator(model)
     except InvalidInput:
         without["path"] = "The learner tried no other penalty than its own."
     if kind_of(model) not in ("regression", "classification"):
         without["importance"] = "The learner predicts no target."
     else:
         try:
-            shown |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
+            parts |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
         except InvalidInput as error:
             without["importance"] = str(error)
     facts: dict[str, Any] = {
@@ -272,7 +272,7 @@ def report_model(
         source=source,
         command=command,
         versions=versions(),
-        **shown,
+        **parts,
     )
 
 

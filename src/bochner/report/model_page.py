@@ -1,4 +1,4 @@
-"""The page of a report of a model: one HTML file that fetches nothing and runs nothing."""
+"""HTML page of a model report: one file without scripts and external resources."""
 
 from collections.abc import Iterator
 from numbers import Real
@@ -113,7 +113,7 @@ def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
 
 
 def _dependence(one: Any) -> dict[str, Any]:
-    """Return the mean prediction as one column takes other values; of the last of many classes."""
+    """Return the partial dependence on a column; of the last class if there are several."""
     grid, several = one.grid_values, len(one.outputs) > 1
     what = f"{one.unit} of {one.outputs[-1]}" if several else one.unit
     f, spread = one.average[-1], 2 * one.error[-1]

@@ -138,7 +138,7 @@ def seen_of(model: KernelEstimator, examined: Examined, given: bo.Blocks) -> Bun
 
 
 def _ranked(model: KernelEstimator, examined: Examined) -> tuple[str, Array]:
-    """Return what rows of this learner are ranked by, "" for nothing, and the value of each."""
+    """Return the name of the ranking of rows ("" if none), and the value of each row."""
     kind, out, y = kind_of(model), examined.outputs, examined.y
     if kind == "outliers":
         return "strangeness", -(out["decision"] + float(model.offset_[0]))
@@ -234,7 +234,7 @@ def certificate_of(
 ) -> tuple[bo.Certificate | None, str]:
     """Return the certificate on the rows of the fit, or on other rows; if none, the reason."""
     if not model.choice_.method.has_features:
-        return None, "none: the fit has the kernel itself, and nothing to certify."
+        return None, "none: the fit has no features."
     try:
         certificate = model._certificate_on(model._as_fitted(blocks), other)
     except InvalidInput as error:
@@ -243,7 +243,7 @@ def certificate_of(
 
 
 def left_out_of(model: KernelEstimator) -> Examined | None:
-    """Return rows of the fit that are predicted without themselves, of learners with features."""
+    """Return leave-one-out predictions of rows of the fit, for learners with features."""
     fit: Any = model.fit_
     if isinstance(model, bo.GaussianProcessRegressor):
         rows = fit.law.representation.left_out(fit.law.evidence)
@@ -303,16 +303,16 @@ def quality_of(
     return quality
 
 
-# --- Errors on rows held out of a second fit ------------------------------------------------------
+# --- Errors on held-out rows of a second fit ------------------------------------------------------
 
 #: Rows that are looked at, at most, and how many of them to one that is held out.
 ROWS, TO_ONE = 8192, 5
 
 
 def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str, Any] | None, str]:
-    """Return the errors of a learner like this on rows held out of its fit, and their words.
+    """Return the errors of a learner like this on held-out rows of its fit, and a description.
 
-    Every fifth of the random rows is held out, of labels every fifth of each.
+    Every fifth random row is held out; for classes, every fifth row of each class.
     """
     kind, loss = kind_of(model), getattr(model, "loss", "squared")
     if kind in ("features", "clusters"):

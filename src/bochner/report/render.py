@@ -68,14 +68,14 @@ def imports(code: str) -> list[str]:
 
 
 def versions() -> str:
-    """Return the versions of all packages that took part."""
+    """Return the versions of the packages in use."""
     others = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "scikit-learn"))
     system = f"{platform.system()} {platform.machine()}"
     return f"bochner {bo.__version__}, Python {platform.python_version()}, {others}; {system}."
 
 
 def picture(title: str, draw: Callable[[Any], Any], size: tuple[float, float] = (4.8, 3.2)) -> Any:
-    """Return what ``draw`` draws on axes as an SVG image: the same text for the same numbers."""
+    """Return the picture that ``draw`` draws as SVG; equal numbers give equal text."""
     from markupsafe import Markup  # noqa: PLC0415
     from matplotlib import style
     from matplotlib.figure import Figure

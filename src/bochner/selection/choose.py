@@ -54,7 +54,7 @@ def choose(
 ) -> tuple[Chosen, RowSample | None]:
     """Choose open parameters and draw the map; also return the sample of rows, if one was needed.
 
-    ``search`` finds the kernel instead of the usual search; ``by_targets``: "auto" depends on them.
+    ``search`` replaces the usual search for the kernel; ``by_targets``: "auto" depends on targets.
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:

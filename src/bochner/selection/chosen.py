@@ -154,7 +154,7 @@ class Chosen:
         return self.rounded.features
 
     def double(self, X: Array) -> Float[Array, "n D"]:
-        """Return φ(X), rounded and then in NumPy's float64."""
+        """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
         return to_numpy(self.features(X)).astype(np.float64, copy=False)
 
     def in_precision(self, asked: str, n: int | None) -> "Chosen":

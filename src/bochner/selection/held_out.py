@@ -1,4 +1,4 @@
-"""Rows held out of a search, and the losses of predictions on them.
+"""Held-out rows of a search, and the losses of predictions on them.
 
 Numbers have squared errors, and classes log losses: a ridge regression of ±1 with the least squared
 error need not be the best classifier, because squared errors also count how much values differ

@@ -6,7 +6,7 @@ few of them: p(x) = Σ_j v_j k(x, s_j). Leaves have about equal numbers of rows.
 In a sample of a long table no two rows are near, and local structure is invisible. So lengthscales
 are tuned by the evidence of blocks of near rows (a composite likelihood: Varin, Reid and Firth
 (2011), section 2), kernels and their scales are judged by leave-one-out errors of rows in the
-middle of their neighbours, and the penalty is the one of rows that lie together in a few places.
+middle of their neighbours, and the penalty is the one of rows in a few neighbourhoods.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -222,7 +222,7 @@ class OnNumbers(Objective):
 
 
 def _search(of: OnNumbers, seed: int) -> Evaluated:
-    """Return the best end, with few rows from many starts, then with more rows."""
+    """Return the best optimum: many starts on few rows, then the best on more rows."""
     few = replace(of, rows=of.rows.first(FEW))
     by_value = lambda points: sorted(points, key=lambda point: point.value)
     progress("Tuning the kernel: starts")
@@ -265,7 +265,7 @@ def _between(near: float, far: float, low: float, high: float, **others: Any) ->
 
 
 def _lengths(X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range about the median distance, down to that of neighbours along one column."""
+    """Return the range about the median distance, from the distance of neighbours in one column."""
     w = rows.w if len(X) == len(rows.w) else np.ones(len(X))  # there are more windows than rows
     median = median_distance(X, w, (1.0,), 0, most=4096)
     gaps = np.diff(np.unique(X[:, 0])) if X.shape[1] == 1 else ()

@@ -43,7 +43,7 @@ from bochner.solvers.ridge.dual import LOO, Criterion, KernelRows
 from bochner.solvers.ridge.kernel_path import COMPARED, Penalties
 
 #: Share of the error by which another kernel must lower the error of a kernel with more evidence.
-#: Held-out rows lie between the rows of the fit: they cannot tell a long lengthscale with a huge
+#: Held-out rows are between the rows of the fit: they cannot tell a long lengthscale with a huge
 #: amplitude, a polynomial beyond the data, from the right kernel; the evidence can.
 WORTH = 0.003
 
@@ -51,9 +51,9 @@ WORTH = 0.003
 #: with about the same evidence the one with the smaller amplitude stays near the data beyond them.
 AMPLITUDE = 1.5
 
-#: A linear function goes on beyond the data where long lengthscales bend. Its held-out error may be
-#: three standard errors above that of a kernel with less evidence: of 50 tables of 200 rows with a
-#: trend in two columns, four took a kernel that erred by over ten deviations of the noise outside.
+#: A linear kernel continues a trend where other kernels return to the mean. Its held-out error may
+#: be three standard errors above a kernel with less evidence: of 50 tables of 200 rows with a trend
+#: in two columns, four chose a kernel with an error above ten noise deviations outside the data.
 LINEAR = "linear"
 
 #: Slope ∂log(error)/∂log α at which the penalty of a candidate is accepted.
@@ -76,7 +76,7 @@ class Judged:
 
     @cached_property
     def evidence(self) -> float:
-        """Minus twice the log evidence, summed over targets, less a log prior; few have to know."""
+        """Minus twice the log evidence, summed over targets, less a log prior; on demand."""
         return self.of_evidence()
 
 
@@ -211,7 +211,7 @@ class Race:
         return [each for each in sums if each is not None]
 
     def _sum(self, parts: list[Judged], rung: Rung) -> Judged | None:
-        """Return the weighted mean of kernels with one penalty; None if it is not served."""
+        """Return the weighted mean of kernels with one penalty; None if it is not supported."""
         began, candidates = time.perf_counter(), [each.candidate for each in parts]
         alphas = np.array([each.alpha for each in candidates])
         shares = [1 / len(parts)] * len(parts)
@@ -255,7 +255,7 @@ class Race:
             yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the linear kernel in the metric of a kernel: straight lines go on outside."""
+        """Yield the linear kernel in the metric of a kernel, which continues linear trends."""
         rows, kernel = self._of_few.rows, start.kernel
         d = rows.X.shape[1]
         if d > MANY_COLUMNS:
@@ -290,7 +290,7 @@ class Race:
 
     @property
     def _brief(self) -> bool:
-        """Whether there are so few rows that shorter descents are as accurate."""
+        """Whether rows are few, so that shorter descents are as accurate."""
         return len(self.train) <= 2048
 
     @property
@@ -356,7 +356,7 @@ class Race:
         yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield lengthscales of least leave-one-out error, from those of largest evidence."""
+        """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search = self.search(LOO)
         end = search.scaled(start.kernel, start.alpha, 7, each=True)
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])

@@ -115,7 +115,7 @@ def median_scales(
 
 
 def laplace_scales(scales: Any, X: Array, w: Float[Array, " n"], seed: int) -> tuple[float, ...]:
-    """Return lengthscales of a Laplace kernel from those of a kernel of the Euclidean distance.
+    """Return lengthscales of a Laplace kernel from lengthscales of a kernel of Euclidean distance.
 
     Its distance is a sum over columns, which is longer by about √d.
     """

@@ -34,7 +34,7 @@ TOLERANCES = (1e-3, 1e-2, 3e-2)
 
 
 def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | None:
-    """Return the waves of a kernel for ``n_rows`` rows like X; None where features are better."""
+    """Return the Fourier grid of a kernel for ``n_rows`` rows like X; None to use features."""
     d, most, made = X.shape[1], most_waves(n_rows), None
     if n_rows < FEWEST_ROWS or d > MOST_COLUMNS or is_sparse(X) or find_spec("finufft") is None:
         return None
@@ -46,15 +46,15 @@ def waves_for(kernel: Kernel, X: Float[Array, "m d"], n_rows: int) -> Choice | N
     phi, method, many = made
     where = "the globe" if on_sphere else f"{d} column{'s' * (d > 1)}"
     reason = (
-        f"{method}: {n_rows:,} rows of {where} are summed as {many}, within {phi.error:.1g} of "
-        "k(x, x) of the kernel for all pairs of rows, and no feature is made; up to "
-        f"{most:,} take the place of features."
+        f"{method}: {n_rows:,} rows of {where} are summed as {many}. The error of the kernel is at "
+        f"most {phi.error:.1g} of k(x, x) for all pairs of rows. Features are used if more than "
+        f"{most:,} would be required."
     )
     return Choice(phi, method, (), reason)
 
 
 def most_waves(n_rows: int) -> int:
-    """Return how many waves are few enough."""
+    """Return the largest number of modes that replaces features."""
     if n_rows < 1 << 17:
         return 2047  # for a Cholesky factor
     return min(1 << 18, n_rows // 4)
@@ -65,7 +65,7 @@ def _grid(kernel: Kernel, X: Float[Array, "m d"], most: int) -> tuple[WaveMap, M
     for tolerance in TOLERANCES:
         grid = grid_of(kernel, lower, upper, tolerance)
         if grid.waves <= most:
-            many = f"{grid.waves:,} waves" + f" ({grid})" * (X.shape[1] > 1)
+            many = f"{grid.waves:,} Fourier modes"
             phi = equispaced_map(kernel, lower, upper, tolerance)
             return phi, FourierGrid(tolerance), many
     return None
@@ -141,8 +141,8 @@ def lengthscales_on_waves(
     box = LinearConstraint(unit, -reach[free], reach[free])
     options = {"ftol": ENOUGH, "maxiter": 25}
     zero = np.zeros(len(unit))
-    found = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
-    end = place(found.x if found.fun < first[0] else zero)
+    optimum = minimize(in_units, zero, (), "SLSQP", True, constraints=box, options=options)
+    end = place(optimum.x if optimum.fun < first[0] else zero)
     best = scaled(kernel, np.exp(end[:-1]))
     best = best.replace(lengthscale=rounded(best.lengthscale))
     inside = bool(np.all(np.abs(end - start) < np.maximum(0.98 * reach, ~free)))

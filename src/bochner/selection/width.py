@@ -72,8 +72,8 @@ class Width(HtmlResult):
 
 
 _LIMITS = {
-    "memory": "half of the free memory, of which a fit takes 32 D² bytes",
-    "rows": "the number of rows: the exact kernel costs no more than so many features",
+    "memory": "half of the free memory; a fit takes 32 D² bytes",
+    "rows": "the number of rows: the exact kernel is as cheap as this many features",
     "truncation": "truncation, not noise: raise the degree or order; more features do not help",
 }
 
@@ -101,8 +101,8 @@ def required_features(
     alpha : float
         Ridge penalty of the fit, on the scale of ``n_rows`` rows.
     epsilon : float, default 0.1
-        Largest (ε, alpha)-spectral distance, in (0, 1): the guarantee for the risk of the fit is
-        the one of the exact kernel up to a factor 1/(1 − ε).
+        Largest (ε, alpha)-spectral distance, in (0, 1): the bound of the risk of the fit is at
+        most 1/(1 − ε) times the bound of the exact kernel.
     n_rows : int, optional
         Number of rows of the fit if X is a sample of them.
     random_state : int, Generator, RandomState or None
@@ -126,7 +126,7 @@ def required_features(
     widths double until it is at most 0.85 of the tolerance, and two steps of bisection on the
     logarithm then bring the width to within a fifth of the least that would do. Time O(m³ log D +
     m² D) for m sampled rows. Where the method is open and X are all rows, as many features as
-    rows are the kernel itself.
+    rows are the exact kernel.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class _Search:
         low, high, width, limit = 0, 0, FIRST, None
         while not high and limit is None:
             width = min(width, most)
-            if exact and width == self.n:  # as many features as rows are the kernel itself
+            if exact and width == self.n:  # as many features as rows are the exact kernel
                 choice = choose_method(exact, self.kernel, self._ask(width))
                 method, self.maps[width] = choice.method, choice.map  # type: ignore[assignment]
             if self._suffices(method, width):
@@ -250,7 +250,7 @@ def penalty_for(
 ) -> float:
     """Extrapolate the penalty that leave-one-out error will choose for ``n_rows`` rows.
 
-    Those of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
+    Errors of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
     """
     chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:1024])
     X, y = X[chosen], y[chosen]

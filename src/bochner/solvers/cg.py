@@ -15,7 +15,7 @@ from bochner.errors import InvalidInput
 
 
 class Steps(NamedTuple):
-    """Approximate solutions, and what the steps of conjugate gradients were."""
+    """Approximate solutions, and the steps of conjugate gradients."""
 
     solution: Float[Array, "t ..."]
     first: Float[Array, " t"]  # rᵀM⁻¹r at the start

@@ -81,7 +81,7 @@ class Sides:
         return np.divide(1.0, np.sqrt(weights), out=np.zeros_like(weights), where=kept)
 
     def _unit(self, eigenvalues: Float[Array, " D"], c: Float[Array, "D q"]) -> Float[Array, " q"]:
-        """Return what scales directions, in eigenvectors' coordinates, to scores of variance 1."""
+        """Return factors of directions, in eigenvectors' coordinates, for scores of variance 1."""
         variance = eigenvalues @ c**2 / self.weight
         return np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
 

@@ -74,7 +74,7 @@ def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[A
 
 
 def interruptible(act: Callable[[], T]) -> T:
-    """Return what ``act`` returns, computed in a thread: Ctrl-C ends the wait for it.
+    """Run ``act`` in a thread and return its result; Ctrl-C ends the wait.
 
     ``act`` must run without Python's lock.
     """

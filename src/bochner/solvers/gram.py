@@ -45,7 +45,7 @@ def full_of(half: Array) -> Array:
 
 
 def _corners(extent: tuple[int, ...]) -> Iterator[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """Give where parts of a half spectrum lie in it, and in one that is padded with zeros."""
+    """Yield slices of a half spectrum, and of the spectrum padded with zeros."""
     last = slice(0, extent[-1] + 1)
     axes = [
         [(slice(0, m + 1),) * 2, (slice(m + 1, None), slice(-m, None))][: 2 if m else 1]
@@ -110,7 +110,7 @@ class WaveGram(ABC):
 
     @abstractmethod
     def preconditioner(self, alpha: float, full: bool = False) -> "WavePreconditioner":
-        """Return M, near G + αI, or that itself, all waves solved for densely."""
+        """Return a preconditioner of G + αI; with ``full``, its dense factorisation."""
 
     @property
     def dimension(self) -> int:
@@ -187,7 +187,7 @@ class WavePreconditioner:
     def _each(
         self, out: Float[Array, "s D"], c: Float[Array, "s D"], change: Callable[..., Array]
     ) -> Float[Array, "s D"]:
-        """Return ``out`` with what ``change`` makes of each factor and its part of ``c``."""
+        """Return ``out`` with ``change`` of each factor and its part of ``c``."""
         for block, factor in zip(self.blocks, self.factors, strict=True):
             part = c[:, block]
             out[:, block] = change(factor, part.reshape(-1, len(factor)).T).T.reshape(part.shape)

@@ -51,7 +51,7 @@ LEAST, MOST = 1e-11, 1e2  # Penalties are sought between these shares of W k(0)
 
 @dataclass(frozen=True, eq=False)
 class WaveProblem:
-    """Sums over the rows for the coefficients of waves."""
+    """Sums over the rows for the coefficients of Fourier modes."""
 
     gram: WaveGram
     b: Float[Array, "t D"]  # Σ w (y − ȳ) of each feature

@@ -304,7 +304,7 @@ class Accumulator:
         self._first += first + np.outer(right, dz) + np.outer(moved, first[0])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs: not the memory that blocks are centred in."""
+        """Return the state for another process, without the working memory."""
         return vars(self) | ({"_buffer": self._buffer[:0].copy()} if self.rows else {})
 
     def _sums(self) -> tuple[Float[Array, " D"], Float[Array, "c D"], Float[Array, "D D"]]:
@@ -398,7 +398,7 @@ def _panels(n_features: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class MomentsOf:
-    """The summand of moments: of φ(X), y and w, where φ(X) is."""
+    """Summand of the moments of φ(X), y and w, on the device of φ(X)."""
 
     # Rows X (b, d) to the columns (b, D) that are summed, in the array library of X.
     features: Callable[[Array], Array]

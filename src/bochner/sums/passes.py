@@ -1,9 +1,9 @@
 """Passes over rows: every pass is a sum, and an executor makes it, in an order fixed by the blocks.
 
 Floating-point sums depend on their order. So that any number of workers gives the bits of one, the
-order is a function of the blocks alone: consecutive blocks make a **part**, one block added after
-the other to the sum of no rows; sixteen parts, one merged after the other, make a node; sixteen
-nodes make a node, and so on. A table of one part is summed block after block, without merging.
+order depends only on the blocks: consecutive blocks are added in order to an empty sum and make a
+**part**; sixteen parts are merged in order to a node, sixteen nodes to a larger node, and so on. A
+table of one part is summed block by block, without merging.
 Summation in blocks: Higham (2002, section 4.2). Fixed orders for the sake of equal bits: Demmel and
 Nguyen (2015).
 """
@@ -189,7 +189,7 @@ class Engine(Protocol):
 class InProcess:
     """All blocks in their order, in this process.
 
-    Ctrl-C and errors of the reader leave nothing behind: a sum is handed out whole or not at all.
+    After Ctrl-C or an error of the reader no partial sum is returned.
     """
 
     # Bytes of features that may be kept from pass to pass; default a quarter of what is free.

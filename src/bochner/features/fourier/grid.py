@@ -396,7 +396,7 @@ def equispaced_map(
 ) -> EquispacedMap:
     """Return the map of all Fourier modes for the tolerance; refuse more than memory holds.
 
-    They suffice for ``ends`` in place of the kernel where given: two kernels, the shorter first.
+    With ``ends``, two kernels (shorter lengthscale first), the modes suffice for both.
     """
     grids = [grid_of(each, lower, upper, tolerance) for each in ends or (kernel,)]
     spacing = np.min([grid.spacing for grid in grids], axis=0)

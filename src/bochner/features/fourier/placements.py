@@ -31,7 +31,7 @@ class Placement(NamedArguments):
     """Places m frequencies under a spectral measure on R^d: a matrix, fast transforms or nodes."""
 
     def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> "Transforms | None":
-        """Return m frequencies as transforms, in turns; None where they are dense."""
+        """Return m frequencies as fast transforms, in turns; None for a dense placement."""
         return None
 
     def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:

@@ -111,7 +111,7 @@ class Explicit(Method):
 
     See Also
     --------
-    ExactKernel : No features: the kernel itself.
+    ExactKernel : No features: the exact kernel.
     PolySketch : Sketches of polynomials with too many monomials.
 
     Notes
@@ -217,7 +217,7 @@ class EigenfunctionMap(Products):
     kernel: Kernel
     lower: Float[Array, " d"]  # The box; rows outside are moved to its nearest point
     length: Float[Array, " d"]
-    #: 0 for sines that vanish on all faces, ½ for those of Brownian motion, free at the far one.
+    #: 0 for sines that vanish on all faces, ½ for Brownian motion, free at the far face.
     shift: float
     indices: Int[Array, "D d"]  # k, from 1
     amplitudes: Float[Array, " D"] | None = None  # the roots of the eigenvalues, from the largest

@@ -429,7 +429,7 @@ class Gegenbauer(Method):
         for kernels of the angle (lemma 16) and for rows on one sphere, and the given functions h_l
         for ``GeneralizedZonal`` and its multiples.
     order : int, optional
-        s, functions for each degree. Default: that of the least predicted bias and noise s/D.
+        s, functions for each degree. Default: the order of the least predicted bias and noise s/D.
     degree : int, optional
         q, the largest l, and of monomials the largest total degree l + 2i. Default: the first
         beyond which less than 1e-12 of k(x, x) is left out at all but the 1 % longest rows; with

@@ -1,6 +1,6 @@
 """Support vector machines, of classes and of one class, and logistic regression.
 
-Fits are on features, or with the kernel itself of few rows.
+Fits are on features, or with the exact kernel of few rows.
 
 The penalty is chosen on a sample of m rows, with more rows of rare classes: the learner's own loss
 is minimised without each fold for penalties on a grid of half decades, downhill, each fit starting
@@ -10,7 +10,7 @@ the noise of all rows times
     r̄ = Σ r² w g² / Σ r w g²,      g the slopes of the loss at the best constant,
 
 and as the best penalty grows with the variance of the noise, all rows take alpha = alpha_m/r̄: C
-stays the same where all classes are thinned alike. With the kernel itself the walk starts at the
+stays the same where all classes are thinned alike. With the exact kernel the walk starts at the
 penalty of ridge regression.
 """
 
@@ -162,7 +162,7 @@ SMALL = 1e8
 def fit_classifier(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
-    """Choose kernel and penalty where they are open, and minimise the loss on features."""
+    """Choose kernel and penalty if not given, and minimise the loss on features."""
     alpha, path, start = spec.alpha, None, None
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
@@ -197,9 +197,9 @@ def fit_classifier(
     return warned(fit)
 
 
-# --- With the kernel itself -----------------------------------------------------------------------
+# --- With the exact kernel -----------------------------------------------------------------------
 
-#: Rows up to which the kernel itself is fitted: by factors of its matrix, and by LIBSVM.
+#: Rows up to which the exact kernel is fitted: by factors of its matrix, and by LIBSVM.
 EXACT_ROWS, SQUARED_HINGE_ROWS = 8192, 2048
 
 #: Samples by which the number of support vectors of many rows is extrapolated.
@@ -230,7 +230,7 @@ def fit_classifier_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> 
 
 
 def calibrated_later(rows: "ClassRows", fit: ConvexFit) -> Calibration | None:
-    """Return the calibration of a fit, on decision values of rows held out."""
+    """Return the calibration of a fit, on decision values of held-out rows."""
     if not rows.folds:
         return None
     many, end, start = rows.X.shape[0] > EXACT_ROWS, fit.solution, None
@@ -279,7 +279,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 
 
 def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
-    """Return penalties with the losses of rows left out: by some of many rows, then by more."""
+    """Return penalties with the losses of left-out rows: by some of many rows, then by more."""
     # More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
     few, first = on_rows.subsample(2048)
     few = few if few.folds else on_rows
@@ -318,7 +318,7 @@ class ClassRows:
     every_fold: tuple[Array, ...] = ()
 
     def problem(self, alpha: float, held_out: Array | None = None) -> Problem:
-        """Return the problem without the rows held out."""
+        """Return the problem without the held-out rows."""
         spec, w, y = self.spec, self.w, self.spec.targets(self.codes)
         w = w if held_out is None else np.where(held_out, 0.0, w)
         y = y if isinstance(self.on, KernelMatrix) else y.astype(np.float32)
@@ -342,7 +342,7 @@ class ClassRows:
     def calibrated(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL
     ) -> Calibration | None:
-        """Return the calibration on decision values of rows held out; None without folds."""
+        """Return the calibration on decision values of held-out rows; None without folds."""
         if not folds:
             return None
         ends = (self.minimised(self.problem(alpha, out), start, tol) for out in folds)
@@ -353,7 +353,7 @@ class ClassRows:
         return calibrate(f[::step], codes[::step], w[::step])
 
     def held_out(self, largest: float, near: State | None = None) -> HeldOutLoss:
-        """Return the loss of the rows left out; of margins on a matrix the calibrated log loss."""
+        """Return the loss of the left-out rows; of margins on a matrix the calibrated log loss."""
         # Log losses count a tenth of a row of each other class, or tiny penalties would seem best
         spec = self.spec
         margins = spec.loss.nonsmooth or spec.pairs is not None
@@ -406,7 +406,7 @@ ROUNDING = {"float64": 1e-9, "float32": 1e-4}
 def fit_one_class(
     spec: ConvexSpec, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL
 ) -> ConvexFit:
-    """Choose what is open, minimise, and put the offset at the quantile nu of the scores."""
+    """Choose open parameters, minimise, and put the offset at the quantile nu of the scores."""
     chosen, _ = choose(spec.features, blocks, where=where)
     chosen = chosen.in_precision(spec.features.precision, blocks.n_rows)
     features = Features(chosen.map, blocks, chosen.precision, where=where)
@@ -425,7 +425,7 @@ def fit_one_class(
 
 
 def fit_one_class_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose the kernel where it is open, minimise on the matrix of rows, and put the offset."""
+    """Choose the kernel if not given, minimise on the matrix of rows, and put the offset."""
     every, nu = gather(blocks, spec.features.seed), spec.nu
     X, w = every.X, every.w
     tuning = searched(spec.features, every)
@@ -482,7 +482,7 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
     max_iter: int = 100
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> ConvexFit:
-        local = where is LOCAL and self._penalty() != 0  # the kernel itself needs a penalty
+        local = where is LOCAL and self._penalty() != 0  # the exact kernel needs a penalty
         n, n_classes = int(blocks.n_rows or 0), len(inputs.classes)
         few = local and n <= kept_rows(blocks.n_columns) and self._on_kernel(blocks, EXACT_ROWS)
         spec = self._spec_for(n_classes, n if few else 0)
@@ -498,14 +498,14 @@ class ConvexClassifier(KernelParameters, Differentiable, LabelEstimator, ConvexE
         return fit_classifier(spec, blocks, inputs, where)
 
     def _spec_for(self, n_classes: int, rows: int) -> ConvexSpec:
-        """Return the spec; ``rows`` is the number of rows with the kernel itself, 0 on features."""
+        """Return the spec; ``rows`` is the number of rows with the exact kernel, 0 on features."""
         loss, pairs = self._loss(n_classes, rows), self._pairs(n_classes, rows)
         probability = vars(self).get("probability", False)
         of_classes = {"n_classes": n_classes, "pairs": pairs, "probability": probability}
         return self._convex_spec(loss, self._penalty(), **of_classes)
 
     def _loss(self, n_classes: int, rows: int) -> Loss:
-        """Return the loss; ``rows`` is the number of rows with the kernel itself, 0 on features."""
+        """Return the loss; ``rows`` is the number of rows with the exact kernel, 0 on features."""
         raise NotImplementedError
 
     def _pairs(self, n_classes: int, rows: int) -> ClassPairs | None:
@@ -560,11 +560,11 @@ class SVC(ConvexClassifier):
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
         "ovo": one problem for each pair of classes, on the rows of the two (Chang and Lin 2011,
         section 7); the value of a class is that against its nearest rival, (n, K) as with "ovr",
-        which has one problem a class, against all others. "auto": pairs with the kernel itself,
+        which has one problem a class, against all others. "auto": pairs with the exact kernel,
         an intercept and 100 rows a class, in a half of the time; else "ovr".
     probability : bool, default True
         Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
-        more for each, which a fit with the kernel itself makes when probabilities are first asked
+        more for each, which a fit with the exact kernel makes when probabilities are first asked
         for, or saved. The class predicted always has the largest probability. With
         ``class_weight`` probabilities are of weighted classes.
     tol : float, default 1e-4
@@ -685,7 +685,7 @@ class LogisticRegression(ConvexClassifier):
 
 @estimator
 class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget, ConvexEstimator):
-    """Support of a distribution: detection of outliers, with features for many rows.
+    """One-class support vector machine for outlier detection.
 
     Minimises ½‖β‖² + Σ wᵢ max(0, ρ − φ(xᵢ)·β) − nu W ρ, W = Σ wᵢ (Schölkopf et al. 2001): the
     problem of scikit-learn's ``OneClassSVM`` with the kernel φ(x)·φ(y), for any number of rows.
@@ -694,7 +694,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     ----------
     %(kernel at the median)s
     method : Method, str or None, default None
-        None: up to 4096 rows the kernel itself, with no features, unless ``n_features`` or
+        None: up to 4096 rows the exact kernel, with no features, unless ``n_features`` or
         ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made;
         see :func:`bochner.draw`.
     %(n_features or exact)s
@@ -713,7 +713,7 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
 
     Notes
     -----
-    With the kernel itself LIBSVM minimises, in O(n²) to O(n³); through features time is
+    With the exact kernel LIBSVM minimises, in O(n²) to O(n³); through features time is
     O(steps (n D + a D²)), a the rows near the border. ρ is the nu-quantile of the scores.
 
     Examples

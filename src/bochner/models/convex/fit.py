@@ -1,4 +1,4 @@
-"""Fits by convex losses, and what their estimators share."""
+"""Fits by convex losses, and the base class of their estimators."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -114,7 +114,7 @@ class ConvexSpec:
 
     features: FeatureSpec
     loss: Loss
-    alpha: float | None  # the penalty; None where rows left out choose it
+    alpha: float | None  # the penalty; None where left-out rows choose it
     fit_intercept: bool
     tol: float
     max_iter: int
@@ -144,20 +144,20 @@ class ConvexSpec:
 
 @dataclass(frozen=True, eq=False)
 class ConvexFit(FitSummary):
-    """A fit by a convex loss, on features or with the kernel itself."""
+    """A fit by a convex loss, on features or with the exact kernel."""
 
     inputs: Inputs
-    chosen: Chosen  # With the kernel itself its map is the Nyström map on all rows
+    chosen: Chosen  # With the exact kernel its map is the Nyström map on all rows
     loss: Loss  # With its parameters in the units of y
     solution: Optimum  # Coefficients of the features, or of the kernel and each row of `X`
     path: HeldOutPath | None = None  # Penalties that were compared
-    # Probabilities of a classifier; with the kernel itself fitted at the first reading
+    # Probabilities of a classifier; with the exact kernel fitted at the first reading
     calibration: Calibration | None = CalibratedWhenAsked()  # type: ignore[assignment]
     target_shape: tuple[int, ...] = ()  # Shape of one row of y, () or (t,)
     errors: ErrorLaw | None = None  # Errors of new rows, after `calibrate`
     left_out: LeftOutRows | None = None  # Rows of a regression with their leave-one-out predictions
     pairs: ClassPairs | None = None  # Pairs of classes whose values the columns are
-    X: Any = None  # Rows of a fit with the kernel itself, or of `dual`
+    X: Any = None  # Rows of a fit with the exact kernel, or of `dual`
     dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class ConvexEstimator(KernelEstimator):
         return ConvexSpec(features, loss, alpha, centred, tol, steps, **asked)
 
     def _on_kernel(self, blocks: Blocks, most: int) -> bool:
-        """Whether the kernel itself is fitted: few rows, and no option asks for features."""
+        """Whether the exact kernel is fitted: few rows, and no option asks for features."""
         n = blocks.n_rows
         asked = self.method is not None or self.n_features is not None or self.precision != "auto"
         few = n is not None and n * windows_of(self.kernel, blocks.n_columns) <= most
@@ -249,14 +249,14 @@ class ConvexEstimator(KernelEstimator):
         """Return a fit with coefficients of rows; other fits lack the attribute."""
         if self._fitted.X is None:
             raise AttributeError(
-                f"{name}: only a fit with the kernel itself has them, and a KernelRegressor of at "
+                f"{name}: only a fit with the exact kernel has them, and a KernelRegressor of at "
                 "most 1,024 rows with a penalty above zero; see coef_."
             )
         return self._fitted
 
     @property
     def coef_(self) -> Any:
-        """β of ``map_``, also where the kernel itself was fitted.
+        """β of ``map_``, also where the exact kernel was fitted.
 
         (D,) or (t, D) of numbers; (1, D) or (K, D) of classes, and K(K − 1)/2 rows, in
         scikit-learn's order, where pairs of classes are separated.
@@ -268,7 +268,7 @@ class ConvexEstimator(KernelEstimator):
     def dual_coef_(self) -> Any:
         """Coefficients u of the rows ``X_fit_``, f = Σ uᵢ k(x, xᵢ) + b: a row for each output.
 
-        Of fits with the kernel itself, and of a KernelRegressor with a penalty, up to 1,024 rows:
+        Of fits with the exact kernel, and of a KernelRegressor with a penalty, up to 1,024 rows:
         there β = Σ uᵢ φ(xᵢ), the representer theorem's coefficients; of a smooth loss
         uᵢ = −wᵢ loss′(yᵢ, f(xᵢ))/alpha_, for other losses the ones of least norm.
         """
@@ -288,7 +288,7 @@ class ConvexEstimator(KernelEstimator):
     path_ = _path = learned(
         "path",
         "Where the penalty was chosen: those that were compared (1/C of the first target), and "
-        "what rows left out lost. None also where rows are too few to leave some of a class out.",
+        "what left-out rows lost. None also where rows are too few to leave some of a class out.",
     )
     n_iter_ = learned("solution.iterations", "Newton steps of the last fit.")
 

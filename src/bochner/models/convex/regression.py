@@ -163,7 +163,7 @@ def _left_out(X: Array, y: Array, errors: Array, w: Array, units: Array) -> Left
     return LeftOutRows(X, predicted * units, errors * units, w, "leave one out")
 
 
-# --- with the kernel itself ----------------------------------------------------------------------
+# --- with the exact kernel ----------------------------------------------------------------------
 
 
 def left_out_of_matrix(problem: Problem, at: State) -> Float[Array, "n t"]:
@@ -218,7 +218,7 @@ def curvature_of(loss: losses.Loss, rows: ScaledRows) -> float:
 def _by_folds(
     problem: Problem, X: Array, squares: Array, rows: ScaledRows, chosen: Chosen, fit: Any
 ) -> tuple[HeldOutPath | None, State | None]:
-    """Return penalties with losses of rows left out, and the best's end; squares are k(x, x)."""
+    """Return penalties with losses of left-out rows, and the best's end; squares are k(x, x)."""
     marks, w = _rows.row_marks(X, chosen.seed), problem.w[:, 0]
     different, numbers = len(np.unique(marks)), _rows.folds_of(marks, w)
     if different < 2:
@@ -436,14 +436,14 @@ def dual_of(problem: Problem, state: State, rows: ScaledRows) -> Float[Array, "n
     return np.asarray(u * rows.units)
 
 
-# --- Support vector regression with the kernel itself, of few rows --------------------------------
+# --- Support vector regression with the exact kernel, of few rows --------------------------------
 #
 # The epsilon-insensitive loss is a dual problem with box constraints, by LIBSVM; the squared loss
 # takes Newton steps (:mod:`bochner.solvers.convex.kernel`).
 
 
 def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFit:
-    """Choose kernel and penalty where they are open, and minimise on the matrix of rows."""
+    """Choose kernel and penalty if not given, and minimise on the matrix of rows."""
     rows, path = scaled(spec, blocks), None
     given = gather(rows.blocks, spec.features.seed)
     loss, curvature = loss_in_units(spec, rows), curvature_of(spec.loss, rows)
@@ -496,7 +496,7 @@ class ConvexRegressor(Differentiable, WithIntervals, ConvexEstimator):
 
 @estimator
 class SVR(KernelParameters, ConvexRegressor):
-    """Support vector regression: of few rows with the kernel itself, else through features.
+    """Support vector regression: exact kernel for few rows, features for many.
 
     Minimises ½‖β‖² + C Σ wᵢ max(0, |yᵢ − φ(xᵢ)·β − b| − epsilon) where φ(x)·φ(y) ≈ k(x, y): the
     problem of scikit-learn's ``SVR`` with the kernel φ(x)·φ(y), for any number of rows.
@@ -505,7 +505,7 @@ class SVR(KernelParameters, ConvexRegressor):
     ----------
     %(kernel or auto)s
     method : Method, str or None, default None
-        None: up to 2048 rows the kernel itself, with no features, unless ``n_features``,
+        None: up to 2048 rows the exact kernel, with no features, unless ``n_features``,
         ``precision`` or ``fit_intercept=False`` ask for them, and "auto" for more. "auto" or a
         method: how features are made; see :func:`bochner.draw`.
     %(n_features or exact)s
@@ -519,10 +519,10 @@ class SVR(KernelParameters, ConvexRegressor):
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
         The squared one is smooth, and faster to fit.
     tol : float, default 1e-6
-        The objective is at most this share above its least value; with the kernel itself as near
+        The objective is at most this share above its least value; with the exact kernel as near
         as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
     max_iter : int, default 200
-        Newton steps at most; with the kernel itself, moves of LIBSVM for each of the rows, or of
+        Newton steps at most; with the exact kernel, moves of LIBSVM for each of the rows, or of
         1,000 if they are fewer.
 
     See Also
@@ -533,7 +533,7 @@ class SVR(KernelParameters, ConvexRegressor):
     Notes
     -----
     Targets are fitted in a unit near their spread: with C and epsilon "auto" s y is fitted as y is,
-    for every s. With the kernel itself LIBSVM minimises, in a time between n² and n³ for each
+    for every s. With the exact kernel LIBSVM minimises, in a time between n² and n³ for each
     penalty. Through features time O(steps (n D + a D²)), a the rows near the edge of the tube, few
     at the end (:mod:`bochner.solvers.convex.newton`); features are kept where a quarter of the free
     memory holds them.
@@ -587,7 +587,7 @@ class SVR(KernelParameters, ConvexRegressor):
 
 @estimator
 class KernelRegressor(FeatureParameters, ConvexRegressor):
-    """Regression through features by any convex loss: medians, quantiles, counts, a user's own.
+    """Regression with any convex loss: medians, quantiles, counts, losses of your own.
 
     Minimises Σ wᵢ loss(yᵢ, φ(xᵢ)·β + b) + (alpha/2)‖β‖² where φ(x)·φ(y) ≈ k(x, y), or with alpha
     times any function of the norm ‖f‖ = ‖β‖ that never falls.

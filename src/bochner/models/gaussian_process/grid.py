@@ -75,7 +75,7 @@ class WaveProcess(law.ProcessLaw):
     def fit(
         cls, spec: law.GaussianProcessSpec, blocks: Blocks, where: Executor = LOCAL
     ) -> "WaveProcess":
-        """Survey the rows, choose what is open, sum up all rows as waves, find the law."""
+        """Survey the rows, choose open parameters, sum up all rows as waves, find the law."""
         surveyed = waves.survey(spec.features, blocks, where)
         asked = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         tuning = waves.stationary_kernel(spec.features, surveyed.sample, *asked)
@@ -295,7 +295,7 @@ def _solved_by_rows(
 
 
 def _penalty(tuning: Tuning, sample: RowSample) -> float | None:
-    """Return σ²/a² where a sample of the rows has told it."""
+    """Return σ²/a² if a sample of the rows determined it."""
     if tuning.criterion != EVIDENCE.name or not np.isfinite(tuning.share):
         return None
     return tuning.share * float(sample.lowest(ROWS).w.sum())

@@ -1,4 +1,4 @@
-"""The law of f given the rows: what all forms have, with the kernel itself, and on features."""
+"""The law of f given the rows: what all forms have, with the exact kernel, and on features."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -56,7 +56,7 @@ class GaussianProcessSpec:
     amplitude: float | None
     lengthscale: str  # "auto", "loo", "evidence"
     fit_intercept: bool
-    # "auto", "evidence". The criterion for noise and amplitude where the kernel itself is fitted.
+    # "auto", "evidence". The criterion for noise and amplitude where the exact kernel is fitted.
     criterion: str = "evidence"
 
 
@@ -171,14 +171,14 @@ class ProcessLaw(Lacking, ABC):
     noise: Float[Array, " t"]  # σ² of a new row
     block_rows: int  # Rows that are predicted together
     chosen: Chosen  # The kernel, the map, and how they were found
-    fit: ClassVar[Any]  # (spec, blocks, where): choose what is open, read all rows, find the law
+    fit: ClassVar[Any]  # (spec, blocks, where): choose open parameters, read all rows, find the law
     covariance: ClassVar[Any]  # (X): the covariance of f at all pairs of rows, (m, m, t)
     draw: ClassVar[Any]  # (n, seed): X ↦ the values of n functions of the posterior, (b, t, n)
     solved: ClassVar[Any]  # (spec, rows): the law of rows in the same form, its numbers found again
 
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("moments_", "predictive_"),
-        "a fit with the kernel itself makes no features, nor does one on a Fourier grid or on "
+        "a fit with the exact kernel makes no features, nor does one on a Fourier grid or on "
         "nearest neighbours; what it keeps of the rows is fit_.law.representation.",
     )
 
@@ -226,7 +226,7 @@ def log_density(
     return float((w @ log_normal(errors, variance) / w.sum()).sum())
 
 
-# --- The law with the kernel itself: the posterior of few rows, and no features ------------------
+# --- The law with the exact kernel: the posterior of few rows, and no features ------------------
 #
 # The kernel is chosen as in :class:`bochner.KernelRidge`, among candidates and by held-out rows.
 # Noise and amplitude maximise the evidence among values with nearly the least leave-one-out error.
@@ -252,7 +252,7 @@ def kernel_rows(kernel: Kernel, rows: Any, centred: bool, most: int | None = Non
 
 @dataclass(frozen=True, eq=False)
 class ExactProcess(ProcessLaw):
-    """The law of f with the kernel itself."""
+    """The law of f with the exact kernel."""
 
     spec: GaussianProcessSpec
     chosen: Chosen  # Its map is the Nyström map on all rows
@@ -333,7 +333,7 @@ class ExactProcess(ProcessLaw):
         return self.between((self.at(X),) * 2, (np.ones(len(prior)),) * 2, prior)
 
     def at(self, X: Array) -> Float[Array, "b n"]:
-        """Return what f(x) is known by, for :meth:`between`: k(x, x_i)."""
+        """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
         K = self.chosen.kernel(numpy_rows(X), self.representation.X)
         return np.asarray(to_numpy(K), np.float64)
 
@@ -433,7 +433,7 @@ def prior_functions(kernel: Kernel, X: Array, t: int, n: int, seed: int) -> Valu
 #     f(x) = ȳ + (φ(x) − z̄)·β + b',   β ~ N(β̂, a²λ (G + λI)⁻¹),   b' ~ N(0, a²λ/W),
 #     Var f(x) = a² λ (Σ_j A_j²/(w_j + λ) + 1/W),   A = Vᵀ(φ(x) − z̄).
 #
-# What features leave out is added:
+# The part that features miss is added:
 #
 #     Var f(x) = a²λ (φ(x) − z̄)ᵀ(G + λI)⁻¹(φ(x) − z̄) + a²λ/W + a² e(x),   e(x) = k(x, x) − |φ(x)|².
 #
@@ -537,7 +537,7 @@ class FeatureProcess(ProcessLaw):
         where: Executor = LOCAL,
         precision: Precision | None = None,
     ) -> "FeatureProcess":
-        """Choose what is open, sum up all rows, find the law."""
+        """Choose open parameters, sum up all rows, find the law."""
         search = search_of(spec, FeatureProcess.fit, LOO_ROWS)
         chosen, _ = choose(spec.features, blocks, search=search, where=where)
         return chosen_features(spec, chosen, blocks, where, precision)
@@ -561,7 +561,7 @@ class FeatureProcess(ProcessLaw):
         return roots_all[:, None] * total * roots_all
 
     def at(self, X: Array) -> Float[Array, "b D"]:
-        """Return what f(x) is known by, for :meth:`between`: φ(x)."""
+        """Return the values that determine f(x), for :meth:`between`: φ(x)."""
         return self.chosen.double(X)
 
     @property
@@ -574,7 +574,7 @@ class FeatureProcess(ProcessLaw):
         return Z @ self.coef + self.intercept
 
     def leverage(self, Z: Float[Array, "b D"]) -> Float[Array, "b t"]:
-        """Return Var f(x)/(a²λ) of the features alone, for arrays of any library."""
+        """Return Var f(x)/(a²λ) without the approximation error, for arrays of any library."""
         centred, alpha = Z - self.feature_mean, self.evidence.alpha
         A = product(centred, self.vectors) if is_numpy(Z) else centred @ self.vectors
         leverage = (A * A) @ (1 / (self.values[:, None] + alpha))

@@ -290,9 +290,9 @@ class NeighbourProcess(ProcessLaw):
         """Return the numbers of the rows nearest to some of the rows, themselves left out."""
         m = min(self.neighbours, len(self.representation) - 1)
         nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
-        itself = nearest == index[:, None]
-        itself[~itself.any(axis=1), -1] = True  # among more than m rows at one place
-        return nearest[~itself].reshape(len(index), m)
+        is_self = nearest == index[:, None]
+        is_self[~is_self.any(axis=1), -1] = True  # among more than m rows at one place
+        return nearest[~is_self].reshape(len(index), m)
 
     def given(self, X: Float[Array, "b d"], near: Array, alpha: float) -> tuple[Array, Array]:
         """Return mean and variance of f by neighbours, at a penalty."""
@@ -332,7 +332,7 @@ def rows_of(spec: GaussianProcessSpec, blocks: Blocks, start: int = 0) -> KeptRo
 
 
 def _searched(spec: GaussianProcessSpec, chosen: Chosen, rows: KeptRows) -> NeighbourProcess:
-    """Return the law of the largest density of some rows, each given its neighbours."""
+    """Return the law with the largest density of sampled rows, given their neighbours."""
     # It is sought from the best of several starts, over the log noise and, where lengthscales are
     # open, the log factor of these.
     kernel, noise, amplitude = chosen.kernel, spec.noise, spec.amplitude
@@ -396,7 +396,7 @@ def _digits(values: Array) -> Array:
 # Both are fitted and compared by leave-one-out errors. Neighbours must be better by a margin,
 # because they draw no functions and have no covariances of rows and no gradients.
 
-LEFT_OUT = 2048  # Rows left out, at most, beyond those that noise and lengthscales are chosen by
+LEFT_OUT = 2048  # Left-out rows, at most, beyond those that noise and lengthscales are chosen by
 
 
 def by_features_or_neighbours(
@@ -439,7 +439,7 @@ def by_features_or_neighbours(
         return law
     method: Any = best.chosen.choice.method
     reason = (
-        f"{method}: rows left out are predicted from their {method.neighbours} nearest of "
+        f"{method}: left-out rows are predicted from their {method.neighbours} nearest of "
         f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
         f'{law.chosen.n_features:,} features of {law.chosen.choice.method}. method="auto" takes '
         "features."

@@ -249,7 +249,7 @@ def applied_twice(
 
 @dataclass(frozen=True, eq=False)
 class ObservedProcess(ProcessLaw):
-    """A law of f that is given more than values."""
+    """A law of f conditioned on derivatives or averages."""
 
     # Given the values, which choose kernel, noise and amplitude
     base: ExactProcess | FeatureProcess
@@ -266,11 +266,11 @@ class ObservedProcess(ProcessLaw):
     @property
     def lacks(self) -> Mapping[str, str]:  # type: ignore[override]
         """Attributes it does not have, with reasons."""
-        nothing = "a process with observations beside values"
+        subject = "a process with observations beside values"
         return {
             **self.base.lacks,
-            "predictive_": f"{nothing} has no law of coefficients of features.",
-            "merge": f"{nothing} is not merged.",
+            "predictive_": f"{subject} has no law of coefficients of features.",
+            "merge": f"{subject} is not merged.",
         }
 
     @property
@@ -361,12 +361,12 @@ class ObservedProcess(ProcessLaw):
     def again(self, rows: RowSample) -> "ObservedProcess":
         return ObservedProcess(self.base.again(rows), self.observations)
 
-    # --- Covariances with the functionals, given the values. With the kernel itself a functional L
+    # --- Covariances with the functionals, given the values. With the exact kernel a functional L
     # is known by L k(·, X), through features by L φ, and by what it makes of the constant 1.
 
     @cached_property
     def _steps(self) -> Float[Array, " d"]:
-        """1e-5 of how far f goes along each column before it changes by its deviation."""
+        """Step of differences: 1e-5 of the scale on which f changes, per column."""
         kernel, X = self.chosen.kernel, as_rows(self.representation.sample.X)
         spread = X.std(axis=0)
         spread = np.where(spread > 0, spread, 1.0)
@@ -402,10 +402,10 @@ class ObservedProcess(ProcessLaw):
 
 
 def observed(law: ProcessLaw, observations: tuple[Any, ...], who: str) -> ObservedProcess:
-    """Return a law that is given observations, in place of those it was given before."""
+    """Return a law with these observations instead of earlier ones."""
     if not isinstance(law, ExactProcess | FeatureProcess):
         raise InvalidInput(
-            f"{who}.observe: the fit must be one with the kernel itself or with features; got "
+            f"{who}.observe: the fit must be one with the exact kernel or with features; got "
             "one on a Fourier grid or on nearest neighbours. Fit with another method."
         )
     d, t = law.chosen.map.n_inputs, len(law.noise)

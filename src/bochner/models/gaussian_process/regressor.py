@@ -116,7 +116,7 @@ def process(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_features: bool,
 ) -> ProcessLaw:
-    """Choose the representation and what is open of kernel and features; find the law."""
+    """Choose the representation and open parameters of kernel and features; find the law."""
     # ``precision`` is that of all sums where rows cannot be read again: these have features.
     # ``any_features``: width and precision are left open; "auto" may then sum waves of all rows.
     features, n, again = spec.features, blocks.n_rows, precision is None
@@ -144,7 +144,7 @@ def process(  # noqa: PLR0911  a case for each representation
 
 @estimator
 class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, AddsRows):
-    """Gaussian process regression: of few rows with the kernel itself, else through features.
+    """Gaussian process regression: exact for few rows, with features for many.
 
     y = f(x) + ε, f ~ GP(b, a² k), ε ~ N(0, σ²). Through features f is φ(x)·β + b plus
     the part of k that they leave out, so that the standard deviation far from the data is the
@@ -162,7 +162,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         ``precision`` say what features are to be. For more "auto", or :class:`NearestNeighbours`
         for up to four columns if a rough process needs it: the leave-one-out error with neighbours
         must be 5 % smaller (``choice_.reason`` gives both). Functions cannot be drawn then.
-        "exact": the kernel itself, by one Cholesky factor of the matrix of at most 20,000 rows.
+        "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
         "auto" or a method: how features are made; see :func:`bochner.draw`. "auto" takes
         :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
         :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
@@ -171,8 +171,8 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         See :class:`bochner.KernelRidge`.
     noise : "auto", "evidence" or float, default "auto"
         σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
-        likelihood [1]_. "auto": the same; with the kernel itself, where the amplitude is open too,
-        among σ²/a² at which rows left out err by about one per cent more than the least at most.
+        likelihood [1]_. "auto": the same; with the exact kernel, where the amplitude is open too,
+        among σ²/a² at which left-out rows err by about one per cent more than the least at most.
     amplitude : "auto", "evidence" or float, default "auto"
         a², the same for what the kernel is multiplied by.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
@@ -194,10 +194,10 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     Notes
     -----
-    With the kernel itself time O(n³/3) beside some seconds for what is chosen, memory O(n²), and
+    With the exact kernel time O(n³/3) beside some seconds for what is chosen, memory O(n²), and
     O(n²) for each deviation. Through features time O(n (c(φ) + D²) + D³), memory O(D²) and one
     block, for any n. The first calibrated interval takes five or ten more fits up to 5,119 rows
-    (up to 3,071 with the kernel itself). The mean equals :class:`KernelRidge` with alpha = σ²/a².
+    (up to 3,071 with the exact kernel). The mean equals :class:`KernelRidge` with alpha = σ²/a².
 
     References
     ----------
@@ -264,7 +264,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return GaussianProcessSpec(features, *variances, by, centred, criterion)
 
     def _again(self) -> GaussianProcessSpec:
-        """Return what the fit was asked for, with noise and amplitude as they are set."""
+        """Return the spec of the fit, with the current noise and amplitude."""
         spec = self._spec()
         return replace(self._law.spec, noise=spec.noise, amplitude=spec.amplitude)
 
@@ -275,7 +275,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         return self
 
     def observe(self, *observations: Derivatives | BlockAverages) -> Self:
-        """Take in derivatives of f at places, and averages of f over boxes, after ``fit``.
+        """Condition the process on derivatives and box averages of f, after ``fit``.
 
         Parameters
         ----------
@@ -287,7 +287,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         -------
         self
             Means, deviations, covariances, functions and intervals are conditioned on the values
-            and the observations; with the kernel itself exactly.
+            and the observations; with the exact kernel exactly.
             Kernel, noise and amplitude stay as the values have chosen them.
 
         Raises
@@ -300,7 +300,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
         Notes
         -----
-        For o observations O(o n²) with the kernel itself; through features O(o D²) for averages,
+        For o observations O(o n²) with the exact kernel; through features O(o D²) for averages,
         and D evaluations of φ for derivatives. Then O(o³), and O(o (n + o)) per predicted row.
         Sources: Solak et al. (2003), *Derivative observations in Gaussian process models of dynamic
         systems*, eq. 2 and 3; Cressie (1993), section 3.2.4, for averages over blocks.
@@ -508,7 +508,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     @property
     def predictive_(self) -> ProcessLaw:
-        """Law of f(x): posterior of the coefficients, and what the features leave out."""
+        """Law of f(x): posterior of the coefficients, and the part that the features miss."""
         return self._law.require("predictive_")
 
     def _rows_with(self, name: str, who: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""Ridge regression with the kernel itself: of all rows, or within leaves of a tree.
+"""Ridge regression with the exact kernel: of all rows, or within leaves of a tree.
 
 Few rows are solved directly, more by conjugate gradients, which features of all rows precondition,
 and these choose the penalty. Or rows are split into leaves of near rows, each with its own kernel
@@ -72,7 +72,7 @@ Candidate = tuple[Tuning, Any, RowSample]
 SeenRows = tuple[Kernel, Float[Array, "n d"]]
 
 
-# --- Kernel ridge regression with the kernel itself: the n × n answer, without an n × n matrix ---
+# --- Kernel ridge regression with the exact kernel: the n × n answer, without an n × n matrix ---
 #
 # With A = √w K √w, and without the direction √w where an intercept takes it up, the model is
 # f(x) = Σ_i c_i k(x, x_i) + b, c = √w u, (A + alpha I)u = √w y: the least of
@@ -124,7 +124,7 @@ class MatrixRows(Representation):
 def exact_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, where: Executor = LOCAL
 ) -> tuple[MatrixRows, Solution]:
-    """Choose what is open, then solve with the exact kernel; features precondition many rows."""
+    """Choose open parameters, then solve with the exact kernel; features precondition many rows."""
     shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows
     if method.preconditioner is None and n is not None and n <= DIRECT_ROWS:
@@ -347,8 +347,8 @@ def leaf_rows(
     ask = Request(rows.X.shape[1], method.landmarks_of(len(rows)), seed, X=sample.X)
     phi = draw_map(Nystrom(), kernel, ask)
     reason = (
-        f"The kernel itself within each of {tree.n_leaves} leaves of the {len(rows):,} rows, "
-        f"and {phi.n_features} landmarks across them."
+        f"The exact kernel within each of {tree.n_leaves} leaves of the {len(rows):,} rows, "
+        f"and {phi.n_features} landmarks between leaves."
     )
     choice = Choice(phi, method, (), reason + tuning.reason)
     chosen = Chosen(seed, replace(tuning, kernel=kernel), choice, curves=curves)
@@ -397,7 +397,7 @@ def _solve_leaves(
     leaves: list[Int[Array, " m"]],
     alphas: Float[Array, "*a"],
 ) -> tuple[Float[Array, "n t"], Float[Array, "l D t"], Float[Array, " t"], LeftOutRows]:
-    """Return coefficients of rows, of landmarks for each leaf, the intercept, rows left out."""
+    """Return coefficients of rows, of landmarks for each leaf, the intercept, left-out rows."""
     # ``seen``: the kernel without transformations of rows, and rows transformed.
     kernel, X = seen
     # An equal share of the rows of each leaf has leave-one-out errors.

@@ -302,7 +302,7 @@ def features_of_passes(phi: Rounded, X: Array) -> Callable[[Array], Array]:
 
 
 def wide_sums(spec: RidgeSpec, blocks: Blocks, where: passes.Executor) -> tuple[WideSums, Solution]:
-    """Choose what is open, sum in one pass, then solve by twenty to sixty further passes."""
+    """Choose open parameters, sum in one pass, then solve by twenty to sixty further passes."""
     alpha, centred = given_alpha(spec.alpha), spec.fit_intercept
     asked, method = spec.features, spec.features.method
     if isinstance(method, Auto) and method.candidates is None:  # Landmarks need a matrix as wide

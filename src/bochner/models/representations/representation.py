@@ -52,11 +52,11 @@ class RidgeSpec:
 class Lacking:
     """A value that does not support some attributes and methods of an estimator."""
 
-    #: Attributes and methods of an estimator that this cannot serve, and why.
+    #: Attributes and methods of an estimator that this form does not support, and why.
     lacks: ClassVar[Mapping[str, str]] = {}
 
     def require(self, name: str, who: str = "") -> Self:
-        """Return this; refuse an attribute, or a call of ``who``, that it cannot serve."""
+        """Return this; raise an error for an attribute, or a method of ``who``, that it lacks."""
         if name not in self.lacks:
             return self
         if who:
@@ -83,7 +83,7 @@ class Representation(Lacking, ABC):
     with_rows_of: ClassVar[Any]  # (blocks): the rows before and these
     merge: ClassVar[Any]  # (other): the rows of both
 
-    # All rows, targets and weights, of fits with the kernel itself; y may be None
+    # All rows, targets and weights, of fits with the exact kernel; y may be None
     X: Any
     y: Any
     w: Any
@@ -135,16 +135,16 @@ class Representation(Lacking, ABC):
 
 
 def lacks_of_kernel(kind: str) -> dict[str, str]:
-    """Return the attributes that fits with the kernel itself lack, with reasons."""
-    nothing = f"{kind} has the kernel itself, and nothing to certify"
+    """Return the attributes that exact fits lack, with reasons."""
+    reason = f"{kind} has no features, so there is nothing to certify"
     return {
         "coef_": f"{kind} has no features; see dual_coef_ or solution_, and X_fit_.",
         "moments_": f"{kind} has no features.",
         "sample_": f"{kind} has no features.",
-        "certificate_": f"{nothing}.",
-        "certify": f'{nothing}; fit with features, e.g. method="auto", for a certificate.',
-        "solve_again": f"{kind} keeps no moments that could be solved again. Call fit.",
-        "merge": f"{kind} keeps no moments that add.",
+        "certificate_": f"{reason}.",
+        "certify": f'{reason}; fit with features, e.g. method="auto", for a certificate.',
+        "solve_again": f"{kind} keeps no moments. Call fit.",
+        "merge": f"{kind} keeps no moments that can be added.",
     }
 
 
@@ -164,7 +164,7 @@ def require_kernel_fit(
 
 
 def given_share(spec: RidgeSpec, rows: RowSample) -> float | None:
-    """Return the given penalty per unit of weight; None where it is to be chosen."""
+    """Return the given penalty per unit of weight; None if it is chosen."""
     alpha = given_alpha(spec.alpha)
     return None if alpha is None else alpha / float(rows.w.sum())
 
@@ -179,7 +179,7 @@ def require_weight(who: str, weight: float) -> None:
 
 
 def require_alike(who: str, blocks: Blocks, before: tuple[int, ...]) -> None:
-    """Refuse other targets than those before."""
+    """Raise an error if the targets differ from the earlier ones."""
     shape = required_targets(who, blocks.target_shape)
     if shape != before:
         raise InvalidInput(
@@ -205,7 +205,7 @@ def gather(blocks: Blocks, seed: int, start: int = 0) -> RowSample:
     return RowSample(X if is_sparse(X) else np.ascontiguousarray(X), y, w, priority)
 
 
-# --- Methods: the kernel itself, and the kernel within leaves of rows -----------------------------
+# --- Methods: the exact kernel, and the kernel within leaves of rows -----------------------------
 
 DIRECT_ROWS = 8192  # Up to this many rows the n × n matrix is factored for each penalty, in seconds
 
@@ -218,7 +218,7 @@ ROWS_A_LANDMARK, MOST_ACROSS = 8, 1 << 27
 
 @dataclass(frozen=True)
 class ExactKernel(Method):
-    """The kernel itself, with no features; the method of ``"exact"``.
+    """The exact kernel, with no features; the method of ``"exact"``.
 
     Parameters
     ----------
@@ -254,8 +254,8 @@ class ExactKernel(Method):
 def chosen_exactly(
     seed: int, tuning: Tuning, curves: Curves | None, X: Array, method: ExactKernel | None = None
 ) -> Chosen:
-    """Return the choice of the kernel itself; its map is the Nyström map with all of these rows."""
-    reason = f"The exact kernel of {X.shape[0]:,} rows, by the matrix of its values."
+    """Return the choice of the exact kernel; its map is the Nyström map with all of these rows."""
+    reason = f"The exact kernel of {X.shape[0]:,} rows, solved with their kernel matrix."
     phi = NystromMap(tuning.kernel, to_numpy(dense(X if curves is None else curves.inputs(X))))
     choice = Choice(phi, method or ExactKernel(), (), reason + tuning.reason)
     chosen = Chosen(seed, tuning, choice)
@@ -264,7 +264,7 @@ def chosen_exactly(
 
 @dataclass(frozen=True)
 class LocalKernel(Method):
-    """The kernel itself within leaves of near rows, landmarks between leaves; "local".
+    """The exact kernel within leaves of near rows, landmarks between leaves; "local".
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def named(method: Any) -> Any:
 
 
 def as_features(method: Any) -> Method | str:
-    """Return the method by which features are drawn, with the kernel itself or leaves too."""
+    """Return the method by which features are drawn, with the exact kernel or leaves too."""
     method = named(method)
     if isinstance(method, LocalKernel | ExactKernel):
         return getattr(method, "preconditioner", None) or Nystrom()
@@ -367,7 +367,7 @@ class AddsRows(KernelEstimator):
 
     @available_if(takes_pieces)
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and solve again.
+        """Add rows to the fit, and solve again.
 
         The first call draws the map, and chooses what is open from its rows; penalty, noise and
         amplitude are chosen again each time. All is float64 unless ``precision="float32"``; all

@@ -244,7 +244,7 @@ class Surveyed:
 
 
 def survey(features: FeatureSpec, blocks: Blocks, where: Executor) -> Surveyed:
-    """Look at all rows once: a sample and the box."""
+    """Read all rows once; return a sample and the bounding box."""
     who, shape = features.who, required_targets(features.who, blocks.target_shape)
     both = Together((sample_of(features.seed), SumOf(corners_of)))
     kept, boxes = where.sum(both, blocks.with_rows(BLOCK_ROWS))
@@ -272,7 +272,7 @@ def summand_of(chosen: Chosen, origin: Float[Array, " t"]) -> SumOf:
 
 
 def grid_sums(spec: RidgeSpec, blocks: Blocks, where: Executor) -> tuple[GridSums, Solution]:
-    """Survey the rows, choose what is open, sum up all rows as waves, solve."""
+    """Survey the rows, choose open parameters, sum up all rows as waves, solve."""
     _require_penalty(spec)
     surveyed = survey(spec.features, blocks, where)
     by = "auto" if isinstance(spec.features.kernel, str) else "loo"
@@ -333,7 +333,7 @@ def stationary_kernel(
 
 
 def solve_waves(spec: RidgeSpec, sums: GridSums) -> Solution:
-    """Choose the penalty where it is open, and solve at it."""
+    """Choose the penalty if not given, and solve at it."""
     problem, alpha = sums.problem, spec.alpha
     if not np.any(problem.power > 0):
         return _solution(sums, [], problem.scale * 1e-3, Outcome.CONSTANT_TARGET)

@@ -1,1 +1,1 @@
-"""Kernel ridge regression, and what shares its normal equations."""
+"""Kernel ridge regression, and learners with the same normal equations."""

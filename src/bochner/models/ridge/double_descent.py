@@ -224,10 +224,10 @@ def _coded(y: Any, y_test: Any, task: str) -> tuple[Any, Any, bool]:
     classes = np.unique(y)
     unknown = np.setdiff1d(y_test, classes)
     if len(classes) < 2 or len(unknown):
-        came = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
+        problem = f"y_test has {unknown[:3].tolist()}" if len(unknown) else "there is one"
         raise InvalidInput(
             "double_descent: labels need two classes or more in y, and none in y_test that y has "
-            f"not; {came}."
+            f"not; {problem}."
         )
     return *((a.ravel()[:, None] == classes).astype(float) for a in (y, y_test)), True
 

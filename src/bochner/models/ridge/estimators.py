@@ -157,7 +157,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
         it took and why; of up to three columns, or a kernel of the globe, where the width is left
         open: the modes of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` if
         2047 of them represent the kernel to tolerance (for 131,072 rows or more, a quarter of n).
-        "exact": no features but the kernel itself, directly or by conjugate gradients
+        "exact": no features but the exact kernel, directly or by conjugate gradients
         (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
         rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
         itself among rows that are near one another, and landmarks for the rest
@@ -238,14 +238,14 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
     :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
     good as a support vector machine mostly, at the price of one pass. Probabilities are calibrated
-    on decision values of some thousand rows left out one by one.
+    on decision values of some thousand left-out rows one by one.
 
     Parameters
     ----------
     kernel, method, n_features : default "auto", None, None
         As in :class:`KernelRidge`.
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or how to choose it: the squared error of ±1 decides. With the kernel itself
+        The penalty, or how to choose it: the squared error of ±1 decides. With the exact kernel
         "loo" then minimises the leave-one-out log loss of calibrated probabilities, starting there.
     alpha_per_target : bool, default False
         Whether each class has the penalty that is best for its target.
@@ -299,7 +299,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     def partial_fit(
         self, X: Tabular, y: Array, classes: Any = None, sample_weight: Array | None = None
     ) -> Self:
-        """Add rows to those seen so far, and solve again; see :meth:`KernelRidge.partial_fit`.
+        """Add rows to the fit, and solve again; see :meth:`KernelRidge.partial_fit`.
 
         Parameters
         ----------

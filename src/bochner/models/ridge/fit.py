@@ -123,7 +123,7 @@ def represent(  # noqa: PLR0911  a case for each representation
     precision: Precision | None,
     any_width: bool,
 ) -> tuple[Representation, Solution]:
-    """Choose the representation and what is open of kernel and features, and solve."""
+    """Choose the representation and open parameters of kernel and features, and solve."""
     # ``precision`` is the precision of all sums if rows cannot be read again; these use features.
     features, n, again = spec.features, blocks.n_rows or 0, precision is None
     any_features = again and any_width and features.precision == "auto"
@@ -156,7 +156,7 @@ def represent(  # noqa: PLR0911  a case for each representation
 
 
 def most_at_once(spec: RidgeSpec) -> int:
-    """Return the number of rows up to which the kernel itself is fitted, to all rows at once."""
+    """Return the number of rows up to which the exact kernel is fitted, to all rows at once."""
     return min(2048, DIRECT_ROWS) if spec.features.is_quick else DIRECT_ROWS
 
 
@@ -171,7 +171,7 @@ def default_leaves(spec: RidgeSpec) -> LocalKernel:
 def fit_features(
     spec: RidgeSpec, blocks: Blocks, inputs: Inputs, precision: Precision | None = None
 ) -> RidgeFit:
-    """Fit on features; ``precision`` is that of all sums, chosen by default."""
+    """Fit on features; ``precision`` of all sums is chosen by default."""
     chosen, _ = choose(spec.features, blocks, alpha=given_alpha(spec.alpha))
     return warned(inputs, spec, *solved_features(spec, chosen, blocks, precision=precision))
 

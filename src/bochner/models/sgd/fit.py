@@ -1,6 +1,6 @@
 """Stochastic gradient descent: choose a strategy, then step over rows; later fits continue.
 
-A strategy takes features of the kernel itself, kernel values, or features that approximate it; each
+A strategy takes features of the exact kernel, kernel values, or features that approximate it; each
 computed when a step needs them, or once and kept. The choice by counted operations is the same on
 every machine.
 """
@@ -164,7 +164,7 @@ class SgdSpec:
 
 @dataclass(frozen=True, eq=False)
 class SgdFit(FitSummary):
-    """Where a descent has come to."""
+    """State of a descent."""
 
     inputs: Inputs
     spec: SgdSpec
@@ -179,7 +179,7 @@ class SgdFit(FitSummary):
     weight: float = 0.0  # of these rows
     epochs: int = 0  # in all: the order of rows depends on it
     losses: tuple[float, ...] = ()  # of each epoch of the last fit, before the steps on each row
-    scores: tuple[float, ...] = ()  # on rows held out
+    scores: tuple[float, ...] = ()  # on held-out rows
     errors: ErrorLaw | None = None  # of new rows, where they were calibrated
 
     @property
@@ -373,9 +373,9 @@ def _walked(
                 random = stream(fit.chosen.seed, "order", number, i)
                 order = random.permutation(n) if spec.shuffle else np.arange(n)
                 for index in map(order.__getitem__, slices(n, size)):
-                    itself = width - n + index if fit.is_dual else None
+                    diagonal = width - n + index if fit.is_dual else None
                     rows = read(index), y[index], w[index]
-                    walk, lost, mass = sgd.descended(walk, *how, rows, itself)
+                    walk, lost, mass = sgd.descended(walk, *how, rows, diagonal)
                     total, weight = total + lost, weight + mass
                 given += [(read, y, w)] if fit.strategy in CACHED else []
         kept = given
@@ -407,7 +407,7 @@ def _walked(
 
 
 def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
-    """Return the fit with rows of coefficients above zero; those of equal rows are added up."""
+    """Return the fit with rows of coefficients above zero; coefficients of equal rows are added."""
     coef, mean = fit.walk.coef, fit.walk.mean_coef
     if fit.support is not None and not is_sparse(rows):
         different, which = np.unique(rows, axis=0, return_inverse=True)
@@ -426,7 +426,7 @@ def _on_support(fit: SgdFit, rows: Any) -> SgdFit:
 def _judge(
     fit: SgdFit, held_out: Piece | None, width: int, support: Any
 ) -> Callable[[sgd.Walk], float] | None:
-    """Return the score of a walk on the rows held out: accuracy, or R²."""
+    """Return the score of a walk on the held-out rows: accuracy, or R²."""
     if held_out is None:
         return None
     read, y, w = _reader(fit, held_out.X, width, support), held_out.y, held_out.w
@@ -485,7 +485,7 @@ def _begun(
     search = _searched(spec, sample)
     few = part(rows, slice(1024))
     size = float(np.average(to_numpy(search.kernel.diag(few.X)), weights=few.w))
-    choice = Choice(None, ExactKernel(), (), f"The kernel itself.{search.reason}")
+    choice = Choice(None, ExactKernel(), (), f"The exact kernel.{search.reason}")
     precision: Any = "float32" if rows.X.dtype == np.float32 else "float64"
     shape = () if rows.y is None else tuple(rows.y.shape[1:])
     t = int(np.prod(shape))
@@ -684,7 +684,7 @@ class SgdEstimator(Differentiable):
     loss_curve_ = learned(
         "losses", "Of each epoch of the last fit: mean loss of its rows before their steps."
     )
-    validation_scores_ = learned("scores", "Of each epoch of the last fit: score on rows held out.")
+    validation_scores_ = learned("scores", "Of each epoch of the last fit: score on held-out rows.")
     t_ = learned("walk.steps", "Steps in all.")
 
     @property
@@ -744,7 +744,7 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         Stop once the mean loss of an epoch (with early_stopping: minus the score) has not fallen
         by this below its least for n_iter_no_change epochs. None runs max_iter epochs.
     early_stopping : bool, default False
-        Stop by the accuracy on rows held out.
+        Stop by the accuracy on held-out rows.
     validation_fraction, n_iter_no_change : default 0.1, 5
     shuffle : bool, default True
         Whether the order is random in each epoch; it depends on the seed and the epoch alone.
@@ -841,7 +841,7 @@ class KernelSGDRegressor(WithIntervals, SgdEstimator):
     ----------
     kernel, strategy, method, n_features, alpha, fit_intercept, batch_size, average, max_iter, tol,
     early_stopping, validation_fraction, n_iter_no_change, shuffle, warm_start
-        See :class:`KernelSGDClassifier`; rows held out are judged by R².
+        See :class:`KernelSGDClassifier`; held-out rows are judged by R².
     loss : str, default "squared_error"
         "squared_error" ((y − f)²/2), "huber", "epsilon_insensitive",
         "squared_epsilon_insensitive" or "quantile".

@@ -38,7 +38,7 @@ Halves = tuple[Moments | None, Moments | None]
 
 @dataclass(frozen=True, eq=False)
 class Correlations(FitSummary):
-    """Directions in two feature spaces, and the sums that they were found from."""
+    """Directions in two feature spaces, and the sums from which they were computed."""
 
     inputs: Inputs
     chosen: Chosen
@@ -114,7 +114,7 @@ def solved(
     halves: Halves,
     rows: int,
 ) -> Correlations:
-    """Return the fit that sums lead to; without ``alpha`` one is chosen by rows left out."""
+    """Return the fit that sums lead to; without ``alpha`` one is chosen by left-out rows."""
     moments, width = added(*halves), sides[0].n_features
     if moments is None:
         raise InvalidInput(
@@ -167,7 +167,7 @@ def _partners(blocks: Blocks) -> int:
 
 @estimator
 class KernelCCA(FeatureParameters, KernelTransformer):
-    """Directions in two feature spaces along which rows and their partners correlate most.
+    """Kernel canonical correlation analysis: most correlated directions of two tables.
 
     Maximises a·C_xy b subject to a·(C_xx + alpha I)a = b·(C_yy + alpha I)b = 1, where C are the
     centred products Σ wᵢ (·)(·)ᵀ of the features φ(xᵢ) and ψ(yᵢ); all of them in one pass.
@@ -241,7 +241,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
         return solved(*asked, inputs, sides, halves, count_rows(blocks))
 
     def partial_fit(self, X: Tabular, y: Array, sample_weight: Array | None = None) -> Self:
-        """Add rows to those seen so far, and solve again; the first call draws the maps."""
+        """Add rows to the fit, and solve again; the first call draws the maps."""
         return self._add_rows(X, y, sample_weight)
 
     def _with_rows(self, blocks: Blocks, inputs: Inputs) -> Correlations:
@@ -298,7 +298,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     x_mean_ = learned("x_mean", "Mean of the features of X.")
     y_mean_ = learned("y_mean", "Mean of the features of Y.")
     alpha_ = learned("alpha", "The penalty used.")
-    path_ = learned("path", "Penalties tried, and the mean correlation on rows left out, pairs.")
+    path_ = learned("path", "Penalties tried, and the mean correlation on left-out rows, pairs.")
     rows_seen_ = learned("rows", "Rows that were read.")
     _n_features_out = learned("correlations.size", "Columns of ``transform``.")
 

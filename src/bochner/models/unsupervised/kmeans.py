@@ -39,7 +39,7 @@ from bochner.sums.passes import LOCAL, Executor, Together, nonempty, sample_of, 
 
 @dataclass(frozen=True)
 class KernelCost(HtmlResult):
-    """The cost of a clustering in features, and where its cost in the kernel lies.
+    """Cost of a clustering in features, and bounds of its cost with the exact kernel.
 
     The cost is tr(K − PKP), P the projection onto the clusters: the sum of squared distances to
     the clusters' means in the kernel's own space. With E = K − Z Zᵀ it differs from the cost of the
@@ -62,17 +62,16 @@ class KernelCost(HtmlResult):
     below_kernel: bool  # Whether Z Zᵀ ⪯ K
 
     def __str__(self) -> str:
-        """Return what it says, in three sentences."""
+        """Return the costs in three sentences."""
         per = self.weight or 1.0
         sure = "certain" if self.confidence == 1 else f"{100 * self.confidence:.3g} % confidence"
-        why = "the features lie below the kernel; " if self.below_kernel else ""
+        why = "because Z Zᵀ ⪯ K; " if self.below_kernel else ""
         return (
-            f"In {self.n_features:,} features these {self.n_clusters:,} clusters cost "
-            f"{self.features / per:.4g} a row (mean squared distance to the cluster's mean). In "
-            f"the kernel's own terms the cost lies between {self.low / per:.4g} and "
-            f"{self.high / per:.4g} a row ({why}{sure}). A clustering of least cost in features "
-            f"costs at most {self.hidden / per:.3g} a row more, in the kernel, than the best there "
-            "is."
+            f"In {self.n_features:,} features the cost of these {self.n_clusters:,} clusters is "
+            f"{self.features / per:.4g} per row (mean squared distance to the cluster mean). With "
+            f"the exact kernel it is between {self.low / per:.4g} and {self.high / per:.4g} ({why}"
+            f"{sure}). The best clustering in features costs at most {self.hidden / per:.3g} more "
+            "per row, with the exact kernel, than the best clustering."
         )
 
 
@@ -111,7 +110,7 @@ class Clustering(FitSummary):
 
     @cached_property
     def objective(self) -> KernelCost:
-        """Cost of the clusters in the kernel's own terms."""
+        """Cost of the clusters with the exact kernel."""
         (trace, n), chosen, clusters = self.diagonal, self.chosen, self.clusters
         cost, left_out, k = clusters.cost, trace - clusters.power, len(clusters.centres)
         below, confidence = chosen.map.below_kernel, 1.0
@@ -208,7 +207,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     def _begun(
         self, blocks: Blocks, where: Executor = LOCAL
     ) -> tuple[Chosen, RowSample, Float[Array, "k D"]]:
-        """Choose what is open, and find centres by k-means++ and Lloyd's algorithm on a sample."""
+        """Choose open parameters, and find centres by k-means++ and Lloyd's method on a sample."""
         from sklearn.cluster import KMeans  # noqa: PLC0415  takes a second to import
 
         k, spec = self.n_clusters, self._width_spec()

@@ -49,7 +49,7 @@ from bochner.sums.passes import LOCAL, Executor, SumOf, Together, sample_of, sam
 def choose_alone(
     spec: FeatureSpec, blocks: Blocks, where: Executor
 ) -> tuple[Chosen, RowSample | None]:
-    """Choose what is open from rows without targets, whose sample is returned too if needed."""
+    """Choose open parameters from rows without targets, whose sample is returned too if needed."""
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
     # No penalty divides here, and float32 loses little
@@ -59,7 +59,7 @@ def choose_alone(
 
 
 def choose_quickly(spec: FeatureSpec, n_columns: int, rows: RowSample | None) -> Chosen:
-    """Choose what is open from a sample of rows; "auto" of many rows and columns takes no time."""
+    """Choose open parameters from a sample; "auto" of many rows and columns takes no time."""
     if rows is not None and spec.method == Auto():
         # With so few rows all different ones may find a place
         d, few = rows.X.shape[1], len(rows) <= 4 * spec.width_to_search
@@ -165,7 +165,7 @@ class KernelFeatures(KernelTransformer):
     def fit(  # type: ignore[override]
         self, X: Tabular, y: Array | None = None
     ) -> Self:
-        """Choose what is open and draw the map. ``y`` is used for a named kernel's lengthscale."""
+        """Choose open parameters and draw the map. ``y`` serves a named kernel's lengthscale."""
         return super().fit(X, y)
 
     def _fit_rows(self, X: Any, y: Any, sample_weight: None) -> FeaturesFit:
@@ -444,7 +444,7 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
 
     explained_variance_ratio_ = learned(
         "shares",
-        "Shares of the trace of the centred kernel matrix, (q,). Of the kernel itself, so that "
+        "Shares of the trace of the centred kernel matrix, (q,). Of the exact kernel, so that "
         "what the features leave out counts as unexplained.",
     )
 

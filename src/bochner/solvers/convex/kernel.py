@@ -12,7 +12,7 @@ columns.
 
 **LIBSVM** (Chang and Lin 2011; scikit-learn's copy) solves the duals of the hinge, ε-insensitive
 and one-class losses by sequential minimal optimisation (Fan, Chen and Lin 2005). The coefficients
-are multipliers, between 0 and wᵢ/alpha for the hinge, of the sign of yᵢ; those at their bounds cost
+are multipliers, between 0 and wᵢ/alpha for the hinge, of the sign of yᵢ; multipliers at bounds cost
 nothing, so this is faster than any factor of K. The dual of the squared hinge has no upper bound
 and adds alpha/2wᵢ to k(xᵢ, xᵢ) (Cortes and Vapnik 1995).
 """
@@ -210,7 +210,7 @@ def _curved_rows(problem: Problem, h: Float[Array, " n"]) -> Array:
         return active
     size = h * np.diag(problem.rows.K) / problem.alpha
     order = np.argsort(size)
-    # The rows left out raise the least eigenvalue of the factor, αI, by twice of it at most
+    # The left-out rows raise the least eigenvalue of the factor, αI, by twice of it at most
     few = int(np.searchsorted(np.cumsum(size[order]), 2.0))
     rows, every = np.sort(order[min(few, len(h) - 1) :]), np.flatnonzero(problem.w)
     if len(rows) <= 0.7 * len(every) and len(every) > 64:

@@ -536,7 +536,7 @@ class UserLoss(Loss):
 
 @dataclass(frozen=True)
 class CustomLoss(UserLoss):
-    """A user's own convex and smooth loss, by three functions of (y, f) that work elementwise.
+    """Convex, smooth loss of your own, given by three elementwise functions of (y, f).
 
     Parameters
     ----------
@@ -546,13 +546,13 @@ class CustomLoss(UserLoss):
     name : str, default "custom"
         Name in messages.
     points : (y, f), optional
-        Arrays of one shape where the functions are tried, for a loss that serves only some
-        targets; default: a few numbers between 0 and 3, and predictions about them.
+        Arrays of one shape at which the functions are checked. Give them if the loss is defined
+        for some targets only. Default: numbers between 0 and 3, and predictions near them.
 
     Raises
     ------
     InvalidInput
-        If, where it is tried, the slope is not the derivative of the value, or the curvature not
+        If, at these points, the slope is not the derivative of the value, or the curvature not
         the derivative of the slope (central differences, but for one point in four where it may
         jump), or the curvature is below zero.
 

@@ -79,7 +79,7 @@ Direction = tuple[Float[Array, "t p"], Float[Array, "t p"], Any]
 
 
 def fastest(problem: Problem) -> Algorithm:
-    """Return factors where features are in memory and few: more where rows are inactive."""
+    """Return the fastest algorithm: Cholesky updates for few features in memory."""
     rows, loss = problem.rows, problem.loss
     D, local = rows.n_features, loss.has_inactive_rows or loss.nonsmooth
     # Kept Hessians are faster up to 2048 features, or 128 where all rows are active
@@ -129,11 +129,11 @@ def _descended(
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
     taken = idle = 0
     local = _local(problem, at)
-    nothing = np.full(len(live), -np.inf)
+    threshold = np.full(len(live), -np.inf)
     if not np.any(problem.alpha) and system is not systems_of_rows:
-        nothing = 1e-9 * _local(problem, constant(problem, 0.0)).size
+        threshold = 1e-9 * _local(problem, constant(problem, 0.0)).size
     while True:
-        going = local.size > nothing[live]
+        going = local.size > threshold[live]
         if not np.all(going):
             outcome = Convergence.UNBOUNDED
             live, local = live[going], local.at(going)
@@ -150,7 +150,7 @@ def _descended(
         way = State(steps[:, :-1].T, steps[:, -1], image)
         along, across = (inner(c.T, way.coef.T, joint) for c in (here.coef, way.coef))
         length = least_length(replace(part, loss=loss), fitted, way, along, across)
-        hessians = hessians if len(live) == len(nothing) else None
+        hessians = hessians if len(live) == len(threshold) else None
         moved = replace(here.moved(length, way), hessians=hessians)
         local = _local(part, moved)
         at = at.put(live, moved)
@@ -219,7 +219,7 @@ def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 
 
 def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
-    """Return the minimum for every fourth row, whose own start is that for every 16th; or zero."""
+    """Return the minimum for every fourth row, started from every 16th row; or zero."""
     n, every = len(problem.w), 4
     taken = np.arange(n) % every == 0
     enough = n >= every * max(8 * problem.rows.n_features, FEWEST)
@@ -251,7 +251,7 @@ def spread(r: Float[Array, "n t"], w: Float[Array, " n #t"]) -> float:
 
 
 def _completed(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Float[Array, "t p"]:
-    """Return the gradient of the objective from that of the loss, in place."""
+    """Return the gradient of the objective from the gradient of the loss, in place."""
     gradient[:, :-1] += (problem.alpha * at.coef).T
     gradient[:, -1] = gradient[:, -1] + problem.drift if problem.fit_intercept else 0.0
     return gradient
@@ -357,7 +357,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
 def _changed(
     rows: Rows, old: tuple[Array, Array, int] | None, c: Float[Array, " n"]
 ) -> tuple[Array, Array, int]:
-    """Return the sum with factors c: the old one if few rows changed since it was new, or anew."""
+    """Return the sum with factors c: updated if few rows changed, otherwise computed again."""
     if old is not None:
         total, factors, drift = old
         change, active = c - factors, int(np.count_nonzero(c))

@@ -3,7 +3,7 @@
 Penalties are steps of half decades below the largest, at which the fit is nearly a constant.
 :class:`HeldOutLoss` remembers the loss of each step; the search goes downhill from a step that is
 likely to be near the best one. A fold is the problem of all rows, with weights of zero for the
-rows left out.
+left-out rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ Total = Callable[[Int[Array, " m"], Float[Array, "m t"]], Any]
 
 @dataclass(frozen=True, eq=False)
 class HeldOutLoss:
-    """Loss of the rows left out, for penalties by their step; each is computed once."""
+    """Loss of the left-out rows, for penalties by their step; each is computed once."""
 
     problem: Problem  # its penalty is not looked at
     folds: Sequence[Bool[Array, " n"]]
@@ -92,7 +92,7 @@ class HeldOutLoss:
         return np.maximum(self._lost(None), TINY)
 
     def __call__(self, step: int) -> float:
-        """Return the loss as a share of that of the best constants, the mean over targets."""
+        """Return the loss divided by the loss of the best constants, averaged over targets."""
         if step not in self.tried:
             lost = float(np.mean(np.maximum(self._lost(step), TINY) / self.unfitted))
             progress("Choosing the penalty", f"{self.alpha(step):.3g}, held-out loss {lost:.4g}")
@@ -100,7 +100,7 @@ class HeldOutLoss:
         return self.tried[step]
 
     def _lost(self, step: int | None) -> Any:
-        """Return the loss, without a step that of constants; infinite where steps do not end."""
+        """Return the loss (of constants without a step); infinite if steps do not converge."""
         problem, fitted = self.problem, list[Array]()
         y, w, loss = problem.y, problem.w, problem.loss
         for fold, out in enumerate(self.folds):
@@ -123,7 +123,7 @@ class HeldOutLoss:
             return (w[every] * loss.value(y[every], f)).sum(axis=0)
 
     def _nearest(self, fold: int, step: int) -> State | None:
-        """Return the end of the nearest penalty, on a matrix none smaller: they end far away."""
+        """Return the minimum at the nearest penalty; on a kernel matrix at no smaller one."""
         of_kernel = isinstance(self.problem.rows, KernelMatrix)
         known = [at for at in self.ends if at[0] == fold and (at[1] <= step or not of_kernel)]
         nearest = min(known, key=lambda at: abs(at[1] - step), default=None)

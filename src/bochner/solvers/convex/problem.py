@@ -37,7 +37,7 @@ Algorithm = Literal["cholesky", "cholesky updates", "conjugate gradients", "libs
 
 
 class Convergence(Sentence):
-    """How the minimisation ended, and what to do; ``str(outcome)`` is the sentence."""
+    """Outcome of a minimisation; ``str(outcome)`` is its meaning and remedy."""
 
     CONVERGED = "Converged: the objective is within tol of its minimum, relative."
     ROUNDED = (
@@ -63,7 +63,7 @@ class Convergence(Sentence):
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where the objective is least."""
+    """Minimum of the objective."""
 
     coef: Float[Array, "D t"]  # β
     intercept: Float[Array, " t"]

@@ -299,7 +299,7 @@ def _slack(
 def left_out_rows(
     eigen: Eigen, blocks: Iterable[Rows], alpha: Float[Array, " t"]
 ) -> Iterator[Both]:
-    """Give residuals and leave-one-out errors of rows; infinite where rounding hides them."""
+    """Return residuals and leave-one-out errors of rows; infinite where rounding hides them."""
     coef = eigen.projected / (eigen.values[:, None] + alpha)
     for A, y, _, slack in _slacks(eigen, blocks, alpha):
         residuals = y - product(A, coef.astype(A.dtype))

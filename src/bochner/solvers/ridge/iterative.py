@@ -61,7 +61,7 @@ LEAST, MOST = 1e-10, 1e2  # Penalties of the path, as shares of the largest eige
 
 @dataclass(frozen=True, eq=False)
 class JudgingRows:
-    """Some rows, at random, about the means of all: they make P, and choose the penalty."""
+    """Random rows, centred at the means of all: they define P, and choose the penalty."""
 
     Z: Float[Array, "m D"]
     y: Float[Array, "m t"]
@@ -210,7 +210,7 @@ def left_out(
 
 
 def slacks(problem: WideProblem, alpha: float, dimension: float | None) -> Float[Array, " m"]:
-    """Return 1 − leverage of the sample's rows, where those of all sum to ``dimension``."""
+    """Return 1 − leverage of the sample's rows; all leverages sum to ``dimension``."""
     (values, vectors), rows, n = problem.judges.eigen, problem.judges, problem.rows
     h, m = (vectors**2) @ (values / (values + alpha)), len(rows.w)
     odds = h / np.maximum(1 - h, 1e-12) / rows.stands_for
@@ -309,7 +309,7 @@ def _path(
     criterion: str,
     per_target: bool,
 ) -> tuple[list[WideState], Float[Array, "p t"]]:
-    """Solve from four steps above the first penalty on in the direction in which errors fall.
+    """Solve along the path, from four steps above the first penalty, while errors fall.
 
     Large penalties take few passes, and small ones start from their solutions. Also returned are
     the errors of each target.

@@ -95,7 +95,7 @@ class Penalties:
         return float(np.log(least)), float(slope[target]) / least
 
     def bounded(self, criterion: str, start: float, target: int | None = None) -> float:
-        """Return the best penalty, or one of larger evidence where "loo" is not to be trusted.
+        """Return the best penalty, or one of larger evidence where "loo" is unreliable.
 
         It is not if the amplitude is above ten variances of the target, or errors are not surely
         below those of a constant: by two standard errors.
@@ -123,7 +123,7 @@ class Penalties:
         return float(each.max() if target is None else each[target])
 
     def likeliest(self, start: float, target: int | None = None) -> float:
-        """Return the penalty of the largest evidence, of those at which rows left out err little.
+        """Return the penalty of the largest evidence, of those at which left-out rows err little.
 
         The least error first, the largest evidence from there, and if that errs by too much, half
         of the way back, five times. The mean squared error may exceed the least by 2 % of that of
@@ -151,7 +151,7 @@ class Penalties:
         return 0.5 * nu * (float(of_noise.sum()) - self.slope("evidence", target, alpha)[0])
 
     def _squares(self, alpha: float, target: int | None) -> Float[Array, " n"]:
-        """Return rising squared errors of rows left out, infinite where there are none."""
+        """Return rising squared errors of left-out rows, infinite where there are none."""
         fit, rows = self.at(alpha), self.rows
         if fit is None:
             return np.full(len(rows.w), np.inf)
@@ -329,7 +329,7 @@ def _settled(
 def _solution(
     penalties: Penalties, chosen: Float[Array, " c"], criterion: str, before: float | None = None
 ) -> Solution:
-    """Return the solution at chosen penalties; ``before`` is that before more rows settled it."""
+    """Return the solution at chosen penalties; ``before`` is the one before more rows."""
     rows = penalties.rows
     tried = [penalties.at(float(alpha)) for alpha in chosen]
     outcome = _outcome(penalties, chosen, criterion, before)

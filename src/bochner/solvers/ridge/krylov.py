@@ -193,7 +193,7 @@ class GrowingSubspace:
         return u, systems.right - self._T.T @ inside - systems.alphas * u
 
     def _extend(self, V: Float[Array, "D c"]) -> bool:
-        """Add what is new of some directions by a pass; say whether anything is.
+        """Add the new parts of directions by a pass; return whether there are any.
 
         A direction is new if a millionth of it is orthogonal to the basis.
         """

@@ -1,4 +1,4 @@
-"""Ridge regressions and processes: the penalty is chosen, and the outcome says how that went."""
+"""Choice of the penalty of ridge regressions and processes, and its outcome."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from bochner.solvers.ridge.problem import amplitude_at, evidence, evidence_slope
 
 
 class Outcome(Sentence):
-    """How it went, and what to do, from best to worst; ``str(outcome)`` is the sentence."""
+    """Outcome of a fit, from best to worst; ``str(outcome)`` is its meaning and remedy."""
 
     CONSTANT_TARGET = "The target is constant: the model predicts that constant everywhere."
     SOLVED = (
@@ -150,7 +150,7 @@ class Path:
         return best_of(getattr(self, criterion), criterion)
 
     def lowest(self, criterion: str) -> int:
-        """Return the index of the smallest alpha at which rounding leaves the criterion a value."""
+        """Return the index of the smallest alpha at which the criterion is finite."""
         return int(np.argmax(np.isfinite(getattr(self, criterion))))
 
     def level(self, criterion: str) -> bool:
@@ -334,7 +334,7 @@ def _outcome(eigen: Eigen, path: Path, chosen: Float[Array, " c"], criterion: st
 
 
 class EvidenceOutcome(Sentence):
-    """How the choice of noise and amplitude went, from best to worst; ``str`` is the sentence."""
+    """Outcome of the choice of noise and amplitude, from best to worst; ``str`` explains it."""
 
     CONSTANT_TARGET = (
         "A target is constant, which leaves nothing to measure noise and amplitude by: the model "
