@@ -208,13 +208,13 @@ class KernelEstimator(NamedArguments, BaseEstimator):
     _inputs = learned("inputs", "What the rows of the fit were.")
     _chosen = learned("chosen", "What was chosen before the sums.")
     n_features_in_ = learned("inputs.n_features_in", "Columns of X.")
-    schema_ = learned("inputs.schema", "A Schema of the columns of a table; None of arrays.")
+    schema_ = learned("inputs.schema", "A Schema of the columns of a table; None for arrays.")
     seed_ = learned("chosen.seed", "Seed of features and samples.")
     feature_dtype_ = learned("chosen.precision", "Precision that features are rounded to.")
     kernel_ = learned("chosen.kernel", "The kernel with its numbers.")
     map_ = learned("chosen.map", "φ; of the exact kernel its Nyström map on all rows.")
     choice_ = learned(
-        "chosen.choice", "A Choice: the method taken, what it was compared with, and why."
+        "chosen.choice", "A Choice: the chosen method, the compared methods, and the reason."
     )
 
     @property
@@ -226,7 +226,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     @property
     def feature_names_in_(self) -> Array:
-        """Names of the columns, where they had names."""
+        """Names of the columns, if they have names."""
         names = self._inputs.names
         if names is None:
             raise AttributeError("feature_names_in_: the columns of the fit had no names.")

@@ -28,7 +28,7 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     """A regressor, whose predictions have intervals: of one target, (n,), or of several, (n, t)."""
 
     _interval_rows: Any = block_rows(1024)  # Rows whose bounds are computed together
-    target_shape_ = learned("target_shape", "Of one row of y: () or (t,).")
+    target_shape_ = learned("target_shape", "Shape of one row of y: () or (t,).")
 
     @by_partition
     def predict(self, X: Tabular) -> Array:
@@ -138,8 +138,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def calibration_(self) -> Any:
         """Distribution of errors from which intervals are computed, and its guarantee.
 
-        Found when first asked for, and kept: of leave-one-out errors where the fit has them, else
-        of the rows of :meth:`calibrate`.
+        Computed at first use: from leave-one-out errors if the fit has them, else from the rows
+        of :meth:`calibrate`.
         """
         if self._fitted.errors is None:
             object.__setattr__(self._fitted, "errors", self._own_law())

@@ -20,65 +20,65 @@ random_state : int, Generator, RandomState or None, default None
     Seed of features, samples and folds. The same seed gives the same model for any block size.""",
     "n_jobs": """\
 n_jobs : int or None, default None
-    Threads that a fit or prediction uses at most; -1 means all processors. None means as many as
-    pay, unless :class:`joblib.parallel_config` says how many. Results are the same.""",
+    Largest number of threads of a fit or prediction; -1: all processors. None: as many as are
+    useful, or as :class:`joblib.parallel_config` sets. Results do not depend on it.""",
     "verbose": """\
 verbose : bool, default False
     Print the stages and candidates of a fit while it runs. They are always logged at INFO on the
     logger ``bochner``.""",
     "kernel or auto": """\
 kernel : Kernel or str, default "auto"
-    A value is used as it is; a name means: of this family, with the lengthscale chosen from a
-    sample of the rows. "auto": the best of candidates, by rows that none was tuned on, as in
-    :class:`bochner.KernelRidgeClassifier`.""",
+    - "auto": the best candidate on held-out rows; see :class:`bochner.KernelRidgeClassifier`.
+    - a name: this family; its lengthscale is chosen from a sample of the rows.
+    - a kernel: used without changes.""",
     "effort": """\
 effort : {"low", "medium", "high"}, default "medium"
-    Of "auto", as in :class:`bochner.KernelRidge`.""",
+    Effort of the search with ``kernel="auto"``; see :class:`bochner.KernelRidge`.""",
     "kernel at the median": """\
 kernel : Kernel or str, default "gaussian"
-    A value is used as it is. A name means: of this family, with the median distance of a
-    sample of rows as lengthscale.""",
+    A name: this family, with the median distance of a sample of rows as lengthscale. A kernel:
+    used without changes.""",
     "method": """\
 method : Method or str, default "auto"
-    How features are made; see :func:`bochner.draw`.""",
+    Method of the features; see :func:`bochner.draw`.""",
     "method or exact": """\
 method : Method, str or None, default None
-    None: up to 8192 rows, or 2048 with a squared hinge, the exact kernel, with no features,
-    unless ``n_features`` or ``precision`` ask for them, and "auto" for more.
-    "auto" or a method: how features are made; see :func:`bochner.draw`.""",
+    - None: up to 8192 rows (2048 with a squared hinge) the exact kernel, unless ``n_features`` or
+      ``precision`` ask for features; "auto" for more rows.
+    - "auto" or a method: features; see :func:`bochner.draw`.""",
     "n_features or exact": """\
 n_features : int, float, "auto" or None, default None
-    D, or the largest ε; "auto" is 0.1; None: 1024, where features are made.""",
+    Number of features, or (below one) the largest ε; "auto" is 0.1. None: 1024, if used.""",
     "quick method": """\
 method : Method or str, default "auto"
-    How features are made; see :func:`bochner.draw`. From 128 columns on, and with more than
-    four rows a feature, "auto" leaves out what takes longer to draw than the fit, and compares
-    Nyström features on centres found in little time.""",
+    Method of the features; see :func:`bochner.draw`. With 128 columns or more, and more than four
+    rows per feature, "auto" leaves out methods that take longer to draw than the fit, and
+    compares Nyström features with quickly computed centres.""",
     "n_features": """\
 n_features : int, float or "auto", default 1024
-    D, or the largest ε of :func:`bochner.required_features`; "auto" is 0.1.""",
+    Number of features, or the ε of :func:`bochner.required_features`; "auto" is 0.1.""",
     "metric": """\
 metric : None or "learned", default None
-    "learned": columns are scaled and turned by the gradients of a few fits on a sample of
-    rows; see :class:`bochner.KernelRidge`.""",
+    "learned": scale and rotate the columns by the gradients of a few fits on a sample of rows;
+    see :class:`bochner.KernelRidge`.""",
     "columns": """\
 columns : {"auto", "as_given"}, default "auto"
-    "auto": of a kernel by name, columns that are skewed or have outliers are transformed by
-    logarithms, quantiles or clipping where a leave-one-out error on a sample of rows is 3 %
-    lower so; ``kernel_`` then says how (:class:`bochner.kernels.Monotone`). "as_given": never.""",
+    "auto": with a kernel by name, skewed columns and columns with outliers are transformed by
+    logarithms, quantiles or clipping if this lowers the leave-one-out error on a sample of rows
+    by 3 %; ``kernel_`` is then a :class:`bochner.kernels.Monotone`. "as_given": never.""",
     "C": """\
 C : "auto" or float, default "auto"
-    Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto" is the one at which
-    rows that were left out of a sample of some thousand lose the least.""",
+    Weight of the losses, as in scikit-learn; ``inf`` is no penalty. "auto": the C with the
+    smallest held-out loss on a sample of some thousand rows.""",
     "class_weight": """\
 class_weight : dict, "balanced" or None, default None
-    Factors of the weights.""",
+    Factors of the weights per class; "balanced": the same total weight for all classes.""",
     "fit_intercept": """\
 fit_intercept : bool, default True
     Whether b is fitted (unpenalised) or zero.""",
     "precision": """\
 precision : {"auto", "float32", "float64"}, default "auto"
-    Of features and their products; "auto" is float64 where the fit is small.""",
+    Precision of features and their products; "auto" is float64 for small fits.""",
 }
 
 Made = TypeVar("Made")

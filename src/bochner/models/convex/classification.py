@@ -553,26 +553,26 @@ class SVC(ConvexClassifier):
     %(method or exact)s
     %(n_features or exact)s
     loss : {"squared_hinge", "hinge"} or None, default None
-        The hinge max(0, 1 − yf) is the loss of scikit-learn's SVC, and faster with the kernel
-        itself, by LIBSVM; the squared hinge is faster on features. None: the faster one, but the
-        squared hinge for classes against the rest: the hinge fails where no class has half of the
-        probability.
+        - "hinge": max(0, 1 − yf), as in scikit-learn's SVC; faster with the exact kernel.
+        - "squared_hinge": faster on features.
+        - None: the faster one, but the squared hinge for classes against the rest, because the
+          hinge fails where no class has half of the probability.
     multi_class : {"auto", "ovo", "ovr"}, default "auto"
-        "ovo": one problem for each pair of classes, on the rows of the two (Chang and Lin 2011,
-        section 7); the value of a class is that against its nearest rival, (n, K) as with "ovr",
-        which has one problem a class, against all others. "auto": pairs with the exact kernel,
-        an intercept and 100 rows a class, in a half of the time; else "ovr".
+        - "ovo": one problem for each pair of classes, on their rows (Chang and Lin 2011, sec. 7).
+          The decision value of a class is its value against the nearest rival, (n, K).
+        - "ovr": one problem for each class, against all others.
+        - "auto": "ovo" with the exact kernel, an intercept and 100 rows per class; else "ovr".
     probability : bool, default True
-        Whether ``predict_proba`` is calibrated, on as many of five folds as hold 1000 rows: a fit
-        more for each, which a fit with the exact kernel makes when probabilities are first asked
-        for, or saved. The class predicted always has the largest probability. With
-        ``class_weight`` probabilities are of weighted classes.
+        Whether ``predict_proba`` is calibrated, by one more fit for each of as many of five folds
+        as hold 1000 rows; with the exact kernel when probabilities are first requested, or saved.
+        The predicted class has the largest probability. With ``class_weight`` probabilities are
+        of weighted classes.
     tol : float, default 1e-4
-        The last Newton step lowered the objective by less than this share of it, and promised no
-        more; the hinge's objective is above its minimum by no more than this share.
+        Relative tolerance: the last Newton step lowers the objective by less than this share; the
+        objective of the hinge is at most this share above its minimum.
     max_iter : int, default 100
-        Newton steps at most; where a width of smoothing goes to zero, for each width. LIBSVM has
-        no such limit.
+        Largest number of Newton steps; for the hinge on features, for each width of smoothing.
+        LIBSVM has no such limit.
 
     See Also
     --------
@@ -649,9 +649,9 @@ class LogisticRegression(ConvexClassifier):
     %(method or exact)s
     %(n_features or exact)s
     tol : float, default 1e-4
-        The last Newton step promised to lower the objective by less than this share of it.
+        Relative tolerance of the decrease of the objective that the last Newton step predicts.
     max_iter : int, default 100
-        Newton steps at most.
+        Largest number of Newton steps.
 
     See Also
     --------
@@ -694,13 +694,13 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
     ----------
     %(kernel at the median)s
     method : Method, str or None, default None
-        None: up to 4096 rows the exact kernel, with no features, unless ``n_features`` or
-        ``precision`` ask for them, and "auto" for more. "auto" or a method: how features are made;
-        see :func:`bochner.draw`.
+        - None: up to 4096 rows the exact kernel, unless ``n_features`` or ``precision`` ask for
+          features; "auto" for more rows.
+        - "auto" or a method: features; see :func:`bochner.draw`.
     %(n_features or exact)s
     nu : float, default 0.5
-        Share of rows, in (0, 1]: at most this share of the weight lies outside (φ(x)·β < ρ), and
-        at least this share outside or at the border (to rounding of the features).
+        Share of rows, in (0, 1]: at most this share of the weight is outside (φ(x)·β < ρ), and at
+        least this share is outside or at the boundary (up to rounding of the features).
     tol : float, default 1e-6
         Tolerance of the duality gap and of the gain of a step, relative to ½‖β‖² and the loss.
     max_iter : int, default 200

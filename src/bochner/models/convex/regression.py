@@ -505,25 +505,24 @@ class SVR(KernelParameters, ConvexRegressor):
     ----------
     %(kernel or auto)s
     method : Method, str or None, default None
-        None: up to 2048 rows the exact kernel, with no features, unless ``n_features``,
-        ``precision`` or ``fit_intercept=False`` ask for them, and "auto" for more. "auto" or a
-        method: how features are made; see :func:`bochner.draw`.
+        - None: up to 2048 rows the exact kernel, unless ``n_features``, ``precision`` or
+          ``fit_intercept=False`` ask for features; "auto" for more rows.
+        - "auto" or a method: features; see :func:`bochner.draw`.
     %(n_features or exact)s
     C : "auto" or float, default "auto"
-        Weight of the loss against the penalty, above zero; a number means what it does in
-        scikit-learn, in the units of y. "auto" is the one at which rows that were left out of a
-        sample of some thousand lose the least.
+        Weight of the loss against the penalty, above zero, as in scikit-learn and in the units of
+        y. "auto": the C with the smallest held-out loss on a sample of some thousand rows.
     epsilon : "auto" or float, default "auto"
-        Errors up to this cost nothing; zero or above, in the units of y. "auto" is a twentieth of
-        the mean distance of y from its median.
+        Errors up to epsilon have no loss; zero or above, in the units of y. "auto": a twentieth
+        of the mean distance of y from its median.
     loss : {"epsilon_insensitive", "squared_epsilon_insensitive"}, default "epsilon_insensitive"
         The squared one is smooth, and faster to fit.
     tol : float, default 1e-6
-        The objective is at most this share above its least value; with the exact kernel as near
-        as LIBSVM comes, mostly to 1e-4: ``solution_.gap``.
+        The objective is at most this share above its minimum; with the exact kernel as near as
+        LIBSVM reaches, mostly 1e-4: ``solution_.gap``.
     max_iter : int, default 200
-        Newton steps at most; with the exact kernel, moves of LIBSVM for each of the rows, or of
-        1,000 if they are fewer.
+        Largest number of Newton steps; with the exact kernel, of moves of LIBSVM per row (for
+        fewer than 1,000 rows as for 1,000).
 
     See Also
     --------
@@ -595,33 +594,33 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
     Parameters
     ----------
     kernel : Kernel or str, default "gaussian"
-        A value is used as it is; a name means: of this family, with the lengthscale chosen from a
-        sample of the rows, as in :class:`bochner.KernelRidge`.
+        A name: this family, with the lengthscale chosen from a sample of the rows, as in
+        :class:`bochner.KernelRidge`. A kernel: used without changes.
     loss : str or Loss, default "squared"
-        "squared" (y − f)²/2; "absolute" |y − f|, the conditional median; "huber", squares up to
-        1.35 standard deviations of the noise, which is estimated along with the fit as in
-        scikit-learn's ``HuberRegressor``, and straight from there; "quantile", one for each of
-        ``quantiles``; "poisson" (y ≥ 0) and "gamma" (y > 0), half the deviance with a log link,
-        as in scikit-learn's GLMs, times the number of rows; "multinomial", for rows of shares that
-        sum to one, log Σ exp f_k − Σ y_k f_k, whose predictions are softmax(f). Or a value, such
-        as :class:`Huber`, :class:`CustomLoss` or, for several outputs together, :class:`JointLoss`.
+        - "squared": (y − f)²/2. "absolute": |y − f|, the conditional median.
+        - "huber": squares up to 1.35 standard deviations of the noise, then linear; the deviation
+          is estimated by the fit, as in scikit-learn's ``HuberRegressor``.
+        - "quantile": the levels ``quantiles``.
+        - "poisson" (y ≥ 0), "gamma" (y > 0): half the deviance with a log link, summed over rows.
+        - "multinomial": log Σ exp f_k − Σ y_k f_k for shares that sum to one; predicts softmax(f).
+        - :class:`Huber`, :class:`CustomLoss`, or for several outputs :class:`JointLoss`.
     quantiles : float or sequence of float, default (0.1, 0.5, 0.9)
-        Levels for loss="quantile". Several are columns of the prediction and never cross: they
-        are sorted in each row (Chernozhukov et al. 2010), which brings them nearer to the truth.
+        Levels for loss="quantile". Several levels give columns of the prediction that never
+        cross: they are sorted in each row (Chernozhukov et al. 2010), which reduces their error.
     %(method)s
     %(n_features)s
     alpha : float or "holdout", default "holdout"
-        The penalty. "holdout" chooses it along a path, by the loss of a fifth of the rows that is
-        left out; the last fit has all rows.
+        The penalty. "holdout": chosen along a path by the loss on a held-out fifth of the rows;
+        the last fit uses all rows.
     penalty : callable, optional
-        R, a function of a number r = ‖β‖ (of all targets together) that never falls, infinite
-        where no fit may be: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is
-        then alpha·R(‖β‖), alpha a number, and not (alpha/2)‖β‖². For any R the minimum is that for
-        squares at one penalty, ``alpha_``, which is searched for: about 40 fits.
+        R, a nondecreasing function of r = ‖β‖ (of all targets together), infinite where a fit is
+        not allowed: ``lambda r: r``, ``lambda r: 0 if r <= 3 else np.inf``. The penalty is then
+        alpha·R(‖β‖) instead of (alpha/2)‖β‖², with a number alpha. The minimum is the minimum
+        for squares at another penalty, ``alpha_``, which is found by about 40 fits.
     tol : float, default 1e-6
-        The objective is at most about this share above its least value.
+        The objective is at most about this share above its minimum.
     max_iter : int, default 200
-        Newton steps at most.
+        Largest number of Newton steps.
 
     See Also
     --------

@@ -153,39 +153,39 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        A value is used as it is, times the amplitude. A name means: of this family, with the
-        lengthscale chosen from a sample of the rows. "auto": the best candidate on held-out
-        rows, as in :class:`bochner.KernelRidge`. Numbers of a value that are "auto"
-        are found by the evidence; see :class:`bochner.kernels.Free`.
+        - "auto": the best candidate on held-out rows, as in :class:`bochner.KernelRidge`.
+        - a name: this family; its lengthscale is chosen from a sample of the rows.
+        - a kernel: used without changes, times the amplitude; numbers that are "auto" are chosen by
+          the evidence, see :class:`bochner.kernels.Free`.
     method : Method, str or None, default None
-        None: "exact" up to 8192 rows (fewer of several targets), unless ``n_features`` or
-        ``precision`` say what features are to be. For more "auto", or :class:`NearestNeighbours`
-        for up to four columns if a rough process needs it: the leave-one-out error with neighbours
-        must be 5 % smaller (``choice_.reason`` gives both). Functions cannot be drawn then.
-        "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
-        "auto" or a method: how features are made; see :func:`bochner.draw`. "auto" takes
-        :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
-        :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
+        - None: "exact" up to 8192 rows (fewer for several targets), unless ``n_features`` or
+          ``precision`` ask for features. For more rows "auto", or :class:`NearestNeighbours` for up
+          to four columns if its leave-one-out error is 5 % smaller (``choice_.reason`` has both);
+          functions cannot be drawn then.
+        - "exact": the exact kernel, by one Cholesky factor of the matrix of at most 20,000 rows.
+        - "auto" or a method: features, see :func:`bochner.draw`. "auto" takes
+          :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` instead where
+          :class:`bochner.KernelRidge` does; ``choice_.reason`` says so.
     %(n_features or exact)s
     metric : None or "learned", default None
         See :class:`bochner.KernelRidge`.
     noise : "auto", "evidence" or float, default "auto"
-        σ², a variance in units of y², or how it is chosen. "evidence": by the largest marginal
-        likelihood [1]_. "auto": the same; with the exact kernel, where the amplitude is open too,
-        among σ²/a² at which left-out rows err by about one per cent more than the least at most.
+        - a number: σ², a variance in units of y².
+        - "evidence": maximise the marginal likelihood [1]_.
+        - "auto": the same. With the exact kernel and a chosen amplitude, only among σ²/a² whose
+          leave-one-out error is at most about one per cent above the smallest.
     amplitude : "auto", "evidence" or float, default "auto"
-        a², the same for what the kernel is multiplied by.
+        a², the factor of the kernel, chosen as ``noise`` is.
     lengthscale : {"auto", "loo", "evidence"}, default "auto"
-        How lengthscales are chosen. "loo": of a kernel by name, by leave-one-out errors; a value
-        stays as it is. "evidence": of names and values, one per column if that pays, by
-        the gradient of the exact process' marginal likelihood on at most 1024 rows.
-        "auto": for a family's name, the one with the larger ``loo_log_density_``; otherwise as
-        "loo". With the kernel "auto" the candidates choose lengthscales, and "evidence" means a
-        Matérn kernel of smoothness 3/2. For sums and products "evidence" finds all numbers, or the
-        numbers set to "auto".
+        - "loo": by leave-one-out errors, for a kernel by name; a kernel value does not change.
+        - "evidence": by the marginal likelihood of the exact process on at most 1024 rows, for
+          names and values: one per column if that pays; in sums and products all numbers, or the
+          numbers that are "auto". With ``kernel="auto"`` the kernel is Matérn 3/2.
+        - "auto": for a name, the result with the larger ``loo_log_density_``; otherwise "loo". With
+          ``kernel="auto"`` the candidates choose lengthscales.
     %(precision)s
     fit_intercept : bool, default True
-        Whether f has an unknown mean b, of flat prior; otherwise it is zero.
+        Whether f has an unknown mean b with a flat prior; otherwise b is zero.
 
     See Also
     --------
@@ -499,11 +499,11 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     map_ = learned("chosen.choice.map", "φ.", f"map_: {NeighbourProcess.lacks['map_']}")
     loo_log_density_ = learned(
         "law.loo_log_density",
-        "Mean log density of rows of the sample, but landmarks, under the law without each.",
+        "Mean leave-one-out log density of sampled rows that are no landmarks.",
     )
     evidence_ = learned(
         "law.evidence",
-        "An Evidence: noise, amplitude and log likelihood of each target, and how the choice went.",
+        "An Evidence: noise, amplitude, log likelihood and outcome of each target.",
     )
 
     @property
@@ -533,6 +533,6 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
     def log_marginal_likelihood_value_(self) -> float:
         """Log p(y) of the process on the features, summed over targets.
 
-        With an intercept that of the contrasts.
+        With an intercept: of the contrasts.
         """
         return float(self.evidence_.log_likelihood.sum())

@@ -79,13 +79,13 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
 
     @property
     def coef_(self) -> Any:
-        """β, (D,) or (t, D); of classes (K, D), or (1, D), β of the second of two."""
+        """β, (D,) or (t, D); for classes (K, D), or (1, D) for two classes."""
         self._rows_with("coef_")
         return self._by_target(self.solution_.coef.T)
 
     intercept_ = learned(
         "solution.intercept",
-        "b, a number or (t,); of classes (K,), or (1,), of the second of two.",
+        "b, a number or (t,); for classes (K,), or (1,) for two classes.",
         by_target=True,
     )
 
@@ -93,7 +93,7 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
         "solution", "A Solution: coefficients, outcome, and criteria of each alpha."
     )
 
-    alpha_ = learned("solution.alpha", "The penalty used, or that of each target.")
+    alpha_ = learned("solution.alpha", "The penalty, or one for each target.")
 
     @property
     def X_fit_(self) -> Any:
@@ -137,53 +137,53 @@ class KernelRidge(WithIntervals, RidgeEstimator):
     Parameters
     ----------
     kernel : Kernel or str, default "auto"
-        A value is used as it is. A name ("gaussian", "laplace", "exponential", "matern12",
-        "matern32", "matern52", "cauchy", "rational_quadratic", "linear") means: of this family,
-        with the lengthscale chosen from a sample of the rows by leave-one-out error. "auto":
-        kernels with one lengthscale (by leave-one-out error), with one per column (by evidence, in
-        several families), with a metric learned from gradients, and sums of these are compared on
-        held-out rows; ``search_`` lists them. Numbers of a value that are "auto" are tuned by
-        leave-one-out error; see :class:`bochner.kernels.Free`.
+        - "auto": the best on held-out rows of kernels with one lengthscale, one per column (by the
+          evidence, in several families) or a learned metric, and sums of these; see ``search_``.
+        - "gaussian", "laplace", "exponential", "matern12", "matern32", "matern52", "cauchy",
+          "rational_quadratic" or "linear": this family; its lengthscale is chosen by the
+          leave-one-out errors of a sample of rows.
+        - a kernel: used without changes; numbers that are "auto" are tuned by leave-one-out errors,
+          see :class:`bochner.kernels.Free`.
     effort : {"low", "medium", "high"}, default "medium"
-        Of "auto". "low": a Gaussian kernel with one lengthscale, or one in proportion to each
-        column's deviation; more than 2048 rows are fitted as "local", in leaves of 1024.
-        "medium": two to three seconds of one core for any n. "high": seventeen.
+        Effort of the search with ``kernel="auto"``. "low": a Gaussian kernel with one lengthscale,
+        or lengthscales in proportion to the columns' deviations; local fits above 2048 rows, in
+        leaves of 1024. "medium": two to three seconds of one core for any n. "high": seventeen.
     method : Method, str or None, default None
-        None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
-        ``precision`` say what features are to be or ``alpha`` is 0. For more rows "local" with
-        ``kernel="auto"``, where they are in this process and a gigabyte holds them, and else
-        "auto"; either takes the waves of "auto" where these are few. "auto": features, see
-        :func:`bochner.draw`, of the method that is best on a sample of rows; ``choice_`` says what
-        it took and why; of up to three columns, or a kernel of the globe, where the width is left
-        open: the modes of :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics` if
-        2047 of them represent the kernel to tolerance (for 131,072 rows or more, a quarter of n).
-        "exact": no features but the exact kernel, directly or by conjugate gradients
-        (:class:`bochner.ExactKernel`): all rows are kept in memory, time grows like n³ up to 8192
-        rows (a second for 2000) and then like n² (100,000 rows are minutes). "local": the kernel
-        itself among rows that are near one another, and landmarks for the rest
-        (:class:`bochner.LocalKernel`): all rows are kept, time grows like n.
+        - None: "exact" up to 8192 rows (2048 with ``effort="low"``), unless ``n_features`` or
+          ``precision`` ask for features or ``alpha`` is 0. For more rows "local" with
+          ``kernel="auto"``, if they are in this process and take at most a gigabyte; otherwise
+          "auto". A Fourier grid replaces either if few modes suffice.
+        - "auto": features of the best method on a sample of rows; see :func:`bochner.draw` and
+          ``choice_``. Without ``n_features``, for up to three columns or a kernel on the globe:
+          :class:`bochner.FourierGrid` or :class:`bochner.SphericalHarmonics`, if 2047 modes (n/4
+          for 131,072 rows or more) reach the tolerance.
+        - "exact": the exact kernel (:class:`bochner.ExactKernel`). All rows are kept. The time
+          grows like n³ up to 8192 rows (2000 rows: a second), then like n² (100,000 rows: minutes),
+          with a penalty chosen on the features of the preconditioner.
+        - "local": the exact kernel among near rows, and landmarks for the rest
+          (:class:`bochner.LocalKernel`). All rows are kept; the time grows like n.
     n_features : int, float, "auto" or None, default None
-        D; None: 1024, where features are made, of 65,536 rows and more 2048. Error falls with D.
-        A number below one: as many as bring ε of the certificate to this number ("auto": 0.1) at
-        the penalty that is forecast; see :func:`bochner.required_features`. With "exact" the width
-        of the preconditioner. More than 10,000, with more than 8192 rows: the fit is made of some
-        tens of passes over the rows, in O(n D) time each, and no D × D matrix.
+        - None: 1024 features, if features are used; 2048 for 65,536 rows or more.
+        - D, a number of features; the error falls with D. Above 10,000, with more than 8192 rows,
+          the fit takes some tens of passes of O(n D) each, without a D × D matrix. With "exact" it
+          is the width of the preconditioner.
+        - a number below one: as many as reduce ε of the certificate to it, at a predicted penalty;
+          "auto" is 0.1. See :func:`bochner.required_features`.
     metric : None or "learned", default None
-        "learned": columns are scaled and turned first, by the average outer product of the
-        gradients of a few fits on a sample of rows (recursive feature machines).
+        "learned": first scale and rotate the columns by the average outer product of the gradients
+        of a few fits on a sample of rows (recursive feature machines).
     alpha : float, (t,) or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or one for each target, or how to choose it: by leave-one-out errors
-        (exact for all rows up to 8192; beyond, of 8192 random rows, corrected by the residuals of
-        all), generalised cross-validation or marginal likelihood. With the kernel
-        itself and a large norm, "loo" takes the penalty with the largest evidence whose error is at
-        most about one per cent larger. With a preconditioner it is chosen on its features. 0 is the
-        solution of least norm.
+        - "loo": leave-one-out errors, exact for all rows up to 8192; beyond, of 8192 random rows,
+          corrected by the residuals of all. With the exact kernel and a large norm, the penalty of
+          largest evidence among errors that are at most about one per cent above the smallest.
+        - "gcv": generalised cross-validation. "evidence": marginal likelihood.
+        - a number, or one for each target; 0 is the solution of least norm.
     alpha_per_target : bool, default False
         Whether each target has its own penalty; ``alpha_`` is then (t,).
     precision : {"auto", "float32", "float64"}, default "auto"
-        "auto": float32 features and products, float64 sums and solution; all in float64 where
-        the fit is small, and products again in float64 where float32 would limit the answer.
-        "float32" makes no second pass, and the outcome says if it should. "float64" throughout.
+        "auto": float64 for small fits; otherwise float32 features and products, and float64 sums
+        and solution, with products again in float64 if float32 would limit the accuracy.
+        "float32": no second pass; the outcome says if one is needed. "float64" throughout.
 
     See Also
     --------
@@ -219,7 +219,7 @@ class KernelRidge(WithIntervals, RidgeEstimator):
 
     @property
     def dual_coef_(self) -> Float[Array, " n *t"]:
-        """Of the kernel and each row of ``X_fit_``, (n,) or (n, t).
+        """Coefficients of the rows ``X_fit_``, (n,) or (n, t).
 
         Only with ``method="exact"`` or ``"local"``, and then there are no ``coef_``, ``moments_``
         and ``certificate_``.
