@@ -49,10 +49,7 @@ FILES = {
     "laws/test_gradient_laws laws/test_algebra_laws facts/test_grids",
     "solvers/convex": "facts/test_losses facts/test_newton laws/test_classifier_laws",
     "solvers/ridge/iterative": "facts/test_wide",
-    "solvers/ridge/dual": "facts/test_dual",
-    "solvers/ridge/kernel": "facts/test_dual",
-    "solvers/ridge": "facts/test_solvers",
-    "solvers/harmonics": "facts/test_grids",
+    "solvers/ridge": "facts/test_dual facts/test_solvers",
     "solvers": "facts/test_grids facts/test_cg facts/test_solvers laws/test_unsupervised_laws",
     "planner": "laws/test_plan_laws",
 }

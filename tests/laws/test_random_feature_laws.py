@@ -12,7 +12,7 @@ from gallery import DEEP, NETWORKS, POWERS, SKETCH_METHODS, rows
 from inside import with_peak
 from scipy.linalg import hadamard
 from scipy.special import hyp1f1
-from scipy.stats import beta, ks_2samp, kstest, norm
+from scipy.stats import beta, f, ks_2samp, kstest, norm
 from scipy.stats import t as student
 from tolerance import ALARM, assert_close
 
@@ -179,9 +179,10 @@ def test_maps_are_unbiased_at_rows_longer_than_those_they_were_drawn_from(method
 
 @pytest.mark.parametrize("m", [1, 40, 90, 150, 310])
 def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
-    """By a Cholesky factor (m ≤ d/2), by reflections, and with whole blocks before."""
+    """By a Cholesky factor (m ≤ d/2), reflections, and after whole blocks; |ω|²/d is F(d, 3)."""
     d = 150
     W = Orthogonal().place(Matern(1.5).spectral_measure(d), m, np.random.default_rng(0))
+    assert kstest((W**2).sum(axis=0) / d, f(d, 3).cdf).pvalue > 1e-6
     directions = W / np.linalg.norm(W, axis=0)
     for start in range(0, m, d):
         block = directions[:, start : start + d]
