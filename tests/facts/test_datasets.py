@@ -74,6 +74,7 @@ def error(shown, share, alpha=0):
 
 
 def test_the_error_peaks_at_as_many_features_as_rows_and_descends_again(shown):
+    """Wide features go through every target, and a penalty removes the peak."""
     valley, peak = shown.test_error[0][shown.widths < 0.9 * N].min(), shown.test_error[0].max()
     assert 0.9 * N <= shown.peak <= 1.1 * N
     assert 0.9 * N <= shown.widths[np.argmax(shown.norm[0])] <= 1.1 * N
@@ -81,9 +82,6 @@ def test_the_error_peaks_at_as_many_features_as_rows_and_descends_again(shown):
     assert peak > 5 * error(shown, 2)
     assert error(shown, 2) > error(shown, 10)
     assert error(shown, 10) < 1.5 * valley
-
-
-def test_wide_features_go_through_every_target_and_a_penalty_removes_the_peak(shown):
     assert shown.train_error[0][shown.widths > N].max() < 1e-16
     assert shown.train_error[0][shown.widths < 0.7 * N].min() > 1e-3
     errors = shown.test_error[1]
