@@ -47,16 +47,13 @@ plt.show()
 # weights, drawn as the size of the dots, and one of each two opposite nodes is enough.
 # ``Structured()`` and ``Fastfood()`` are products of fast transforms; their blocks have 64 columns
 # here.
-measure = {d: kernel.spectral_measure(d) for d in (2, 64)}
 placements = {bo.IID(): 2, bo.Orthogonal(): 2, bo.QMC(): 2, bo.Grid(): 2}
 placements |= {bo.Structured(): 64, bo.Fastfood(): 64}
 figure, panels = plt.subplots(2, 3, figsize=(8, 5.6), layout="constrained")
 for (placement, d), panel in zip(placements.items(), panels.flat, strict=True):
-    if isinstance(placement, bo.Grid):
-        W, weights = placement.nodes(measure[d], 200)
-        panel.scatter(*W, s=10 * np.sqrt(200 * weights))
-    else:
-        panel.scatter(*placement.place(measure[d], 200, np.random.default_rng(0))[:2], s=4)
+    phi = bo.draw(kernel, bo.Fourier(placement), n_features=400, n_inputs=d, random_state=0)
+    sizes = 10 * np.sqrt(200 * phi.weights) if isinstance(placement, bo.Grid) else 4
+    panel.scatter(*phi.matrix[:2], s=sizes)
     title = f"{placement!r}, d = 2" if d == 2 else f"{placement!r}, 2 of d = {d}"
     panel.set(title=title, xlim=(-4, 4), ylim=(-4, 4), aspect="equal")
 plt.show()

@@ -34,7 +34,7 @@ from bochner.features import (
     draw,
     networks,
 )
-from bochner.features.fourier.fourier import FourierMap, frequencies
+from bochner.features.fourier.fourier import FourierMap
 from bochner.features.fourier.placements import Transforms, orthonormal_rows
 from bochner.features.networks import NeuralMap, PositiveMap, ReLUMap
 from bochner.kernels import (
@@ -212,12 +212,10 @@ def test_parts_of_wide_blocks_are_uniform_in_every_direction(count):
 
 def test_few_frequencies_of_many_columns_take_little_memory():
     """16 of 20,000 columns: a (d, d) matrix is 3.2 GB, the frequencies are 2.6 MB."""
-    measure = Gaussian().spectral_measure(20_000)
-    for placement in (Orthogonal(), Structured(), Fastfood()):
-        rng = np.random.default_rng(0)
-        W, peak = with_peak(lambda place=placement.place, rng=rng: place(measure, 16, rng))
+    for method in map(Fourier, (Orthogonal(), Structured(), Fastfood())):
+        W, peak = with_peak(lambda method=method: drawn(Gaussian(), method, 32, d=20_000).matrix)
         assert W.shape == (20_000, 16)
-        assert peak < 20 * W.nbytes, placement
+        assert peak < 20 * W.nbytes, method
 
 
 @pytest.mark.statistical
@@ -229,10 +227,10 @@ def test_few_frequencies_of_many_columns_take_little_memory():
 @pytest.mark.parametrize("placement", [Orthogonal(), Fastfood(), Structured()], ids=repr)
 def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
     """Kolmogorov-Smirnov against draws of the measure; the planted fault is another kernel's."""
-    rng = np.random.default_rng(0)
+    rng, method = np.random.default_rng(0), Fourier(placement, "phase")
     lengths, fault = (
-        np.linalg.norm(frequencies(k, placement, 6000, 32, rng), axis=0)
-        for k in (kernel, Matern(2.0))
+        np.linalg.norm(drawn(k, method, D=6000, seed=i, d=32).matrix, axis=0)
+        for i, k in enumerate((kernel, Matern(2.0)))
     )
     expected = np.linalg.norm(kernel.spectral_measure(32).sample(rng, 6000), axis=1)
     assert ks_2samp(fault, expected).pvalue < ALARM / 15 < ks_2samp(lengths, expected).pvalue
@@ -296,7 +294,7 @@ def test_the_bias_of_structured_frequencies_is_at_most_what_they_say():
 
 
 def test_rows_of_structured_blocks_are_orthogonal_and_differ():
-    W = Structured().place(Matern(1.5).spectral_measure(64), 128, np.random.default_rng(0))
+    W = drawn(Matern(1.5), Fourier(Structured()), D=256, d=64).matrix
     directions = W / np.linalg.norm(W, axis=0)
     for block in (directions[:, :64], directions[:, 64:]):
         assert_close(block.T @ block, np.eye(64))
@@ -321,6 +319,7 @@ def test_fastfood_is_unbiased(kernel, d, form):
 )
 def test_grids_are_exact_where_points_are_near(d, n_features, q):
     phi = draw(Gaussian(2.0), Fourier(Grid()), n_features=n_features, n_inputs=d)
+    assert not hasattr(Grid(), "place")  # nodes have weights: alone they are no frequencies
     assert not phi.unbiased
     assert phi.n_features == 2 * ((q**d + 1) // 2) <= n_features + 1
     X = 0.3 * fixed_rows(20, d)

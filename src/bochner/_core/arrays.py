@@ -27,6 +27,11 @@ def is_numpy(X: object) -> bool:
     return isinstance(X, np.ndarray)
 
 
+def is_recorded(X: object) -> bool:
+    """Whether X is an array of a graph that an export writes down: it has no values yet."""
+    return hasattr(X, "graph")
+
+
 def array_namespace(*arrays: Any) -> Any:
     """Return the functions of the arrays' library by their standard names; NumPy's for sparse."""
     others = list(filterfalse(is_sparse, arrays))

@@ -81,7 +81,6 @@ class Traced(NDArrayOperatorsMixin):
     dtype: np.dtype = FLOAT
 
     device = None
-    writes_down = True  # the operations on it; there are no values to look at
 
     def __array_namespace__(self, api_version: Any = None) -> "Graph":
         return self.graph

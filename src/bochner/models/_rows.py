@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import dense, is_sparse, numpy_rows, slices, to_numpy
+from bochner._core.arrays import dense, is_recorded, is_sparse, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
 from bochner._core.random import scattered, stream
 from bochner._core.shapes import Array, Float
@@ -134,7 +134,7 @@ class KernelSum:
 
     def __call__(self, X: Array) -> Float[Array, "b t"]:
         """Return f of rows, tile by tile; of traced rows in one call."""
-        if hasattr(X, "writes_down"):
+        if is_recorded(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
         X = numpy_rows(X)

@@ -13,7 +13,7 @@ the cosines, m..2m−1 the sines.
 import math
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.fourier import placements
-from bochner.features.fourier.placements import IID, Fastfood, Placement, Structured, Transforms
+from bochner.features.fourier.placements import IID, Grid, Placement, Transforms
 from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of, with_far_rows
 from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
@@ -65,14 +65,14 @@ class Fourier(Method):
     """
 
     placement: Annotated[
-        Placement,
-        kind_of("IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()", Placement),
+        Placement | Grid,
+        kind_of("IID(), Orthogonal(), Structured(), Fastfood(), QMC() or Grid()", Placement, Grid),
     ] = field(default_factory=placements.Orthogonal)
     form: Annotated[Literal["pair", "phase"], word("pair", "phase")] = "pair"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.placement, placements.Grid) and self.form != "pair":
+        if isinstance(self.placement, Grid) and self.form != "pair":
             raise InvalidInput(
                 f'Fourier(Grid()) requires form="pair", which its weights are for; got '
                 f"{self.form!r}."
@@ -80,12 +80,14 @@ class Fourier(Method):
 
     @property
     def numbers_each(self) -> int | None:  # type: ignore[override]
-        chained = isinstance(self.placement, Structured | Fastfood)  # never held as a matrix
+        chained = isinstance(
+            self.placement, placements.Structured | placements.Fastfood
+        )  # never held as a matrix
         return 3 if chained else None
 
     @property
     def granularity(self) -> int:  # type: ignore[override]
-        return 1 if self.form == "phase" or isinstance(self.placement, placements.Grid) else 2
+        return 1 if self.form == "phase" or isinstance(self.placement, Grid) else 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +195,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
     """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
     amplitude = float(kernel.diag(np.zeros((1, d)))[0])
-    if isinstance(placement, placements.Grid):
+    if isinstance(placement, Grid):
         measure = kernel.spectral_measure(d)  # type: ignore[attr-defined]
         W, weights = placement.nodes(measure, max(1, m // 2))
         return FourierMap(kernel, W, amplitude, weights=weights, random=False)
@@ -202,11 +204,9 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    if isinstance(kernel, Stationary):
-        chains = placement.chains(kernel.spectral_measure(d), m, ask.stream("frequencies"))
-        if chains is not None and chains.multiplications < d * m:
-            return FourierMap(kernel, chains, amplitude, phases)
     W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
+    if isinstance(W, Transforms) and W.multiplications >= d * m:
+        W = W.matrix
     return FourierMap(kernel, W, amplitude, phases)
 
 
@@ -215,13 +215,14 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 
 def frequencies(
     kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Float[Array, "d m"]:
-    """Return m frequencies of a stationary kernel, (d, m); frequencies of factors add."""
+) -> Any:
+    """Return m frequencies of a stationary kernel, (d, m), or transforms; frequencies of factors add."""
     if isinstance(kernel, Stationary | SkewedChi2):
         return placement.place(kernel.spectral_measure(d), m, rng)
 
     def draw(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
-        return frequencies(part, placement, m, columns, rng)
+        W = frequencies(part, placement, m, columns, rng)
+        return W.matrix if isinstance(W, Transforms) else W
 
     # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
     match kernel:

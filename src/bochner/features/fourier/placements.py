@@ -7,6 +7,7 @@ m frequencies are the first m of the 2 m of the same stream, so that a map of tw
 the frequencies of the narrow one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,18 +28,14 @@ from bochner.features.map import norms
 from bochner.kernels.spectral import Measure, fixed
 
 
-class Placement(NamedArguments):
-    """Places m frequencies under a spectral measure on R^d: a matrix, fast transforms or nodes."""
+class Placement(NamedArguments, ABC):
+    """Places m frequencies under a spectral measure on R^d, at random."""
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> "Transforms | None":
-        """Return m frequencies as fast transforms, in turns; None for a dense placement."""
-        return None
-
-    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
-        """Return W, (d, m) float64: each column has the law ``measure``."""
-        if (chains := self.chains(measure, m, rng)) is None:
-            return Orthogonal().place(measure, m, rng)
-        return chains.matrix
+    @abstractmethod
+    def place(
+        self, measure: Measure, m: int, rng: np.random.Generator
+    ) -> "Float[Array, 'd m'] | Transforms":
+        """Return W, (d, m) float64, or as transforms: each column has the law ``measure``."""
 
 
 #: Frequencies that one stream gives, at least.
@@ -219,7 +216,7 @@ Drawn = IID | Orthogonal | QMC
 
 
 @dataclass(frozen=True)
-class Grid(Placement):
+class Grid(NamedArguments):
     """Gauss-Hermite nodes and weights in place of random frequencies: Dao, De Sa and Ré (2017).
 
     φ(x) = √k(0) [√w_j cos ω_j·x, √w_j sin ω_j·x]_j with the tensor product of q-point rules, of
@@ -341,11 +338,13 @@ class Structured(Placement):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms | None:
+    def place(
+        self, measure: Measure, m: int, rng: np.random.Generator
+    ) -> Float[Array, "d m"] | Transforms:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
         # With fewer, transforms are far from a uniformly random rotation, and no faster.
         if len(law.scales) < 32:
-            return None
+            return Orthogonal().place(measure, m, rng)
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:
             signs = child.choice((-1.0, 1.0), (blocks, 3, p))
@@ -372,7 +371,7 @@ class Fastfood(Placement):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def chains(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Transforms:
         law, p = require_isotropic(measure, "Fastfood()"), power_of_two(len(measure.scales))
 
         def draw(child: np.random.Generator, blocks: int) -> Float[Array, "b 4 p"]:

@@ -12,6 +12,7 @@ from numpy.polynomial.chebyshev import chebvander
 from scipy.fft import dct
 from scipy.special import gammaln
 
+from bochner._core import arrays
 from bochner._core.arrays import array_namespace, dense, is_numpy, moved, slices, taken, to_numpy
 from bochner._core.blas import product
 from bochner._core.checks import MaybeCounted, integer, optional, word
@@ -214,7 +215,7 @@ class RadialFunctions:
         inside = r <= self.limit
         share = xp.where(inside, r, xp.zeros_like(r)) / self.limit
         G = _chebyshev_sum(share, C)
-        if hasattr(r, "writes_down"):  # no values to look at
+        if arrays.is_recorded(r):
             return xp.where(inside[:, None], G, xp.full_like(G, xp.nan))
         if bool(xp.all(inside)):
             return G
@@ -554,10 +555,10 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
         constant = method.order is None and r is not None and one_radius(r)
         optimal = method.radial == "optimal" or radial.zonal or constant
         choose = _optimal if optimal else _monomial
-        radials = choose(method, plain, radial, r, ask.n_features)
+        radials = choose(method, plain, radial, r, ask)
         # The order is weighed against noise; in one column there is no noise.
         if method.order is None and ask.n_inputs > 1 and _components(radials.degrees).any():
-            order = _best_order(radials, _required(U), _required(r), ask.n_features)
+            order = _best_order(radials, U, r, ask.n_features)
             radials = _first(order, radials)
     order = int(_components(radials.degrees).max(initial=0)) + 1
     m = ask.n_features // order
@@ -590,16 +591,6 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     return phi
 
 
-def _required(r: Array | None) -> Float[np.ndarray, " n *d"]:
-    if r is None:
-        raise InvalidInput(
-            "draw: Gegenbauer chooses order and degree, and optimal radial functions, from the "
-            'radii of rows of data; got none. Pass X=..., or Gegenbauer(radial="monomial", '
-            "order=..., degree=...)."
-        )
-    return r
-
-
 def _best_order(
     radials: Radials, U: Float[np.ndarray, "n d"], r: Float[np.ndarray, " n"], D: int
 ) -> int:
@@ -617,7 +608,7 @@ def _best_order(
 
 
 def _monomial(
-    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
+    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array, ask: Request
 ) -> Radials:
     """Return monomial radial functions, of degrees l + 2i: as many as asked for, or as matter."""
     if (series := radial.power_series) is None:
@@ -627,8 +618,10 @@ def _monomial(
             "MercerHarmonic()."
         )
     total = series.degree if method.degree is None else method.degree
+    if total is None or method.order is None:
+        ask.rows("Gegenbauer", "its order and degree")
     if total is None:  # the first degree beyond which almost no part of k(x, x) is left
-        t = max(float(np.quantile(_required(r), 0.99)), 1e-150)
+        t = max(float(np.quantile(r, 0.99)), 1e-150)
         n = np.arange(4096)
         logs = series.log_derivative(n) + 2 * n * math.log(t) - gammaln(n + 1.0)
         terms = np.exp(logs - logs.max())
@@ -636,8 +629,7 @@ def _monomial(
         enough = beyond <= NEGLIGIBLE * terms.sum()
         total = int(np.argmax(enough)) if enough.any() else len(n) - 1
     q = _capped(total, radial.n_inputs)
-    if method.order is None:
-        _required(r)
+    D = ask.n_features
     most = max(D // 2, 1) if radial.n_inputs == 1 else min(MOST_ORDERS, D)
     s = min(total // 2 + 1, most) if method.order is None else method.order
     degrees, indices = np.repeat(np.arange(q + 1), s), np.tile(np.arange(s), q + 1)
@@ -667,10 +659,12 @@ def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array 
 
 
 def _optimal(
-    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array | None, D: int
+    method: Gegenbauer, kernel: Kernel, radial: RadialKernels, r: Array, ask: Request
 ) -> Radials:
     """Return radial functions from the radial kernels: the given number, or all that matter."""
-    r, d = None if radial.zonal else _required(r), radial.n_inputs
+    if not radial.zonal:
+        ask.rows("Gegenbauer", "its radial functions")
+    d = radial.n_inputs
     last = _capped(48 if method.degree is None else method.degree, d)
     q, total, degrees, energies, weights = spectrum(kernel, radial, r, 1 << 62, last)
     if method.degree is None:  # beyond which almost no energy is left
@@ -682,6 +676,6 @@ def _optimal(
     # Signs + + − − along the degrees: with equal signs a feature peaks at its own direction.
     weights = weights[order] * (1 - degrees // 2 % 2 * 2)[:, None]
     functions = RadialFunctions(kernel, d, degrees, q, weights)
-    if r is not None:
-        functions = functions.interpolated(r, 1e-6 * total / D**0.5)  # share of the noise
+    if not radial.zonal:
+        functions = functions.interpolated(r, 1e-6 * total / ask.n_features**0.5)  # of the noise
     return _first(method.order or MOST_ORDERS, functions)
