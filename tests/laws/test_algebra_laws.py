@@ -224,8 +224,19 @@ class Bent(bo.kernels.Radial):
         return self.profile(s), -self.bend * (1 + s) ** (-self.bend - 1)
 
 
+@dataclass(frozen=True)
+class Stretched(bo.kernels.algebra.Transformed):
+    """A kernel of |x|^power, another of one's own."""
+
+    kernel: bo.kernels.kernel.Part
+    power: TunedPositive = 1.0
+
+    def inputs(self, X):
+        return np.abs(X) ** self.power
+
+
 TRACED = [
-    2.0 * Bent(0.7, 2.0),
+    2.0 * Bent(0.7, 2.0) + Stretched(Laplace((0.5, 1.0)), 1.3),
     Laplace((0.5, 1.0)) + bo.kernels.Cauchy((0.7, 2.0)),
     bo.kernels.Cauchy(0.8) * Laplace(1.5),
     2.0 * Gaussian((1.0, 2.0)) * Periodic(1.3, 0.7),

@@ -358,10 +358,7 @@ def with_far_rows(
     if arrays.precision(X) == np.float64 or X.shape[0] == 0 or (reach := phi.reach) == 0.0:
         return features(X)
     xp = arrays.array_namespace(X)
-    if arrays.is_sparse(X):
-        squares = np.asarray(X.astype(np.float64).power(2).sum(axis=1)).reshape(-1)
-    else:
-        squares = xp.sum(xp.astype(X, xp.float64) ** 2, axis=1)
+    squares = arrays.squared_norms(arrays.in_float64(X))
     # From |ω| |x| = 1024 radians on, float32 angles are off by 6e-5.
     with np.errstate(over="ignore"):  # of lengthscales that float32 rows cannot have
         far = xp.sqrt(squares) * min(reach, float(np.finfo(np.float64).max)) > 1024.0

@@ -122,7 +122,9 @@ class ReLUMap(FeatureMap):
         T = times(X, self.directions)
         xp = array_namespace(T)
         if isinstance(self.kernel, Angular):
-            return xp.sign(T) * m**-0.5
+            signs = xp.sign(T)
+            signs *= m**-0.5
+            return signs
         moment = (1, d, d * (d + 2))[self.order]
         if not self.split:  # (t₊)^order; a step is ½ at zero: zeros are at right angles to all
             positive = 0.5 + 0.5 * xp.sign(T) if self.order == 0 else 0.5 * (T + xp.abs(T))

@@ -402,9 +402,10 @@ class Exp(Combined):
 
     kernel: Part
 
-    def joined(self, *values: Array) -> Array:
+    def joined(self, *parts: Values) -> Array:
+        K = parts[0]()
         with np.errstate(over="ignore"):
-            K = arrays.array_namespace(values[0]).exp(values[0])
+            K = arrays.array_namespace(K).exp(K)
         remedy = ". Scale it down, e.g. Exp(0.01 * kernel), or take Exp(Normalised(kernel))."
         return require_finite(K, "Exp", "the exponential of the kernel", remedy)
 

@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Self
 
@@ -284,18 +285,19 @@ class Combined(Kernel):
     """A function of the values of other kernels of the same rows."""
 
     @abc.abstractmethod
-    def joined(self, *values: Array) -> Array:
-        """Return k, given the values of the parts."""
+    def joined(self, *parts: Values) -> Array:
+        """Return k, given functions that return the values of the parts."""
+        # NumPy adds and multiplies in place where no name holds what a function has returned.
 
     @abc.abstractmethod
     def back(self, C: Array, K: Values, *parts: Values) -> Iterable[Array]:
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return self.joined(*(part.evaluate(X, Y) for part in parts_of(self).values()))
+        return self.joined(*(partial(part.evaluate, X, Y) for part in parts_of(self).values()))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return self.joined(*(part.diagonal(X) for part in parts_of(self).values()))
+        return self.joined(*(partial(part.diagonal, X) for part in parts_of(self).values()))
 
 
 def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
@@ -324,8 +326,8 @@ class Sum(Combined):
     def __repr__(self) -> str:
         return f"{self.left!r} + {_enclosed(self.right, Sum)}"
 
-    def joined(self, *values: Array) -> Array:
-        return values[0] + values[1]
+    def joined(self, *parts: Values) -> Array:
+        return parts[0]() + parts[1]()
 
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
         return C, C
@@ -352,8 +354,8 @@ class Product(Combined):
     def __repr__(self) -> str:
         return f"{_enclosed(self.left, Sum)} * {_enclosed(self.right, Sum, Product, Scaled)}"
 
-    def joined(self, *values: Array) -> Array:
-        return values[0] * values[1]
+    def joined(self, *parts: Values) -> Array:
+        return parts[0]() * parts[1]()
 
     def back(self, C: Array, K: Values, *parts: Values) -> Iterator[Array]:
         yield C * parts[1]()
@@ -385,8 +387,8 @@ class Scaled(Combined):
     def __repr__(self) -> str:
         return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
 
-    def joined(self, *values: Array) -> Array:
-        return self.scale * values[0]
+    def joined(self, *parts: Values) -> Array:
+        return self.scale * parts[0]()
 
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
         return (self.scale * C,)
@@ -418,8 +420,8 @@ class Power(Combined):
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
 
-    def joined(self, *values: Array) -> Array:
-        return values[0] ** self.exponent
+    def joined(self, *parts: Values) -> Array:
+        return parts[0]() ** self.exponent
 
     def back(self, C: Array, K: Values, *parts: Values) -> tuple[Array, ...]:
         return (C * (self.exponent * parts[0]() ** (self.exponent - 1)),)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Others, Pairs, Rows
 from bochner.kernels import distances
 from bochner.kernels.algebra import Transformed
@@ -160,7 +161,7 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
     K: Values
     if isinstance(kernel, Combined):
         values, backs = zip(*map(of, parts_of(kernel)), strict=True)
-        joined = lambda: kernel.joined(*(part() for part in values))
+        joined = lambda: kernel.joined(*values)
         K = joined if isinstance(kernel, Sum) else cache(joined)
 
         def through(C: Array) -> Any:
@@ -172,54 +173,58 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
             return reduce(operator.or_, slopes, {at: float(slope) for at, slope in own.items()})
 
         return K, through
+    known: Back = lambda _: {}
     if isinstance(kernel, Transformed):
         U = kernel.inputs(X)
-        K, back = of("kernel", U, U if Y is X else kernel.inputs(Y))
-        return K, back if wanted else lambda C: kernel.back(X, back(C))
-    if wanted is None:
+        K, known = of("kernel", U, U if Y is X else kernel.inputs(Y))
+        if wanted is None:
+            return K, lambda C: kernel.back(X, known(C))
+    elif wanted is None:
         return cache(lambda: kernel.evaluate(X, Y)), lambda C: kernel.pullback(X, Y, C)
-    if isinstance(kernel, Radial):
-        K, back = _traced_radial(kernel, X, wanted)
-    elif isinstance(kernel, CoordinateWise | Periodic):
-        K, back = _traced_columns(kernel, X)
+    elif isinstance(kernel, Radial):
+        K, known = _traced_radial(kernel, X)
     else:
-        K, places = kernel.evaluate(X, X), list(filter(wanted, places_of(kernel)))
-        slope = lambda at: _difference(kernel, at, lambda moved: moved.evaluate(X, X))
-        back = lambda C: {at: float(np.vdot(C, slope(at))) for at in places}
-    return lambda: K, back
+        K = cache(lambda: kernel.evaluate(X, X))
+        # For one lengthscale two more kernel matrices take less time than the columns.
+        each = isinstance(kernel, CoordinateWise) and isinstance(kernel.lengthscale, tuple)
+        if each or isinstance(kernel, Periodic):
+            known = lambda C: _column_slopes(kernel, X, C * K())
+    slope = lambda at: _difference(kernel, at, lambda moved: moved.evaluate(X, X))
+
+    def back(C: Array) -> dict[Place, float]:
+        slopes = known(C)
+        others = (at for at in places_of(kernel) if wanted(at) and at not in slopes)
+        return slopes | {at: float(np.vdot(C, slope(at))) for at in others}
+
+    return K, back
 
 
-def _traced_radial(kernel: Radial, X: Array, wanted: Wanted) -> tuple[Array, Back]:
+def _traced_radial(kernel: Radial, X: Array) -> tuple[Values, Back]:
     U, _ = kernel.in_units(X, X)
     s = distances.squared(U, U)
     K, slope = kernel.with_slope(s)
 
     def through(C: Array) -> dict[Place, float]:
         R = C * slope
-        shapes = [at for at in places_of(kernel) if at.name != "lengthscale" and wanted(at)]
-        slope_in = lambda at: _difference(kernel, at, lambda moved: moved.profile(s))
-        slopes = {at: float(np.vdot(C, slope_in(at))) for at in shapes}
         if not isinstance(kernel.lengthscale, tuple):
-            return slopes | {Place("lengthscale"): -2 * float(np.vdot(R, s))}
+            return {Place("lengthscale"): -2 * float(np.vdot(R, s))}
         turned = R @ U
         each = -2 * (R.sum(axis=1) + R.sum(axis=0)) @ (U * U) + 4 * np.einsum("ij,ij->j", U, turned)
-        return slopes | {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
+        return {Place("lengthscale", j): float(v) for j, v in enumerate(each)}
 
-    return K, through
+    return lambda: K, through
 
 
-def _traced_columns(kernel: CoordinateWise | Periodic, X: Array) -> tuple[Array, Back]:
-    K, d = kernel.evaluate(X, X), X.shape[1]
-
-    def through(C: Array) -> dict[Place, float]:
-        slopes, R = dict.fromkeys(places_of(kernel), 0.0), C * K
-        for j in range(d):
-            for name, slope in kernel.log_slopes(X[:, j, None] - X[None, :, j], j, d).items():
-                column = j if isinstance(getattr(kernel, name), tuple) else None
-                slopes[Place(name, column)] += float(np.vdot(R, slope))
-        return slopes
-
-    return K, through
+def _column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
+    """Return Σ R ∘ ∂ log k/∂ log θ of the numbers θ of each column; R is ∂E/∂k times k."""
+    slopes: dict[Place, float] = {}
+    for rows in slices(len(X), max(1, (1 << 16) // len(X))):  # whose arrays stay in the cache
+        for j in range(X.shape[1]):
+            gap = X[rows, j, None] - X[None, :, j]
+            for name, slope in kernel.log_slopes(gap, j, X.shape[1]).items():
+                at = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
+                slopes[at] = slopes.get(at, 0.0) + float(np.vdot(R[rows], slope))
+    return slopes
 
 
 def _difference(kernel: Kernel, at: Place, values: Callable[[Any], Array]) -> Array:

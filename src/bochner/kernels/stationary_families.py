@@ -297,7 +297,7 @@ class Periodic(stationary.Stationary):
 
     def log_slopes(self, gap: Pairs, j: int, d: int) -> dict[str, Array]:
         period, length = (values[j] for values in self.per_axis(d))
-        angle, rate = math.pi * np.remainder(gap / period, 1.0), 4 / length**2
+        angle, rate = math.pi * _part(gap / period, gap.dtype), 4 / length**2
         by_period = rate * (math.pi / period) * gap * np.sin(2 * angle) / 2
         return {"lengthscale": rate * np.sin(angle) ** 2, "period": by_period}
 
@@ -365,7 +365,7 @@ class SpectralMixture(stationary.Stationary):
         # Angles of many turns have no digits in float32.
         A = in_float64(X)
         B = A if Y is X else in_float64(Y)
-        return distances.by_blocks(block, *distances.centred(A, B), dtype=X.dtype)
+        return distances.by_blocks(block, *distances.centred(A, B), 8, X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, total, (X, Y) = array_namespace(X), 0.0 * X, distances.centred(X, Y)

@@ -29,7 +29,7 @@ from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
 from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
 from bochner.kernels.spectral import unknown
-from bochner.kernels.stationary import Stationary, refuse_sparse
+from bochner.kernels.stationary import Radial, Stationary, refuse_sparse
 
 
 @dataclass(frozen=True)
@@ -307,9 +307,8 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     # Frequencies to choose from, as rows, and p over the density they were drawn from: of isotropic
     # kernels half are twice as long, because p has few that matter at small penalties.
     W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
-    measure = kernel.spectral_measure(d) if isinstance(kernel, Stationary) else None
-    known = measure is not None and measure.law.log_density is not unknown
-    if measure is not None and known and measure.of == "factor":
+    measure = kernel.spectral_measure(d) if isinstance(kernel, Radial) else None
+    if measure is not None and measure.law.log_density is not unknown:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))

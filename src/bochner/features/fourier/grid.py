@@ -248,8 +248,9 @@ def grid_of(
     kernel = equispaced.on_frequencies(kernel, spacing)
 
     def sampled(a: int, t: Array) -> Array:
-        along, most = _along(kernel, a, d), 0 if equispaced.is_cyclic(kernel, a, d) else 2
-        return np.sum([along(np.abs(t + n * period[a])) for n in range(-most, most + 1)], axis=0)
+        most = 0 if equispaced.is_cyclic(kernel, a, d) else 2
+        images = np.abs(t + period[a] * np.arange(-most, most + 1)[:, None])
+        return _along(kernel, a, d)(images.ravel()).reshape(images.shape).sum(axis=0)
 
     extent = [_extent(kernel, spacing, a, sampled, tolerance)[0] for a in range(d)]
     grid = Frequencies(spacing, tuple(extent), images)
@@ -319,15 +320,14 @@ def _along(kernel: Kernel, a: int, d: int) -> Callable[[Array], Array]:
     """Return k as a function of the difference along an axis."""
     unit = np.zeros((1, d))
     unit[0, a] = 1.0
-    return lambda t: kernel(t[:, None] * unit, 0 * unit)[:, 0]
+    return lambda t: kernel.evaluate(t[:, None] * unit, 0 * unit)[:, 0]
 
 
 def _margin(along: Callable[[Array], Array], length: float, level: float) -> tuple[float, float]:
     """Return r, from where k is below a hundredth, and what images weigh: at most the level."""
     t = length * np.logspace(-8, 8, 3201)
-    values = along(t)
-    limit, value_at_zero = values[-1], along(np.zeros(1))[0]
-    values = np.abs(values - limit)  # a constant part has no images
+    values = along(np.append(0.0, t))
+    value_at_zero, values = values[0], np.abs(values[1:] - values[-1])  # a constant has no images
     beyond = np.maximum.accumulate(values[::-1])[::-1]  # waves of the kernel go up and down
     above = [np.flatnonzero(values > share * value_at_zero) for share in (level, 0.01)]
     at = [t[min(places[-1] + 1, len(t) - 1)] if len(places) else t[0] for places in above]

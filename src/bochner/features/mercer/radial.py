@@ -547,7 +547,8 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
     centred = method.radial == "optimal" and composed.is_stationary(kernel)
     polar = polar_of(scales, ask.X, centred, rotated=False)
-    U, r = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
+    coordinates: Any = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
+    U, r = coordinates
     if isinstance(plain, GeneralizedZonal):
         radials = _own_radials(method, plain, ask.n_inputs, r)
     else:
