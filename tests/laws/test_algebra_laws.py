@@ -215,7 +215,6 @@ class Bent(bo.kernels.Radial):
     lengthscale: TunedPositive = 1.0
 
     mixing = None
-    compiled = None
 
     def profile(self, s):
         return (1 + s) ** -self.bend

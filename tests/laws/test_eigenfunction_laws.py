@@ -21,16 +21,12 @@ from bochner.kernels.basis import half_turns, modes
 D = 24
 
 
-def named(pair):
-    return f"{pair[1]!r}-{pair[0]!r}"
-
-
 def drawn(pair, n_features=D, seed=0, X=None):
     X = rows(200) if X is None else X
     return draw(*pair, n_features=n_features, X=X, random_state=seed)
 
 
-@pytest.mark.parametrize("pair", [*BASES[:2], *BASES[3:], *HERMITE, *COMPRESSED[:2]], ids=named)
+@pytest.mark.parametrize("pair", [*BASES[:2], *BASES[3:], *HERMITE, *COMPRESSED[:2]], ids=repr)
 def test_more_features_leave_less(pair):
     maps = [drawn(pair, m) for m in (8, 32, 128, 400)]
     if hasattr(maps[0], "residual"):
