@@ -48,12 +48,19 @@ FREQUENCIES = [
     (Columns(Exponential(), (0,)) * Linear(), Fourier()),
 ]
 """Cosines are smooth, whatever their kernel is."""
+EDGES = ("dirichlet", "neumann", "periodic")
+LINES = (0, 1, 2), ((-9.0, 9.0),) * 3, ((0.5, 4.0),) * 3  # straight, to numbers above zero
 OTHERS = [
     *((k, m) for k, m in HERMITE if type(k).__name__ in ("Gaussian", "Mahalanobis")),
     (Gaussian(), Compressed(HermiteMercer())),
     (Matern(smoothness=1.5), Compressed(Nystrom(), width=2)),
     (Gaussian(lengthscale=(1.0, 2.0, 3.0)), Projected(HermiteMercer(), 2)),
     (Gaussian(), Projected(Fourier(), 2, how="jl")),
+    (bo.kernels.DotExponential(0.3), bo.Positive()),
+    (Gaussian(2.0), bo.Positive(form="plain")),
+    (Columns(Matern(2.5), (1,)), bo.FourierGrid(1e-2)),
+    *((Matern(2.5, 3.0), bo.LaplacianEigenfunctions(4.0, conditions=each)) for each in EDGES),
+    (bo.kernels.Monotone(bo.kernels.AdditiveChi2(), *LINES), bo.HistogramSampling()),
 ]
 MAPS = [*FREQUENCIES, *((k, Nystrom()) for k in SMOOTH), *OTHERS]
 

@@ -174,15 +174,11 @@ def test_positive_features_are_positive(method):
     assert (phi(3 * rows(50)) > 0).all()
 
 
-def named(pair):
-    return f"{pair[1]!r}-{pair[0]!r}"
-
-
 def drawn_pair(pair, seed=0):
     return draw(*pair, n_features=24, X=rows(40), random_state=seed)
 
 
-@pytest.mark.parametrize("pair", [p for p in RANDOM_MAPS if p[1].form == "pair"], ids=named)
+@pytest.mark.parametrize("pair", [p for p in RANDOM_MAPS if p[1].form == "pair"], ids=repr)
 def test_pairs_have_the_norm_of_the_kernel(pair):
     if not any(word in repr(pair[0]) for word in ("Linear", "Windows")):
         X = rows(30)
@@ -218,7 +214,7 @@ TURNING = [
 """Maps that multiply rows by frequencies."""
 
 
-@pytest.mark.parametrize("pair", TURNING, ids=named)
+@pytest.mark.parametrize("pair", TURNING, ids=repr)
 def test_float32_rows_far_away_have_the_features_of_float64(pair):
     """Of the same rounded rows; all that is lost is the rounding of the features."""
     far = (4 * rows(40) + 1e6).astype(np.float32)

@@ -32,11 +32,6 @@ from bochner.kernels.zonal import gegenbauers
 D = 48
 
 
-def named(pair):
-    kernel, method = pair
-    return f"{method!r}-{kernel!r}"
-
-
 def drawn(pair, seed=0, n_features=D, X=None):
     kernel, method = pair
     X = rows(60) if X is None else X
@@ -189,7 +184,7 @@ def bias(K, maps, X):
 
 @pytest.mark.main_cases(3)
 @pytest.mark.statistical
-@pytest.mark.parametrize("pair", GEGENBAUER, ids=named)
+@pytest.mark.parametrize("pair", GEGENBAUER, ids=repr)
 def test_features_are_unbiased_for_the_cut_kernel(pair):
     X = 0.7 * rows(5, seed=3)[:4]
     maps = many(pair, SEEDS)

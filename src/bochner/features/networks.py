@@ -376,6 +376,13 @@ class PositiveMap(FeatureMap):
         np.subtract(offset, projected, out=Z[:, m:])
         return np.exp(Z, out=Z)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        M, m = C * self.features(X), self.frequencies.shape[1]
+        total = array_namespace(M).sum(M, axis=1)[:, None]
+        signed = M if self.form == "plain" else M[:, :m] - M[:, m:]
+        shrinking = moved(2 * self.half * self.scales**2, like=X) * X * total
+        return signed @ moved(self.frequencies.T, like=X) - shrinking
+
 
 def draw_positive(method: Positive, kernel: DotExponential | Gaussian, ask: Request) -> PositiveMap:
     """Draw D positive features: exponentials of random projections."""

@@ -203,19 +203,23 @@ def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
 
 
 def waves(
-    m: int, u: Float[Array, " n"], length: float, conditions: str, shift: float = 0.0
+    m: int, u: Float[Array, " n"], length: float, how: tuple[str, float], slope: bool = False
 ) -> Float[Array, "m n"]:
-    """Return the first m functions of a column at u in [0, 1]; ``shift`` ½ for Brownian motion."""
-    xp, i = array_namespace(u), np.arange(1, m + 1)
+    """Return the first m functions of a column at u in [0, 1], or their slopes in u · length.
+
+    ``how`` are the conditions, and a shift: ½ for Brownian motion, else 0.
+    """
+    (conditions, shift), xp, i = how, array_namespace(u), np.arange(1, m + 1)
+    sines = conditions == "dirichlet"
     column = lambda values: moved(np.ascontiguousarray(values)[:, None], like=u)
-    height = float(2 / length) ** 0.5
-    if conditions == "dirichlet":
-        return height * xp.sin(column(math.pi * (i - shift)) * u)
-    # All are cosines of an angle; a sine is one a quarter of a turn late.
-    late = np.where((conditions == "periodic") & (i % 2 == 1), 0.5 * math.pi, 0.0)
-    heights = column(np.where(i == 1, length**-0.5, height))
-    angles = column(half_turns(conditions, m) * math.pi) * u
-    return heights * xp.cos(angles - column(np.where(i == 1, 0.0, late)))
+    # Without a fixed end all are cosines of an angle; a sine is one a quarter of a turn late.
+    late = np.where((conditions == "periodic") & (i % 2 == 1) & (i > 1), 0.5 * math.pi, 0.0)
+    rates = math.pi * (i - shift if sines else half_turns(conditions, m))
+    heights = np.where(sines | (i > 1), float(2 / length) ** 0.5, length**-0.5)
+    if slope:
+        heights = heights * rates / (length if sines else -length)
+    wave = xp.cos if sines == slope else xp.sin
+    return column(heights) * wave(column(rates) * u - column(late))
 
 
 @dataclass(frozen=True)
@@ -336,7 +340,7 @@ class GreenFunction(Kernel):
         Z = np.sqrt(self.weights(eigenvalues)) * np.ones((len(X), 1))
         for (lower, upper), x, k in zip(self.box, X.T, numbers.T, strict=True):
             unit = inside((x - lower) / (upper - lower), self.conditions)
-            Z *= waves(int(k.max()) + 1, unit, upper - lower, self.conditions).T[:, k]
+            Z *= waves(int(k.max()) + 1, unit, upper - lower, (self.conditions, 0.0)).T[:, k]
         return Z
 
     @property

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import numpy as np
 
 from bochner._core.arrays import array_namespace
-from bochner._core.checks import Positive
+from bochner._core.checks import positive
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
 from bochner.kernels.algebra import Columns, Transformed, leaves_on
-from bochner.kernels.kernel import Combined, Constant, Kernel, leaves_of, parts_of
+from bochner.kernels.kernel import Combined, Constant, Free, Kernel, free_or, leaves_of, parts_of
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
 from bochner.kernels.zonal import Zonal, angles, gegenbauers
@@ -59,7 +59,8 @@ class OnSphere(Transformed):
         ``Zonal(coefficients, power=0)``: Σ_l c_l P_l(cos θ).
     lengthscale : float, default 10.0
         In degrees of a great circle (111 km each), above 0: the lengthscale of a family by name,
-        and the unit of the lengthscale of the kernel within.
+        and the unit of the lengthscale of the kernel within. With "auto" a fit finds it, as the
+        lengthscale of the kernel within, in degrees.
 
     Raises
     ------
@@ -82,7 +83,14 @@ class OnSphere(Transformed):
     """
 
     kernel: Annotated[Any, _family] = "matern32"  # a Kernel, from the check on
-    lengthscale: Positive = 10.0
+    lengthscale: Annotated[float, free_or(positive)] = 10.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.lengthscale, Free):  # a number of the kernel within, in degrees
+            within = self.kernel.replace(lengthscale=self.lengthscale)
+            object.__setattr__(self, "kernel", within)
+            object.__setattr__(self, "lengthscale", 1.0)
 
     @property
     def radius(self) -> float:

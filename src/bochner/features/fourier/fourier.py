@@ -393,6 +393,13 @@ class HistogramMap(FeatureMap):
         parts = [sizes * xp.cos(angles), (sizes * xp.sin(angles))[:, :, 1:]]
         return xp.reshape(xp.concat(parts, axis=2), (X.shape[0], self.n_features))
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        xp, shape, n = arrays.array_namespace(X), (X.shape[0], self.inputs, -1), self.terms + 1
+        Z, C = xp.reshape(self.features(X), shape), xp.reshape(C, shape)
+        turned = Z[:, :, 1:n] * C[:, :, n:] - Z[:, :, n:] * C[:, :, 1:n]
+        rates = arrays.moved(self.step * np.arange(1, n), like=X)
+        return (0.5 * xp.sum(Z * C, axis=2) + xp.sum(rates * turned, axis=2)) / X
+
 
 def _weights(kernel: Additive, terms: int, step: float) -> Float[np.ndarray, " n"]:
     """Return Lκ(0), 2Lκ(L), …, 2Lκ(nL)."""

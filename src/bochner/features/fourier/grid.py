@@ -168,6 +168,13 @@ class EquispacedMap(FeatureMap):
         Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
         return in_precision(Z, dtype)
 
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
+        turned = Z[:, 1:F] * C[:, F:] - Z[:, F:] * C[:, 1:F]
+        G = turned @ moved(self._waves[1:] * self.spacing, like=X)
+        moving = xp.abs(self.places.angles(X)) < math.pi  # rows far outside do not
+        return xp.where(moving, G, xp.zeros_like(G))
+
 
 # --- Frequencies, from kernel, box and tolerance ------------------------------------------------
 #

@@ -233,14 +233,27 @@ class EigenfunctionMap(Products):
     def how(self) -> Halves:
         return factored(self.indices - 1 + np.cumsum([0, *self.indices.max(axis=0)[:-1]]))
 
-    def table(self, X: Float[Array, "n d"]) -> Float[Array, "m n"]:
+    def table(self, X: Float[Array, "n d"], sloped: int | None = None) -> Float[Array, "m n"]:
+        """Return the values of all functions; of column ``sloped`` their slopes."""
         xp, X = in_double(dense(X))
         lower, length = (moved(side[:, None], like=X) for side in (self.lower, self.length))
         unit = basis.inside((xp.permute_dims(X, (1, 0)) - lower) / length, self.conditions)
         about = self.conditions, self.shift
         most = enumerate(self.indices.max(axis=0).tolist())
-        each = [basis.waves(m, unit[j, :], self.length[j], *about) for j, m in most]
+        each = [basis.waves(m, unit[j, :], self.length[j], about, j == sloped) for j, m in most]
         return xp.concat(each, axis=0)
+
+    def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
+        xp, (lower, length) = (
+            array_namespace(X),
+            (moved(v, like=X) for v in (self.lower, self.length)),
+        )
+        roots: Any = self.amplitudes
+        C = xp.permute_dims(C * moved(roots, like=X), (1, 0))
+        tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
+        G = xp.stack([xp.sum(C * multiplied(self.how, table), axis=0) for table in tables], axis=1)
+        inside = xp.abs(X - lower - length / 2) <= length / 2
+        return G if self.conditions == "periodic" else xp.where(inside, G, xp.zeros_like(G))
 
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
