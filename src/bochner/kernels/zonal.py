@@ -8,9 +8,10 @@ d = 2: Chebyshev. d = 3: Legendre. d = 1: the sphere is {−1, 1}, and degrees a
 
 import abc
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -51,7 +52,7 @@ def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
 
 def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
     """Yield p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
-    b, before, here = recurrence(l, d).tolist(), 0.0 * t, 1.0 + 0.0 * t
+    b, before, here = recurrence(l, d).tolist(), 0.0, 1.0 + 0.0 * t
     yield here
     for k in range(l):
         following = 0.0 * t if d == 1 and k else (t * here - b[k] * before) / b[k + 1]
@@ -398,7 +399,8 @@ class Zonal(Kernel):
 
         def series(A: Array, B: Array) -> Array:
             p = enumerate(orthonormals(len(c) - 1, d, _cosines(A, B)))
-            return sum(c[l] * math.exp(-0.5 * log_alpha(l, d)) * p_l for l, p_l in p)
+            terms = (c[l] * math.exp(-0.5 * log_alpha(l, d)) * p_l for l, p_l in p)
+            return reduce(operator.iadd, terms)
 
         K = distances.by_blocks(series, U, V, 8)
         if self.power:
