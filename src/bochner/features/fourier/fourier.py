@@ -216,7 +216,7 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 def frequencies(
     kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
 ) -> Any:
-    """Return m frequencies of a stationary kernel, (d, m), or transforms; frequencies of factors add."""
+    """Return m frequencies, (d, m) or transforms, of a stationary kernel; those of factors add."""
     if isinstance(kernel, Stationary | SkewedChi2):
         return placement.place(kernel.spectral_measure(d), m, rng)
 
