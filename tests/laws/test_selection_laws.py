@@ -95,9 +95,8 @@ def test_gain_and_required_gain_are_those_that_decided():
     """Each candidate against the best of those that are preferred to it, and what is required."""
     found = chosen(*table("all alike", 300))
     last = max(c.rows for c in found.compared)
-    order = [c for c in found.compared if c.rows == last]
-    best = order[0]
-    for c in order[1:]:
+    best, *others = (c for c in found.compared if c.rows == last)
+    for c in others:
         assert c.gain == pytest.approx(best.error - c.error)
         assert c.deviation >= 0.003 * best.error
         best = c if c.gain > c.deviation else best
@@ -197,11 +196,9 @@ def test_the_metric_finds_the_direction_that_matters(learned, turned):
     (start,) = (c for c in learned.compared if c.name == "start")
     assert learned.kernel == learned.chosen.kernel
     assert learned.chosen.error <= learned.error < 0.3 * start.error
-    models = [
-        bo.KernelRidge(k, n_features=128, random_state=0).fit(X[:450], y[:450])
-        for k in (start.kernel, learned.kernel)
-    ]
-    before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in models)
+    both, ask = (start.kernel, learned.kernel), {"n_features": 128, "random_state": 0}
+    fits = (bo.KernelRidge(k, **ask).fit(X[:450], y[:450]) for k in both)
+    before, after = (np.mean((m.predict(X[450:]) - y[450:]) ** 2) for m in fits)
     assert after < 0.3 * before
 
 
@@ -313,6 +310,9 @@ def test_transformed_columns_and_sums_over_columns_are_chosen_of_sparse_rows_too
     assert isinstance(dense.kernel_, Monotone) or not accepts_sparse(dense.kernel_)
     assert sparse.kernel_ == dense.kernel_
     expected = answers(dense, rows)
+    if isinstance(dense, bo.KernelRidge | bo.SVR):  # which keep transformed rows for predictions
+        by_rows = dense.kernel_(rows, dense.X_fit_) @ dense.dual_coef_ + dense.intercept_
+        assert_close(expected, by_rows, factor=300)
     for held in (rows, scipy.sparse.csr_array(rows), scipy.sparse.csc_matrix(rows)):
         assert_close(answers(sparse, held), expected, factor=300)
         assert_close(answers(dense, held), expected, factor=300)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,7 +18,7 @@ from bochner.data.sources import Block
 from bochner.features.composed import DerivedMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, Rounded
-from bochner.kernels.algebra import Transformed
+from bochner.kernels.algebra import Monotone, Transformed
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.numbers import gradients
 from bochner.solvers.cg import TILE
@@ -123,6 +123,11 @@ class Features:
 # --- Functions of the kernel and rows ------------------------------------------------------------
 
 
+def transformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
+    """Return the kernel of transformed columns, and the rows with these."""
+    return (kernel.kernel, kernel.inputs(X)) if isinstance(kernel, Monotone) else (kernel, X)
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSum:
     """f(x) = Σ_i c_i k(x, x_i) + b, the predictions of a fit with the exact kernel."""
@@ -132,15 +137,20 @@ class KernelSum:
     coef: Float[Array, "n t"]
     intercept: Float[Array, " t"]
 
+    @cached_property
+    def transformed(self) -> tuple[Kernel, Any]:
+        """The kernel and the rows with their columns transformed, once for all tiles."""
+        return transformed(self.kernel, self.X)
+
     def __call__(self, X: Array) -> Float[Array, "b t"]:
         """Return f of rows, tile by tile; of traced rows in one call."""
         if is_recorded(X):
             K = self.kernel.evaluate(X, X.graph.asarray(dense(self.X)))
             return K @ self.coef + self.intercept
-        X = numpy_rows(X)
+        (kernel, S), X = self.transformed, transformed(self.kernel, numpy_rows(X))[1]
         total = np.zeros((X.shape[0], self.coef.shape[1])) + self.intercept
         for here in slices(len(self.coef), TILE):
-            total += self.kernel(X, self.X[here]) @ self.coef[here]
+            total += kernel(X, S[here]) @ self.coef[here]
         return total
 
     def slopes(self, X: Float[Array, "b d"]) -> Float[Array, "b d t"]:

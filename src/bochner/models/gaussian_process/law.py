@@ -25,7 +25,7 @@ from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
 from bochner.kernels.kernel import Kernel, has_free
-from bochner.models._rows import KernelSum, no_landmarks
+from bochner.models._rows import KernelSum, no_landmarks, transformed
 from bochner.models.representations.features import FeatureSums, summed_again, summed_features
 from bochner.models.representations.representation import Lacking, RidgeSpec, chosen_exactly, gather
 from bochner.selection.choose import Search, choose, choose_for_matrix
@@ -318,6 +318,10 @@ class ExactProcess(ProcessLaw):
         return factored(problem, self.evidence.alpha)
 
     def means(self) -> KernelSum:
+        return self._means
+
+    @cached_property
+    def _means(self) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
 
     def moments(self, X: Array) -> Both:
@@ -334,7 +338,8 @@ class ExactProcess(ProcessLaw):
 
     def at(self, X: Array) -> Float[Array, "b n"]:
         """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
-        K = self.chosen.kernel(numpy_rows(X), self.representation.X)
+        kernel, rows = self._means.transformed
+        K = kernel(transformed(self.chosen.kernel, numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
 
     def between(
