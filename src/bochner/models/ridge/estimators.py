@@ -236,21 +236,21 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     """Classification by kernel ridge regression of ±1, in one pass over the rows.
 
     Each class is a target, +1 on its rows and −1 on others (two classes: one target), fitted as by
-    :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. As
-    good as a support vector machine mostly, at the price of one pass. Probabilities are calibrated
-    on decision values of some thousand left-out rows one by one.
+    :class:`KernelRidge` with one factorisation; the class of the largest value is predicted. The
+    accuracy is mostly that of a support vector machine. Probabilities are calibrated on
+    leave-one-out decision values of some thousand rows.
 
     Parameters
     ----------
     kernel, method, n_features : default "auto", None, None
         As in :class:`KernelRidge`.
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
-        The penalty, or how to choose it: the squared error of ±1 decides. With the exact kernel
-        "loo" then minimises the leave-one-out log loss of calibrated probabilities, starting there.
+        The penalty, or how to choose it, by the squared error of ±1. With the exact kernel "loo"
+        starts there and minimises the leave-one-out log loss of calibrated probabilities.
     alpha_per_target : bool, default False
         Whether each class has the penalty that is best for its target.
     class_weight : None, "balanced" or dict, default None
-        Factors of the rows' weights by class; "balanced": n/(K n_k), all classes weigh alike.
+        Factors of the weights per class; "balanced": n/(K n_k), equal total weights of classes.
 
     See Also
     --------

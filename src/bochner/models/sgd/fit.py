@@ -717,12 +717,12 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         "hinge", "squared_hinge", "log_loss", "modified_huber" or "perceptron", as scikit-learn
         scales them.
     strategy : str, default "auto"
-        Inputs of the steps. "exact_on_the_fly", "exact_cached": the exact features of a kernel
-        with finitely many features (Linear, Polynomial, their sums and products).
-        "kernel_on_the_fly", "gram_cached": kernel values, steps on coefficients of rows.
-        "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
-        "auto": the fewest operations that fit in memory, by :meth:`plan`. The two strategies of a
-        pair give the same model up to rounding; so do the first four for finitely many features.
+        - "exact_on_the_fly", "exact_cached": steps on the exact features of a kernel with finitely
+          many features (Linear, Polynomial, their sums and products).
+        - "kernel_on_the_fly", "gram_cached": steps on kernel values and coefficients of rows.
+        - "approximate_on_the_fly", "approximate_cached": n_features features by ``method``.
+        - "auto": the fewest operations that fit in memory, by :meth:`plan`. Both strategies of a
+          line give the same model up to rounding; so do the first four if all are possible.
     method, n_features : default "auto", 1024
         Method and number of approximate features; see :func:`bochner.draw`.
     alpha : float, default 1e-4
@@ -733,21 +733,21 @@ class KernelSGDClassifier(LabelEstimator, SgdEstimator):
         "optimal", "constant", "invscaling" (eta0/step^power_t) or "adaptive" (eta0, divided by 5
         whenever the loss no longer falls).
     eta0 : float or "auto", default "auto"
-        "auto" is 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 where it has
+        "auto" is 1/(L (mean k(x, x) + 1)), L the largest curvature of the loss (1 for a loss with
         kinks).
     power_t : float, default 0.5
     average : bool or int, default False
         Predict with the mean of the coefficients over all steps, or from this step on.
     max_iter : int, default 1000
-        Epochs at most.
+        Largest number of epochs.
     tol : float or None, default 1e-3
-        Stop once the mean loss of an epoch (with early_stopping: minus the score) has not fallen
-        by this below its least for n_iter_no_change epochs. None runs max_iter epochs.
+        Stop if the mean loss of an epoch (with early_stopping: minus the score) is not lower than
+        its minimum by tol for n_iter_no_change epochs. None: max_iter epochs.
     early_stopping : bool, default False
         Stop by the accuracy on held-out rows.
     validation_fraction, n_iter_no_change : default 0.1, 5
     shuffle : bool, default True
-        Whether the order is random in each epoch; it depends on the seed and the epoch alone.
+        Whether the order is random in each epoch; it depends only on the seed and the epoch.
     warm_start : bool, default False
         Whether ``fit`` continues from the last fit, with its kernel, map and strategy.
 

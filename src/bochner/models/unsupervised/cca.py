@@ -177,16 +177,16 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     n_components : int, default 2
         Pairs of directions.
     kernel : Kernel or str, default "gaussian"
-        Of X. A name means: of this family, with the median distance as lengthscale.
+        Kernel of X. A name: this family, with the median distance as lengthscale.
     kernel_y : Kernel, str or None, default None
         Kernel of Y. None: as for X (a name gets its own lengthscale).
     method : Method or str, default "auto"
-        How features are made, of both sides; see :func:`bochner.draw`.
+        Method of the features of both sides; see :func:`bochner.draw`.
     n_features : int, default 512
-        D of each side.
+        Number of features of each side.
     alpha : float or "cv", default "cv"
-        Penalty. Without one, wide features correlate perfectly for any data. "cv" takes the
-        penalty whose directions, fitted on one half of the rows, correlate most on the other.
+        Penalty. Without a penalty, many features correlate perfectly for any data. "cv": the
+        penalty whose directions, fitted to one half of the rows, correlate most on the other.
 
     See Also
     --------

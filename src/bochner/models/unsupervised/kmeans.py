@@ -169,9 +169,9 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
     n_init : int, default 3
         Number of starts by k-means++ on a random sample of rows; the best one continues on all.
     max_iter : int, default 300
-        Passes over all rows, at most.
+        Largest number of passes over all rows.
     tol : float, default 1e-5
-        The centres rest when a pass lowers the cost by less than this share of it.
+        Stop if a pass lowers the cost by less than this share of it.
 
     See Also
     --------

@@ -337,12 +337,12 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     %(kernel at the median)s
     %(quick method)s
     n_features : int, default 512
-        D. With D at or above the number of different rows, "auto" is the exact kernel.
+        Number of features. If it is at least the number of distinct rows, "auto" is exact.
     fit_inverse_transform : bool, default False
         Whether :meth:`inverse_transform` is learned: kernel ridge regression from scores to rows,
         on a random sample of the rows (8192 at most), which the model then holds.
     inverse_kernel : Kernel or str, default "gaussian"
-        Kernel of the scores in that regression; with a name its lengthscale is the one of least
+        Kernel of the scores in that regression; with a name, its lengthscale has the smallest
         leave-one-out error.
     alpha : float or str, default "loo"
         Penalty of that regression, as in :class:`bochner.KernelRidge`.
