@@ -168,7 +168,7 @@ def certify(
     Parameters
     ----------
     phi : FeatureMap
-        Or any callable from (n, d) rows to (n, D) features, which are in the precision of X;
+        A map, or any callable from (n, d) rows to (n, D) features, in the precision of X;
         everything else is computed in float64.
     X : (n, d)
         Rows of the fit, or a random sample of them, or the rows to be predicted.
@@ -182,9 +182,9 @@ def certify(
         Number of rows measured, 64 or more; a random sample if X has more rows. 2048 rows take
         one to two seconds on two cores and resolve effective dimensions up to about 2000.
     confidence : float, default 0.95
-        Of the intervals, above 0 and below 1.
+        Confidence of the intervals, above 0 and below 1.
     random_state : int, Generator, RandomState or None
-        Chooses the sample.
+        Seed of the sample.
 
     Returns
     -------

@@ -115,9 +115,9 @@ def compare(
     ----------
     kernel : Kernel
     X : (n, d)
-        Rows. Errors are of a random n_sample, at most a quarter; maps are drawn from the others.
+        Errors are measured on n_sample random rows, at most a quarter; maps use the others.
     n_features : int, default 1024
-        D, the same for all.
+        Number of features of every map.
     methods : sequence of Method or str, optional
         Default: every method of :mod:`bochner.features` that supports the kernel directly.
     n_sample : int, default 2000

@@ -92,7 +92,7 @@ class Blocks:
         sample_weight : array (n,), optional
             Weights, zero or above.
         block_rows : int, optional
-            Rows per block; default 4096, fewer of more than 1024 columns.
+            Rows per block; default 4096, fewer for more than 1024 columns.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Blocks:
             columns that the schema does not know are ignored, and so are a target and a weight
             that the table lacks. Default: learn it, in one more pass over text columns if any.
         block_rows : int, optional
-            Rows per block; default 4096, fewer of more than 1024 columns.
+            Rows per block; default 4096, fewer for more than 1024 columns.
         columns : sequence of str, optional
             The feature columns, by name or by pattern as "temp*"; default all but target and
             weight. Not used with ``schema``.
@@ -181,7 +181,7 @@ class Blocks:
         dtypes: Types | None = None,
         separator: str | None = None,
     ) -> "Blocks":
-        """Read Parquet, Feather and text files, never as a whole.
+        """Read Parquet, Feather and text files in blocks.
 
         Parameters
         ----------
@@ -192,14 +192,14 @@ class Blocks:
         target, weight, schema, block_rows, columns, drop, dtypes
             As for :meth:`from_table`.
         separator : str, optional
-            The character between fields of text files; default: found from the first lines, among
-            comma, semicolon, tab and bar.
+            Separator of text files. Default: comma, semicolon, tab or bar, detected from the first
+            lines.
 
         Raises
         ------
         DataFileError
-            A file is not there, cannot be read, is damaged, ragged or no table, or changed after
-            it was opened.
+            A file does not exist, cannot be read, is damaged or no table, or changed after it was
+            opened.
         InvalidInput
             As for :meth:`from_table`, and when files have different columns.
         MissingDependency
@@ -221,7 +221,7 @@ class Blocks:
             Each pass iterates over it once, so wrap a generator in a function. The first piece is
             read immediately.
         block_rows : int, optional
-            Rows per block; default 4096, fewer of more than 1024 columns.
+            Rows per block; default 4096, fewer for more than 1024 columns.
 
         Raises
         ------

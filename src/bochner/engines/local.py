@@ -52,28 +52,28 @@ class Local(NamedArguments):
     Parameters
     ----------
     checkpoint : path, optional
-        A folder that is made for the fit, and removed when it is done. While it is there, the same
-        fit to the same rows resumes from it. Default: no record.
+        Folder for checkpoints, created by the fit and removed at its end. If it exists, the same
+        fit to the same rows resumes from it. Default: no checkpoints.
     every : float, default 60
-        Seconds from one record to the next; more where a record takes over a fiftieth of them.
+        Seconds between checkpoints; more if writing takes over 2 % of the time.
     memory : int, optional
         Bytes of features that a learner may keep from pass to pass; 0 keeps none, as engines of
-        several processes do. Default: a quarter of what is free.
+        several processes do. Default: a quarter of the free memory.
     device : str or sequence of str, optional
-        Where features are made: a device of torch, as "cuda" or "cuda:1", or several that take
-        parts in turns. Default: where the rows are.
+        Device of features and sums: of torch, as "cuda" or "cuda:1", or several that share the
+        parts. Default: where the rows are.
 
     Raises
     ------
     InvalidInput
         ``every`` is not above zero, ``memory`` is negative, or a fit with a checkpoint has no
-        integer as its ``random_state``: it could not be made again. There is no such device, or it
-        is asked for beside a checkpoint.
+        integer as its ``random_state``. The device does not exist, or is combined with a
+        checkpoint.
     MissingDependency
         ``device`` is given, and torch is not installed.
     DataFileError
-        The checkpoint is of another fit, of data that have changed or by another version; or its
-        folder cannot be made.
+        The checkpoint is of another fit, other data or another version, or its folder cannot be
+        created.
 
     Notes
     -----

@@ -40,7 +40,7 @@ def to_onnx(
     model : estimator or FeatureMap
         Fitted to rows of numbers, or to a table.
     path : path, optional
-        Usually named ``*.onnx``; a file that is there is replaced. Default: no file is written.
+        Usually named ``*.onnx``; an existing file is replaced. Default: no file is written.
     precision : {"float32", "float64"}, default "float32"
         Type of inputs and outputs. All operations are float64, because coefficients of smooth
         kernels are large and cancel. Use "float64" for inputs such as times in seconds.
@@ -66,7 +66,7 @@ def to_onnx(
     Raises
     ------
     UnsupportedKernel
-        The kernel or the map is made by steps that ONNX has no nodes for.
+        The kernel or the map needs operations without ONNX nodes.
     InvalidInput
         A column has a name that the graph uses, such as "prediction" or "label".
     InvalidType
@@ -81,7 +81,7 @@ def to_onnx(
 
     Kernels are evaluated from differences of rows, column by column: graphs of landmarks in
     hundreds of columns are long and slow. Rows must be finite, which is not checked. Like a model
-    file the graph holds rows of the training data where the map does.
+    file, the graph contains training rows if the map does.
 
     Examples
     --------

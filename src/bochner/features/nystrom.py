@@ -302,9 +302,9 @@ class Nystrom(Method):
     Parameters
     ----------
     landmarks : str, rows (m, d) or a value of `bochner.landmarks`, default "rpcholesky"
-        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" are short for
-        ``RPCholesky()``, ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options of
-        their own; rows, which need not be of the data, for ``Given(rows)``. The value is kept.
+        "rpcholesky", "kmeans", "uniform" or "ridge-leverage" are short for ``RPCholesky()``,
+        ``KMeans()``, ``Uniform()`` and ``RidgeLeverage()``, which have options; rows, of the data
+        or not, are short for ``Given(rows)``.
 
     Notes
     -----

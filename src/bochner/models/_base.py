@@ -89,18 +89,18 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         Parameters
         ----------
         X : (n, d)
-            Array, sparse matrix, or table, whose columns may hold text, dates and gaps; with a
-            kernel of sequences also (n, steps, channels), or a list of arrays. A table or array of
-            dask, a ray.data.Dataset or a pyspark DataFrame brings its engine: passes are
-            made where its partitions are. A polars LazyFrame, pyarrow dataset, table of DuckDB or
-            ibis is read batch by batch in each pass.
+            Array, sparse matrix or table; columns of a table may have text, dates and missing
+            values. With a kernel of sequences also (n, steps, channels), or a list of arrays.
+            Tables and arrays of dask, ray.data and pyspark are fitted where their partitions are. A
+            polars LazyFrame, pyarrow dataset, DuckDB relation or ibis table is read batch by batch
+            in each pass.
         y : (n,) or (n, t)
-            Numbers; of a classifier, (n,): labels of any type, two classes at least. Beside a
-            table also the name of its column, which is then no feature. Beside one that an engine
-            holds: of its own kind, or names; beside one that is computed as it is read: names.
+            Numbers; for a classifier labels of any type, (n,), of at least two classes. For a table
+            also the name of its target column. For a table of an engine: of the same kind, or a
+            name; for a table that is read in batches: a name.
         sample_weight : (n,), optional
-            Finite, not negative; of a table also the name of its column. A row of weight 2 counts
-            as two rows.
+            Finite, not negative; for a table also the name of a column. A row of weight 2 counts as
+            two rows.
 
         Returns
         -------
@@ -128,10 +128,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         Parameters
         ----------
         blocks : Blocks
-            With targets, where the learner has any.
+            Blocks with targets, unless the learner has none.
         where : engine
-            Where passes over the rows are made, one of :mod:`bochner.engines`; default: where the
-            rows are, which is in this process unless they are of dask, Ray or Spark.
+            Engine of the passes over the rows, see :mod:`bochner.engines`. Default: where the rows
+            are, which is this process except for rows of dask, Ray or Spark.
 
         Returns
         -------

@@ -55,8 +55,8 @@ def tune(
     Returns
     -------
     Tuning
-        ``kernel``, ``share`` (best penalty per row), what was ``compared``, and ``estimator``: a
-        clone with this kernel. For a name, ``error`` is the error of candidates on
+        ``kernel``, ``share`` (best penalty per row), the candidates ``compared``, and
+        ``estimator``: a clone with this kernel. For a name, ``error`` is the error of candidates on
         held-out rows.
 
     Raises

@@ -691,26 +691,26 @@ def variogram(
     Parameters
     ----------
     X : (n, d) or Blocks
-        Coordinates, in units that distances mean something in.
+        Coordinates, in units in which distances are meaningful.
     y : (n,)
-        One target; with Blocks, theirs.
+        One target; with Blocks, the target of the blocks.
     n_lags : int, default 15
         Classes of distances, of equal width.
     max_lag : float, optional
         The longest distance; default half of the diagonal of the box of the rows, a usual choice:
         pairs further apart are few and lie at the edges.
     estimator : {"matheron", "cressie-hawkins"}, default "matheron"
-        Half the mean of squared differences (Matheron 1963), or by fourth powers of means of their
-        fourth roots, which outliers move little (Cressie and Hawkins 1980, equation 3.10).
+        Half the mean of squared differences (Matheron 1963), or the robust estimator from the
+        fourth power of the mean of their fourth roots (Cressie and Hawkins 1980, equation 3.10).
     direction : (d,), optional
         Only pairs along this vector: a directional variogram.
     tolerance : float, default 22.5
-        Degrees that a pair may lie off the direction.
+        Largest angle between a pair and the direction, in degrees.
     metric : {"euclidean", "great-circle"}, default "euclidean"
         "great-circle": rows are (latitude, longitude) in degrees, and so are distances; the
         longest lag is by default the largest distance of a row from their middle, at most 90.
     n_sample : int, default 4096
-        Rows whose pairs are looked at, at most; chosen at random.
+        Largest number of rows whose pairs are used; chosen at random.
     random_state : int, Generator, RandomState or None, default 0
 
     Returns
@@ -721,8 +721,8 @@ def variogram(
     Raises
     ------
     InvalidInput
-        If there is not one target that varies, no pair is as near, or, of great circles, rows are
-        no places or a direction is asked for.
+        If there is not exactly one target that varies, no pair is within ``max_lag``, or, with
+        great circles, rows are no places or a direction is given.
 
     Notes
     -----

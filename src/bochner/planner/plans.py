@@ -281,15 +281,15 @@ def plan(
     ------
     InvalidInput
         If there are fewer than 16 rows or fewer than asked for, no fit is within the budget, or no
-        method serves the kernel.
+        method supports the kernel.
 
     Notes
     -----
     Learners are fitted to a fifth of the rows, at least 256 and at most 2048, with at most half as
     many features and 512, and to half of these rows. Seconds are extrapolated to n rows and D
-    features: the eigendecomposition as aD² + bD³, all else as a + bD². Memory is that of the
-    largest arrays. Errors are extrapolated to all rows along the path of penalties; they may be too
-    large where more rows show much more of the function.
+    features: the eigendecomposition as aD² + bD³, the rest as a + bD². Memory is the size of the
+    largest arrays. Errors are extrapolated to all rows along the path of penalties; they are too
+    large if more rows reveal much more of the function.
     With wider features the squared error approaches the error of the kernel as 1/D. With
     ``kernel="auto"`` the choice of the kernel takes the most time: ``estimator()`` does not repeat
     it. From 1000 rows on, all else takes a tenth to a quarter of the time of a default fit.

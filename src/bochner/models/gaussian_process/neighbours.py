@@ -97,16 +97,16 @@ def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
 class NearestNeighbours(Method):
     """Each row is predicted from its nearest neighbours, of :class:`GaussianProcessRegressor`.
 
-    For processes that are rougher than any features draw: few columns, little noise, many rows.
-    Mean and deviation at x are exact given the ``neighbours`` rows nearest
-    to x (kriging in a moving neighbourhood; with an intercept ordinary kriging), and with all rows
-    as neighbours those given all.
+    For processes that are rougher than features can represent: few columns, little noise, many
+    rows. Mean and deviation at x are exact given the ``neighbours`` rows nearest to x (kriging in a
+    moving neighbourhood; with an intercept ordinary kriging). With all rows as neighbours the
+    process is exact.
 
     Parameters
     ----------
     neighbours : int, default 40
-        How many; all, where there are fewer rows. Errors fall quickly up to 20 or 30, time grows
-        like the cube. With much noise take more.
+        Number of neighbours; all rows if there are fewer. Errors fall quickly up to 20 or 30, time
+        grows like the cube. Use more with much noise.
 
     Notes
     -----

@@ -228,9 +228,9 @@ class ExactKernel(Method):
         conjugate gradients for any number of rows, preconditioned with ``n_features`` features:
         Nyström with pivots, or a Mercer map if the kernel has one. Fourier features help little.
     tol : float, default 1e-6
-        Of conjugate gradients: largest error of a prediction at any x with
-        k(x, x) ≤ max k(x_i, x_i), in standard deviations of the target. It is a proven bound; the
-        error is mostly ten to a hundred times smaller.
+        For conjugate gradients: largest error of a prediction at any x with k(x, x) ≤ max k(x_i,
+        x_i), in standard deviations of the target. It is a proven bound; the error is mostly ten to
+        a hundred times smaller.
     max_iter : int, default 1000
         Of conjugate gradients.
 
@@ -269,8 +269,8 @@ class LocalKernel(Method):
     Parameters
     ----------
     leaf_rows : int, optional
-        Rows of a leaf, at most. Errors fall with it, time grows like n leaf_rows². Default: 3072 of
-        up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
+        Largest number of rows of a leaf. Errors fall with it, time grows like n leaf_rows².
+        Default: 3072 of up to 16,384 rows, and then fewer, like 1/√n, but at least 2048.
     landmarks : int, optional
         Landmarks that couple rows of different leaves; time grows like
         n leaf_rows landmarks, memory like n landmarks. Default: an eighth of ``leaf_rows``, and
@@ -281,8 +281,8 @@ class LocalKernel(Method):
     The kernel of the fit is k(x, x') for rows of one leaf and φ(x)·φ(x') for others, φ the Nyström
     features of the landmarks: positive semi-definite, and nearer to k than φ alone (Snelson and
     Ghahramani (2007), "partially independent conditional"). Leaves are split along the first
-    principal component of the kernel, at medians. At borders of leaves predictions jump by a
-    little: by what the landmarks do not explain.
+    principal component of the kernel, at medians. Predictions have small jumps between leaves: the
+    part that the landmarks do not explain.
 
     Examples
     --------
