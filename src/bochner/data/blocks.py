@@ -12,9 +12,9 @@ from bochner._core.checks import integer
 from bochner._core.progress import Bar
 from bochner._core.random import Seed, seed_of
 from bochner.data.files import Paths, find_files, open_file
-from bochner.data.frames import open_table
+from bochner.data.frames import library_of, open_table
 from bochner.data.learning import Target, Types, open_tables
-from bochner.data.partitions import READERS, dask_chunks, library_of
+from bochner.data.partitions import READERS, dask_chunks
 from bochner.data.sample import Sample, chosen_rows, sample_stream
 from bochner.data.schema import Schema, listed
 from bochner.data.sources import (
@@ -102,7 +102,7 @@ class Blocks:
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
         X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
-        opener = dask_chunks if library_of(X) == "dask" else open_arrays
+        opener = dask_chunks if library_of(X, "engine") == "dask" else open_arrays
         return cls._of(opener(X, y, sample_weight), block_rows)
 
     @classmethod
@@ -162,7 +162,7 @@ class Blocks:
         MissingDependency
             pyarrow is not installed.
         """
-        library = library_of(table)
+        library = library_of(table, "engine")
         readers = READERS[library](table) if library else [open_table(table)]
         source = open_tables(readers, target, weight, columns, schema, dtypes, drop)
         return cls._of(source, block_rows)

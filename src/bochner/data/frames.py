@@ -1,6 +1,5 @@
 """Tables in memory, Arrow streams, and tables that are computed as they are read."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -16,6 +15,37 @@ from bochner.data.tables import NO_ROWS, Column, Reader, arrow_rows, without_tar
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
+
+
+# --- The kinds of tables -------------------------------------------------------------------------
+
+#: Packages and classes of tables by how they are read; "lazy": columns are chosen before.
+_KINDS = {
+    "memory": ("pandas.DataFrame", "polars.DataFrame", "pyarrow.Table", "pyarrow.RecordBatch"),
+    "lazy": ("polars.LazyFrame", "pyarrow.Dataset", "duckdb.DuckDBPyRelation", "ibis.Table"),
+    "engine": ("dask.DataFrame", "dask.Array", "ray.Dataset", "pyspark.DataFrame"),
+}
+
+
+def library_of(table: Any, *how: str) -> str:
+    """Return the package of a table or array that is read in one of these ways, else ""."""
+    known = {name for kind in how for name in _KINDS[kind]}
+    found = ((_package(cls), cls.__name__) for cls in type(table).__mro__)
+    return next((package for package, name in found if f"{package}.{name}" in known), "")
+
+
+def is_pandas(table: Any) -> bool:
+    """Whether it is a data frame of pandas."""
+    return library_of(table, "memory") == "pandas"
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0].lstrip("_")
+
+
+def label_of(table: Any) -> str:
+    """Return the name of a table in messages, as "the pandas DataFrame"."""
+    return f"the {_package(type(table))} {type(table).__name__}"
 
 
 # --- The kinds of columns -------------------------------------------------------------------------
@@ -100,33 +130,16 @@ def rows_without_target(names: Sequence[str], table: Any) -> np.ndarray:
     return without_target(arrow_table(columns_of(table, names)), names) if known else NO_ROWS
 
 
-def is_pandas(table: Any) -> bool:
-    """Whether it is a data frame of pandas."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(table, pandas.DataFrame)
-
-
-def package_of(table: Any) -> str:
-    """Return the package that a table comes from."""
-    return type(table).__module__.partition(".")[0].lstrip("_")
-
-
-def is_in_memory(table: Any) -> bool:
-    """Whether it is a data frame of pandas or polars, or a table or record batch of pyarrow."""
-    kind = package_of(table), type(table).__name__
-    known = (("polars", "DataFrame"), ("pyarrow", "Table"), ("pyarrow", "RecordBatch"))
-    return is_pandas(table) or kind in known
-
-
 def names_in(table: Any) -> list[Any]:
     """Return the names of the columns of a table in memory."""
-    return list(table.column_names if package_of(table) == "pyarrow" else table.columns)
+    is_arrow = library_of(table, "memory") == "pyarrow"
+    return list(table.column_names if is_arrow else table.columns)
 
 
 def _column(column: Any) -> Any:
     """Return a column of a table in memory: an array of Arrow or NumPy, or another's type."""
     pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
-    if package_of(column) == "pandas":
+    if _package(type(column)) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
         return dtype
@@ -186,13 +199,14 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     if getattr(dtype, "ordered", False):
         return column._replace(order=declared)
     # polars may list categories of another column
-    return column if package_of(table) == "polars" else column._replace(declared=declared)
+    of_others = library_of(table, "memory") == "polars"
+    return column if of_others else column._replace(declared=declared)
 
 
 def open_table(table: Any) -> Reader:
     """Return the reader that suits the table."""
-    label = f"the {package_of(table)} {type(table).__name__}"
-    if not is_in_memory(table):
+    label = label_of(table)
+    if not library_of(table, "memory"):
         return _open_stream(table, label)
     names = names_in(table)
     _require_names(names, label)
@@ -208,7 +222,7 @@ def open_table(table: Any) -> Reader:
 def _open_stream(table: Any, label: str) -> Reader:
     """Return the reader of an object that starts a stream of Arrow as often as asked."""
     one_shot = hasattr(table, "read_next_batch")
-    if one_shot or not (lazy_library(table) or hasattr(table, "__arrow_c_stream__")):
+    if one_shot or not (library_of(table, "lazy") or hasattr(table, "__arrow_c_stream__")):
         got = f"{label}, which is used up after one pass" if one_shot else label
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
@@ -231,26 +245,10 @@ def _streamed(table: Any, _reader: Reader, names: tuple[str, ...], *_how: Any) -
     return iter(_stream(table, names))
 
 
-def lazy_library(table: Any) -> str:
-    """Return the module of a table whose columns are chosen before it is read; "" for others."""
-    kinds = (
-        ("pyarrow.dataset", "Dataset"),
-        ("polars", "LazyFrame"),
-        ("duckdb", "DuckDBPyRelation"),
-        ("ibis", "Table"),
-    )
-    for name, kind in kinds:
-        module = sys.modules.get(name)
-        if module is not None and isinstance(table, getattr(module, kind)):
-            # collect_batches came with polars 1.34
-            return name if name != "polars" or hasattr(table, "collect_batches") else ""
-    return ""
-
-
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     """Start the stream of these columns, by default of all; ``first``: its first row at least."""
-    readers, library = needed("pyarrow", _WHO).RecordBatchReader, lazy_library(table)
-    if library == "pyarrow.dataset":
+    readers, library = needed("pyarrow", _WHO).RecordBatchReader, library_of(table, "lazy")
+    if library == "pyarrow":
         return table.scanner(columns=[*names] or None).to_reader()
     if library == "duckdb":
         names = ['"' + name.replace('"', '""') + '"' for name in names]
@@ -260,16 +258,16 @@ def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     if library == "ibis":
         return table.to_pyarrow_batches()
     if library == "polars":
-        schema, frames = table.collect_schema(), table.collect_batches(maintain_order=True)
+        schema, is_old = table.collect_schema(), not hasattr(table, "collect_batches")
+        frames = [table.collect()] if is_old else table.collect_batches(maintain_order=True)
         rows = (batch for frame in frames for batch in frame.to_arrow().to_batches())
         return readers.from_batches(schema.to_frame().to_arrow().schema, rows)
     try:
         return readers.from_stream(table)
     except ValueError as error:  # pyarrow's ArrowInvalid
         raise InvalidType(
-            "Blocks.from_table: the Arrow stream must have columns; got the "
-            f"{package_of(table)} {type(table).__name__}, which is one column without a table. "
-            "Pass the table it belongs to."
+            "Blocks.from_table: the Arrow stream must have columns; got "
+            f"{label_of(table)}, which is one column without a table. Pass the table it belongs to."
         ) from error
 
 

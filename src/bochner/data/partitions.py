@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, open_table, rows_of
+from bochner.data.frames import arrow_columns, label_of, open_table, rows_of
 from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
@@ -19,10 +19,9 @@ _WHO = "Blocks.from_table"
 
 
 def readers_of(
-    partitions: Sequence[Partition], keys: Iterable[str], columns: tuple[Column, ...], table: Any
+    partitions: Sequence[Partition], keys: Iterable[str], columns: tuple[Column, ...], label: str
 ) -> list[Reader]:
     """Return readers of partitions."""
-    label = f"the {library_of(table)} {type(table).__name__}"
     readers = [
         Reader(f"partition {i} of {label}", columns, rows_of, p.n_rows, key, partition=p)
         for i, (p, key) in enumerate(zip(partitions, keys, strict=True))
@@ -75,7 +74,7 @@ def _computed(label: str, task: Any) -> Any:
 
 def _dask_readers(table: Any) -> list[Reader]:
     """Return a reader of each partition; their rows are counted now."""
-    label = f"the dask {type(table).__name__}"
+    label = label_of(table)
     tasks = table.to_delayed()
     computed = [partial(_computed, f"partition {i} of {label}") for i in range(len(tasks))]
     try:
@@ -89,7 +88,7 @@ def _dask_readers(table: Any) -> list[Reader]:
         for task, n, get in zip(tasks, rows, computed, strict=True)
     ]
     columns = (c._replace(declared=()) for c in open_table(table._meta_nonempty).columns)
-    return readers_of(parts, (str(task.key) for task in tasks), tuple(columns), table)
+    return readers_of(parts, (str(task.key) for task in tasks), tuple(columns), label)
 
 
 def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
@@ -164,8 +163,8 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
 
 def _ray_readers(table: Any) -> list[Reader]:
     """Return a reader of each block of the dataset, which is executed now."""
-    ray = needed("ray", _WHO)
-    with uncomputed("the ray Dataset"):
+    ray, label = needed("ray", _WHO), label_of(table)
+    with uncomputed(label):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
         parts = ray.get([form.remote(reference) for reference in references])
@@ -175,7 +174,7 @@ def _ray_readers(table: Any) -> list[Reader]:
     ]
     schema = next((schema for rows, schema in parts if rows), parts[0][1])
     keys = (reference.hex() for reference in references)
-    return readers_of(partitions, keys, arrow_columns(schema, "the ray Dataset"), table)
+    return readers_of(partitions, keys, arrow_columns(schema, label), label)
 
 
 def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
@@ -197,7 +196,8 @@ def _spark_readers(table: Any) -> list[Reader]:
     """Return a reader of each partition, which are computed and persisted now."""
     storage = needed("pyspark", _WHO).StorageLevel
     to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema
-    with uncomputed("the pyspark DataFrame"):
+    label = label_of(table)
+    with uncomputed(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
         streams.persist(storage.MEMORY_AND_DISK)
         count = lambda held: [sum(table_of([part]).num_rows for part in held)]
@@ -208,8 +208,8 @@ def _spark_readers(table: Any) -> list[Reader]:
         for number, n in enumerate(rows)
     ]
     keys = (f"{key}, {number}" for number in range(len(rows)))
-    columns = arrow_columns(to_arrow_schema(table.schema), "the pyspark DataFrame")
-    return readers_of(partitions, keys, columns, table)
+    columns = arrow_columns(to_arrow_schema(table.schema), label)
+    return readers_of(partitions, keys, columns, label)
 
 
 def _spark_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
@@ -254,14 +254,6 @@ READERS = {"dask": _dask_readers, "ray": _ray_readers, "pyspark": _spark_readers
 
 #: Functions that return what a function gives of each partition of a table or array, by this name.
 MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
-
-
-def library_of(table: Any) -> str:
-    """Return the engine's package that holds a table or array; "" if none does."""
-    kind = type(table)
-    name = kind.__module__.partition(".")[0]
-    kinds = ("DataFrame", "Array", "Dataset", "MaterializedDataset")
-    return name if name in READERS and kind.__name__ in kinds else ""
 
 
 def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:

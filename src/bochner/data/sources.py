@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -72,6 +72,7 @@ class Partition:
         return self.held if self.get is None else self.get(self.held)
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -204,10 +205,6 @@ class Arrays(Source):
     held: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
-    label: str = field(kw_only=True)
-    n_columns: int = field(kw_only=True)
-    n_rows: int = field(kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
@@ -215,7 +212,7 @@ class Arrays(Source):
         # a file that is open here is not open in another process
         (data,) = self.held
         start = self.first - data.first
-        rows = self._rows(data.fetch(), slice(start, start + self.n_rows))
+        rows = part(Piece(*data.fetch()), slice(start, start + self.n_rows))
         partitions = (Partition(rows, self.n_rows, self.first),)
         return {**vars(self), "held": partitions, "step": 0}
 
@@ -230,12 +227,8 @@ class Arrays(Source):
                 )
             end = min(number + partition.n_rows, self.first + self.n_rows)
             for start in range(max(number, self.first), end, step):
-                part = slice(start - number, min(start + step, end) - number)
-                yield checked(self._rows(data, part), range(start, start + step))
-
-    def _rows(self, data: Piece, rows: slice) -> Piece:
-        piece = part(data, rows)
-        return piece._replace(X=np.asarray(piece.X)) if self.step else piece
+                numbers = slice(start - number, min(start + step, end) - number)
+                yield checked(part(data, numbers), range(start, start + step))
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers of one array, without a pass over the others."""
@@ -266,14 +259,9 @@ class Iterables(Source):
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
-    label: str
-    n_columns: int
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
-        start = 0
-        for number, item in enumerate(_fresh(self.source)):
-            piece = _parts(item)
-            piece = checked(piece, range(start, start + piece.X.shape[0]))
+        for number, piece in enumerate(_pieces(_fresh(self.source))):
             if number == 0 and _first_row(piece) != self.first_row:
                 raise InvalidInput(
                     "Blocks: an iterable must give the same rows in the same order each time it is "
@@ -287,7 +275,6 @@ class Iterables(Source):
                     "alike."
                 )
             yield piece
-            start += piece.X.shape[0]
 
 
 def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
@@ -332,11 +319,10 @@ def open_iterable(source: Any) -> Iterables:
             "Blocks.from_iterable: the function must make a new iterator each time it is called; "
             "got the same one twice, which is used up after one pass. Make it inside the function."
         )
-    for item in started:
-        piece = _parts(item)
-        piece = checked(piece, range(piece.X.shape[0]))
+    for piece in _pieces(started):
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
-        return Iterables(source, form_of(piece), _first_row(piece), label, piece.X.shape[1])
+        kept = form_of(piece), _first_row(piece)
+        return Iterables(source, *kept, label=label, n_columns=piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 
@@ -351,16 +337,20 @@ def _fresh(source: Any) -> Iterator[Any]:
     return iter(made)
 
 
-def _parts(item: Any) -> Piece:
-    """X alone, or (X,), (X, y), (X, y, w); a Block's fourth part, its start, is dropped."""
-    if not isinstance(item, tuple | list) or not all(hasattr(a, "shape") for a in item[:1]):
-        item = (item,)
-    if not 1 <= len(item) <= 4:
-        raise InvalidInput(
-            "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
-            f"{len(item)} parts. Give these only."
-        )
-    return shaped(*item[:3])
+def _pieces(items: Iterator[Any]) -> Iterator[Piece]:
+    """Yield X alone, or (X,), (X, y), (X, y, w); a Block's fourth part, its start, is dropped."""
+    start = 0
+    for item in items:
+        is_several = isinstance(item, tuple | list) and all(hasattr(a, "shape") for a in item[:1])
+        parts = item if is_several else (item,)
+        if not 1 <= len(parts) <= 4:
+            raise InvalidInput(
+                "Blocks.from_iterable: each piece must be (X,), (X, y) or (X, y, w); got "
+                f"{len(parts)} parts. Give these only."
+            )
+        piece = shaped(*parts[:3])
+        yield checked(piece, range(start, start + piece.X.shape[0]))
+        start += piece.X.shape[0]
 
 
 def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:

@@ -105,10 +105,6 @@ class Tables(Source):
     # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
-    label: str = field(kw_only=True)
-    n_columns: int = field(kw_only=True)
-    n_rows: Any = field(default=None, kw_only=True)
-    first: int = field(default=0, kw_only=True)
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         if not self.raw and not self.schema.encoders and self.drafts is not None:

@@ -13,12 +13,12 @@ from sklearn.utils import _safe_indexing
 from bochner._core.arrays import is_sparse
 from bochner._core.checks import warn_user
 from bochner._core.sizes import block_rows
-from bochner.data import frames
 from bochner.data.blocks import Blocks
 from bochner.data.columns import cells_in, columns_from
 from bochner.data.encoders import is_number
+from bochner.data.frames import batches, is_pandas, library_of, names_in, rows_without_target
 from bochner.data.learning import warn_without_target
-from bochner.data.partitions import MAPPED, library_of, with_dask_columns
+from bochner.data.partitions import MAPPED, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
 from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables
@@ -101,7 +101,7 @@ def refuse_no_numbers(who: str, y: Any) -> None:
 
 def is_table(X: Any) -> bool:
     """Whether X has columns with names."""
-    return hasattr(X, "__arrow_c_stream__") or frames.is_pandas(X)
+    return hasattr(X, "__arrow_c_stream__")
 
 
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
@@ -109,9 +109,9 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
     # Such columns are no features; rows without such a target are left out.
     X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
-    if not names or not frames.is_in_memory(X):
+    if not names or not library_of(X, "memory"):
         return X, y, w
-    known = frames.names_in(X)
+    known = names_in(X)
     for name in names:
         if name not in known:
             raise InvalidInput(
@@ -119,7 +119,7 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
                 f"its columns are {listed(known)}."
             )
     if isinstance(y, str):
-        missing = frames.rows_without_target([y], X)
+        missing = rows_without_target([y], X)
         if len(missing):
             first = f"in row {missing[0]} of X (counted from 0)"
             warn_without_target(who, [y], len(missing), len(X), first)
@@ -127,22 +127,23 @@ def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any
             w = w if w is None or isinstance(w, str) else _safe_indexing(w, kept)
             X = _safe_indexing(X, kept)
     y, w = (X[v] if isinstance(v, str) else v for v in (y, w))
-    if frames.is_pandas(X):
+    if is_pandas(X):
         return X.drop(columns=names), y, w
-    return (X.drop_columns(names) if frames.package_of(X) == "pyarrow" else X.drop(names)), y, w
+    is_arrow = library_of(X, "memory") == "pyarrow"
+    return X.drop_columns(names) if is_arrow else X.drop(names), y, w
 
 
 def needs_schema(X: Any) -> bool:
     """Whether a table has missing cells, or more than numbers."""
     dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not (frames.is_pandas(X) or hasattr(X, "get_columns")):
+    if dtypes is None or not (is_pandas(X) or hasattr(X, "get_columns")):
         return True  # an Arrow table or stream: read by the schema, whatever it holds
     sparse = [str(t).startswith("Sparse") for t in dtypes]
     if any(sparse):
         text = not all(sparse)  # some: they are made dense
     else:
         text = not all(getattr(t, "is_numeric", lambda t=t: t.kind in "iufb")() for t in dtypes)
-    if text or frames.is_pandas(X):
+    if text or is_pandas(X):
         return text or bool(X.isna().to_numpy().any())
     columns = X.get_columns()  # of polars
     return any(c.null_count() or (c.dtype.is_float() and c.is_nan().any()) for c in columns)
@@ -219,7 +220,7 @@ _NAMES = {
 
 def is_held(X: Any) -> bool:
     """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
-    return bool(library_of(X) or frames.lazy_library(X))
+    return library_of(X, "engine", "lazy") != ""
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
@@ -230,9 +231,10 @@ def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     target, columns = _named(y, "y")
     weight, more = _named(w, "sample_weight")
     columns |= more
-    if columns and library_of(X) != "dask":
+    library = library_of(X, "engine", "lazy")
+    if columns and library != "dask":
         raise InvalidInput(
-            f"{who}: of a table of {frames.package_of(X)}, y and sample_weight must be names of "
+            f"{who}: of a table of {library}, y and sample_weight must be names of "
             f"its columns, as fit(table, 'price'); got {type(y if y is not None else w).__name__}."
         )
     taken = [name for name in columns if name in X.columns]
@@ -270,15 +272,15 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(result, tuple):
                 return tuple(with_coordinates(values, X, name) for values in result)
             return with_coordinates(result, X, name)
-        if frames.lazy_library(X):
-            parts = [method(self, batch, *args, **kwargs) for batch in frames.batches(X)]
+        if library_of(X, "lazy"):
+            parts = [method(self, batch, *args, **kwargs) for batch in batches(X)]
             if isinstance(parts[0], tuple):
                 return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
             return np.concatenate(parts)
         if not is_held(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
-        return MAPPED[library_of(X)](X, call, name)
+        return MAPPED[library_of(X, "engine")](X, call, name)
 
     return of_rows
 
