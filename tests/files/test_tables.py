@@ -162,10 +162,11 @@ def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
     table = pd.DataFrame({"duration": pd.to_timedelta([1, 2], unit="s"), "flag": flag})
     table["decimal"] = [Decimal("1.5"), 2]
     table["sparse"] = pd.arrays.SparseArray([0.0, 3.0])
+    table["long"] = np.array([5, 6], np.longdouble)
     (block,) = Blocks.from_table(pa.Table.from_pandas(table[["duration"]]))
     np.testing.assert_array_equal(block.X[:, 0], [1, 2])
     (block,) = Blocks.from_table(table)
-    np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 0], [2, 0, 2, 3]])
+    np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 0, 5], [2, 0, 2, 3, 6]])
 
 
 def test_a_target_asked_for_must_be_there():

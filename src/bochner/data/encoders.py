@@ -283,15 +283,24 @@ def folds(start: int, count: int) -> np.ndarray:
 
 
 def column_of(frame: Any, name: str) -> Any:
-    """Return a column of an Arrow table or record batch as one array, without run-length codes."""
+    """Return a column of an Arrow table or record batch as one array."""
     column = frame.column(name)
     if hasattr(column, "chunks"):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    if str(column.type).startswith("run_end_encoded"):
-        import pyarrow.compute as pc
+    return arrow_rows(column)
 
-        column = pc.run_end_decode(column)
-    return column
+
+def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
+    """Return rows of an array of NumPy or Arrow as one that Arrow can take rows of."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    rows = column[start:stop]
+    if isinstance(rows, np.ndarray):
+        return pa.array(np.ascontiguousarray(rows))  # much faster than Arrow's copy of a view
+    if str(rows.type).startswith("run_end_encoded"):
+        return pc.run_end_decode(rows)
+    return rows.cast("large_string") if str(rows.type) == "string_view" else rows
 
 
 def plain(array: Any, missing: float = 0) -> np.ndarray:
@@ -311,7 +320,7 @@ def as_texts(column: Any) -> Any:
     words: Any = getattr(column, "dictionary", ())
     if len(words) and (words.null_count or len(words) > len(column)):
         column = column.dictionary_decode()  # then encoded by the words that occur
-    if str(column.type) in ("null", "string_view"):
+    if str(column.type) == "null":
         column = column.cast("large_string")
     if not hasattr(column, "dictionary"):
         column = column.dictionary_encode()

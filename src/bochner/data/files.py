@@ -43,23 +43,22 @@ class File:
     system: Any
     path: str
     name: str
+    size: int = 0  # in bytes, when it was opened
+    version: str = ""  # the time of the last change then, or fsspec's key of it
 
     def __str__(self) -> str:
         return self.name
 
+    def now(self) -> "File":
+        """Return the file with its size and version now, or say why it cannot be read."""
+        with readable(self):
+            self.system.invalidate_cache(self.path)
+            info = self.system.info(self.path)
+            version = str(info.get("mtime", "")) or self.system.ukey(self.path)
+            return replace(self, size=int(info["size"] or 0), version=version)
+
 
 _ONE = (str, PathLike, File)
-
-#: Bytes of a file, and its version: the time of the last change, or fsspec's key of it.
-Stamp = tuple[int, str]
-
-
-def stamp_of(file: File) -> Stamp:
-    """Return the stamp of a file, or say why it cannot be read."""
-    with readable(file):
-        file.system.invalidate_cache(file.path)
-        info = file.system.info(file.path)
-        return int(info["size"] or 0), str(info.get("mtime", "")) or file.system.ukey(file.path)
 
 
 def readable(
@@ -83,15 +82,15 @@ def readable(
 
 
 @contextmanager
-def unchanged(file: File, stamp: Stamp) -> Iterator[None]:
+def unchanged(file: File) -> Iterator[None]:
     """Read a file within: refuse it if it has changed, before or after, or where an error comes."""
 
     def compare() -> None:
-        if (now := stamp_of(file)) != stamp:
+        if (now := file.now()) != file:
             raise DataFileError(
                 f"Blocks: '{file}' must stay as it is until all passes are done; it changed after "
-                f"it was opened ({stamp[0]} bytes then, {now[0]} now). Make the Blocks again when "
-                "nothing writes to it."
+                f"it was opened ({file.size} bytes then, {now.size} now). Make the Blocks again "
+                "when nothing writes to it."
             )
 
     compare()
@@ -230,7 +229,7 @@ def unpacked(file: File) -> Any:
 
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader of a file, by its first bytes, or by its name for text."""
-    suffix, stamp, (path, system) = table_suffix(str(file)), stamp_of(file), within(file)
+    file, suffix, (path, system) = file.now(), table_suffix(str(file)), within(file)
     with readable(file), system.open_input_stream(path, compression=None) as stream:
         head = stream.read(6)
     if not head:
@@ -246,7 +245,7 @@ def open_file(file: File, separator: str | None) -> Reader:
         with _opened(file, "Feather", schema.names[:1]) as opened:
             groups = [opened.get_batch(i).num_rows for i in range(opened.num_record_batches)]
     elif suffix in TEXT:
-        return _open_text(file, stamp, separator)
+        return _open_text(file, separator)
     else:
         raise DataFileError(
             f"{WHO}: '{file}' must be Parquet ({listed(PARQUET)}), Feather ({listed(FEATHER)}) or "
@@ -260,13 +259,12 @@ def open_file(file: File, separator: str | None) -> Reader:
         for column in arrow_columns(schema, label)
         if not re.fullmatch("__index_level_.*__", column.name)
     )
-    read = partial(_read, file, stamp, tuple(groups), coded)
-    return Reader(label, columns, read, rows, f"{label} {stamp}")
+    read = partial(_read, file, tuple(groups), coded)
+    return Reader(label, columns, read, rows, f"{label} {file.size} {file.version}")
 
 
 def _read(
     file: File,
-    stamp: Stamp,
     groups: tuple[int, ...],
     coded: frozenset[str] | None,
     reader: Reader,
@@ -293,8 +291,8 @@ def _read(
                 yield batch
 
     first, end = reader.first, reader.first + (reader.n_rows or 0)
-    key = str(file), stamp, names, text, rows
-    with unchanged(file, stamp):
+    key = str(file), file.size, file.version, names, text, rows
+    with unchanged(file):
         group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
         at, batches = _PAUSED.pop(key, (-1, iter(())))
         if not sum(groups[:group]) <= at <= first:
@@ -367,7 +365,6 @@ class TextFile:
     """One text file: a line of names, then a line for each row."""
 
     file: File
-    stamp: Stamp
     separator: str
     block: int = 0  # bytes read at a time
     columns: tuple[Column, ...] = ()
@@ -383,7 +380,7 @@ class TextFile:
             for name in names
         }
         said = partial(_sentence, self)
-        with unchanged(self.file, self.stamp), readable(self.file, said):
+        with unchanged(self.file), readable(self.file, said):
             # a table has its own dictionaries of texts: few large ones are faster
             waiting: list[Any] = []
             for batch in self.batches(kinds):
@@ -425,15 +422,15 @@ class TextFile:
         return begins
 
 
-def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
+def _open_text(path: File, separator: str | None) -> Reader:
     """Find the separator, the names and, from the first block, the types."""
-    file, label = TextFile(path, stamp, separator or ""), f"'{path}'"
+    file, label = TextFile(path, separator or ""), f"'{path}'"
     with readable(path, partial(_sentence, file)), unpacked(path) as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
-        raise DataFileError(f"{WHO}: '{path}' is empty; it must hold a table.")
+        raise DataFileError(f"{WHO}: {label} is empty; it must hold a table.")
     if b"\0" in first_lines:
-        raise _not_utf8(path)
+        raise _not_utf8(label)
     head = first_lines.decode("utf-8-sig", errors="replace")
     if separator is None:
         separator = sniff(head, is_whole_file=len(first_lines) < 1 << 16)
@@ -444,7 +441,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
     names = next(csv.reader(head.splitlines(), delimiter=separator), [])
     if names and all(map(is_number, names)):
         raise DataFileError(
-            f"{WHO}: the first line of '{path}' must hold the names of the columns; "
+            f"{WHO}: the first line of {label} must hold the names of the columns; "
             f"got numbers only ({', '.join(names[:3])}{', ...' * (len(names) > 3)}). "
             "Add a line of names."
         )
@@ -455,7 +452,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
         columns = arrow_columns(opened.schema, label)
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):
-        raise _not_utf8(path)
+        raise _not_utf8(label)
     file, n_rows = replace(file, columns=columns), 0 if first is None else None
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
     return Reader(
@@ -463,7 +460,7 @@ def _open_text(path: File, stamp: Stamp, separator: str | None) -> Reader:
         columns,
         file.read,
         n_rows,
-        f"{label} {stamp} {separator!r}",
+        f"{label} {path.size} {path.version} {separator!r}",
         text_file=file,
         hint=hint * (len(columns) == 1),
     )
@@ -487,7 +484,7 @@ def _sentence(file: TextFile, error: Exception) -> BochnerError:
     """Return Arrow's message, which names line, column and value, and the remedy."""
     text, label = str(error).splitlines()[0], f"'{file.file}'"
     if "UTF8" in text:
-        return _not_utf8(file.file)
+        return _not_utf8(label)
     if "straddling" in text:
         return DataFileError(
             f"Blocks: every row of {label} must be shorter than {file.block:,} bytes; got a longer "
@@ -512,8 +509,8 @@ def _sentence(file: TextFile, error: Exception) -> BochnerError:
     )
 
 
-def _not_utf8(path: File) -> DataFileError:
+def _not_utf8(label: str) -> DataFileError:
     return DataFileError(
-        f"Blocks: '{path}' must be text in UTF-8; it is in another encoding or no text at all. "
+        f"Blocks: {label} must be text in UTF-8; it is in another encoding or no text at all. "
         "Save it again as UTF-8."
     )

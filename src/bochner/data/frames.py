@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import needed
+from bochner.data.encoders import arrow_rows
 from bochner.data.schema import refuse_repeated
 from bochner.data.sources import Partition
-from bochner.data.tables import NO_ROWS, Column, Reader, arrow_rows, without_target
+from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import InvalidInput, InvalidType
 
 _WHO = "Blocks.from_table"
@@ -146,9 +147,7 @@ def _column(column: Any) -> Any:
     if isinstance(column, str | np.ndarray):
         return column
     streams = hasattr(column, "__arrow_c_stream__")
-    column = pa.chunked_array(column if streams else [column])
-    coded = str(column.type).startswith("run_end_encoded")  # Arrow cannot take rows of these
-    return needed("pyarrow.compute", _WHO).run_end_decode(column) if coded else column
+    return pa.chunked_array(column if streams else [column])
 
 
 def _of_pandas(pa: Any, column: Any) -> Any:
@@ -162,7 +161,8 @@ def _of_pandas(pa: Any, column: Any) -> Any:
         column = column.sparse.to_dense()
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":  # Arrow would copy columns of rows
-        return column.to_numpy().astype(dtype.newbyteorder("="), copy=False)
+        native = np.dtype(np.float64) if dtype.itemsize > 8 else dtype.newbyteorder("=")
+        return column.to_numpy().astype(native, copy=False)
     if str(dtype) == "category":
         rule = f"Blocks: categories of column {column.name!r} must be different texts"
         refuse_repeated(map(str, column.cat.categories), rule)

@@ -90,7 +90,7 @@ class RowSample:
             other = other.take(np.flatnonzero(other.priority < self.priority.max()))
             if not len(other):
                 return self
-        X, y, w = join([Piece(self.X, self.y, self.w), Piece(other.X, other.y, other.w)])
+        X, y, w = join([self, other])
         priority = np.concatenate([self.priority, other.priority])
         return RowSample(X, y, w, priority).lowest(most)
 
@@ -100,8 +100,7 @@ class RowSample:
 
     def take(self, rows: Array) -> "RowSample":
         """Return these rows."""
-        X, y, w = part(Piece(self.X, self.y, self.w), rows)
-        return RowSample(X, y, w, self.priority[rows])
+        return RowSample(*part(self, rows), self.priority[rows])
 
 
 def _least(priority: Float[Array, " n"], m: int) -> Array:

@@ -3,7 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -72,7 +72,6 @@ class Partition:
         return self.held if self.get is None else self.get(self.held)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Source(ABC):
     """Rows that can be read from the first to the last, again and again."""
 
@@ -131,8 +130,8 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
         yield join(waiting)
 
 
-def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
-    """Return rows of a piece: views for a slice, copies for an array of row numbers."""
+def part(piece: Any, rows: slice | np.ndarray) -> Piece:
+    """Return rows of X, y and w: views for a slice, copies for an array of row numbers."""
 
     def chosen(array: Any) -> Any:
         if array is None:
@@ -141,24 +140,22 @@ def part(piece: Piece, rows: slice | np.ndarray) -> Piece:
             return taken(array, rows, axis=0)
         return array[rows] if is_sparse(array) else array[rows, ...]
 
-    return Piece(*map(chosen, piece))
+    return Piece(chosen(piece.X), chosen(piece.y), chosen(piece.w))
 
 
-def join(pieces: list[Piece]) -> Piece:
-    """Concatenate pieces by rows; a single piece is returned unchanged."""
-    if len(pieces) == 1:
-        return pieces[0]
+def join(pieces: Sequence[Any]) -> Piece:
+    """Concatenate X, y and w of pieces by rows; those of a single piece are unchanged."""
 
     def stacked(arrays: tuple[Any, ...]) -> Any:
-        if arrays[0] is None:
-            return None
+        if arrays[0] is None or len(arrays) == 1:
+            return arrays[0]
         if is_sparse(arrays[0]):
             return scipy.sparse.vstack(arrays, format="csr")
         if isinstance(arrays[0], np.ndarray):
             return np.concatenate(arrays)
         return array_namespace(arrays[0]).concat(list(arrays))
 
-    return Piece(*map(stacked, zip(*pieces, strict=True)))
+    return Piece(*map(stacked, zip(*((rows.X, rows.y, rows.w) for rows in pieces), strict=True)))
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
@@ -205,6 +202,10 @@ class Arrays(Source):
     held: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
+    label: str = field(kw_only=True)
+    n_columns: int = field(kw_only=True)
+    n_rows: int = field(kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def __getstate__(self) -> dict[str, Any]:
         if self.key:
@@ -259,6 +260,8 @@ class Iterables(Source):
     source: Iterable[Any] | Callable[[], Iterable[Any]]
     form: str
     first_row: bytes  # whether it is the same each time
+    label: str
+    n_columns: int
 
     def pieces(self, rows: int) -> Iterator[Piece]:  # the caller's sizes stay
         for number, piece in enumerate(_pieces(_fresh(self.source))):
@@ -321,8 +324,7 @@ def open_iterable(source: Any) -> Iterables:
         )
     for piece in _pieces(started):
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"
-        kept = form_of(piece), _first_row(piece)
-        return Iterables(source, *kept, label=label, n_columns=piece.X.shape[1])
+        return Iterables(source, form_of(piece), _first_row(piece), label, piece.X.shape[1])
     raise InvalidInput("Blocks.from_iterable: the source must give at least one row; got none.")
 
 

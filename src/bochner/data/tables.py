@@ -13,6 +13,7 @@ from bochner.data.encoders import (
     Numbers,
     Times,
     Where,
+    arrow_rows,
     as_texts,
     column_of,
     folds,
@@ -83,16 +84,6 @@ class Reader:
         return replace(self, n_rows=n_rows, first=first, partition=held)
 
 
-def arrow_rows(column: Any, start: int, stop: int | None) -> Any:
-    """Return rows of an array of NumPy or Arrow as one that Arrow can take rows of."""
-    import pyarrow as pa
-
-    rows = column[start:stop]
-    if isinstance(rows, np.ndarray):
-        return pa.array(np.ascontiguousarray(rows))  # much faster than Arrow's copy of a view
-    return rows.cast("large_string") if str(rows.type) == "string_view" else rows
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables(Source):
     """Consecutive readers, seen through one schema."""
@@ -105,6 +96,10 @@ class Tables(Source):
     # by name, (folds, levels + 2, p): how rows of a fit are encoded
     fold_tables: Mapping[str, np.ndarray] = field(default_factory=dict)
     raw: bool = False  # whether X are the cells themselves, one column each
+    label: str = field(kw_only=True)
+    n_columns: int = field(kw_only=True)
+    n_rows: Any = field(default=None, kw_only=True)
+    first: int = field(default=0, kw_only=True)
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         if not self.raw and not self.schema.encoders and self.drafts is not None:

@@ -40,7 +40,7 @@ from bochner.certificates.certificate import Certificate, certify
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.frames import is_pandas
 from bochner.data.schema import Inputs, listed, reasons, refuse_repeated
-from bochner.data.sources import Piece, is_stored, join
+from bochner.data.sources import is_stored, join
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
@@ -358,7 +358,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             self, table.beside(y, sample_weight), first=known is None, classes=classes
         )
         # encoded once: a fit reads the rows many times
-        rows = join([Piece(*block[:3]) for block in table])
+        rows = join([*table])
         return Blocks.from_arrays(*rows), inputs
 
     def _as_fitted(self, blocks: Blocks) -> Blocks:

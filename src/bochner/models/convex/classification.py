@@ -97,7 +97,7 @@ def class_sample(blocks: Blocks, spec: ConvexSpec, where: Executor) -> "ClassRow
         weights, more = where.sum(SumOf(part_of), blocks)
         pieces = [rows.take(np.flatnonzero(~np.isin(rows.y[:, 0], rare)))]
         pieces += [more.take(np.flatnonzero(more.y[:, 0] == k)).lowest(most) for k in rare]
-    X, y, w = join([Piece(rows.X, rows.y, rows.w) for rows in pieces])
+    X, y, w = join(pieces)
     return rows_to_choose_by(X, y[:, 0], w, spec, weights)
 
 

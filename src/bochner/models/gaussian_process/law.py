@@ -17,7 +17,7 @@ from bochner._core.shapes import Array, Both, Float, Int
 from bochner._core.sizes import LOO_ROWS, block_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
-from bochner.data.sources import Piece, join, required_targets
+from bochner.data.sources import join, required_targets
 from bochner.errors import InvalidInput, SolutionWarning, UnsupportedKernel
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
@@ -155,7 +155,7 @@ class KeptRows:
 
     def merge(self, other: "KeptRows") -> "KeptRows":
         """Return the rows of both."""
-        X, y, w = join([Piece(self.X, self.y, self.w), Piece(other.X, other.y, other.w)])
+        X, y, w = join([self, other])
         priority = np.concatenate([self.priority, other.priority])
         return KeptRows(X, y, w, priority, self.rows + other.rows, self.target_shape)
 
