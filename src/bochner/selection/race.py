@@ -117,7 +117,8 @@ class Race:
 
     def best(self) -> Tuning:
         """Return the best candidate or sum, and the record."""
-        first, few = self.few, self._all_of(self._starts(), self.few)
+        starts = [self._one, self._each] if self._columns else [self._one]
+        first, few = self.few, self._all_of(starts, self.few)
         few += self._all_of(self._others(few[-1].made), first) if few else []
         radial = [j for j in few if isinstance(j.candidate.kernel, Radial)]
         if radial:
@@ -230,9 +231,6 @@ class Race:
 
     # --- candidates ------------------------------------------------------------------------------
 
-    def _starts(self) -> list[Make]:
-        return [self._one, self._each] if self._columns else [self._one]
-
     def _others(self, start: TunedKernel) -> list[Make]:
         if not self._columns:
             return []
@@ -337,8 +335,10 @@ class Race:
         search = self.search(self._by)
         rows = search.rows
         start = family.replace(lengthscale=tuple((rows.median * rows.spread).tolist()))
-        end = search.to_end(search.each(start, search.first_points(start)), 24, 0)
-        again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
+        # Of few columns fewer evaluations are enough; classes of shuttle and pendigits need more
+        steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
+        end = search.to_end(search.each(start, search.first_points(start)), steps, 0)
+        again = search.scaled(shortened(end.kernel, rows), end.alpha, min(16, steps), each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
@@ -358,7 +358,7 @@ class Race:
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search = self.search(LOO)
-        end = search.scaled(start.kernel, start.alpha, 7, each=True)
+        end = search.scaled(start.kernel, start.alpha, 7 if self.of_classes else 4, each=True)
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:
