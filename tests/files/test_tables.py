@@ -160,13 +160,12 @@ def test_all_problems_of_a_table_come_in_one_message():
 def test_durations_are_seconds_and_objects_of_one_kind_are_what_they_hold():
     flag = pd.Series([True, False], dtype=object)
     table = pd.DataFrame({"duration": pd.to_timedelta([1, 2], unit="s"), "flag": flag})
-    table["decimal"] = [Decimal("1.5"), 2]
+    table = table.assign(decimal=[Decimal("1.5"), 2], long=np.array([5, 6], np.longdouble))
     table["sparse"] = pd.arrays.SparseArray([0.0, 3.0])
-    table["long"] = np.array([5, 6], np.longdouble)
     (block,) = Blocks.from_table(pa.Table.from_pandas(table[["duration"]]))
     np.testing.assert_array_equal(block.X[:, 0], [1, 2])
     (block,) = Blocks.from_table(table)
-    np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 0, 5], [2, 0, 2, 3, 6]])
+    np.testing.assert_array_equal(block.X, [[1, 1, 1.5, 5, 0], [2, 0, 2, 6, 3]])
 
 
 def test_a_target_asked_for_must_be_there():

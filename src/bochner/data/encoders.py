@@ -8,7 +8,7 @@ Fields are texts, numbers and tuples, so that an encoder survives JSON; ``kind``
 import datetime as dt
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache, partial
 from typing import Any
@@ -447,14 +447,10 @@ FORMS: dict[str, re.Pattern[str]] = {
 }
 
 
-def form_of(texts: Iterable[str]) -> str:
+def form_of(texts: Collection[str]) -> str:
     """Return the common date format of all texts, "" if there is none."""
-    texts = list(texts)
-    if not texts:
-        return ""
-    first = [form for form, pattern in FORMS.items() if pattern.fullmatch(texts[0].strip())]
-    reads = lambda form: None not in [seconds_of(text, form) for text in texts]
-    return next(filter(reads, first), "")
+    reads = lambda form: all(seconds_of(text, form) is not None for text in texts)
+    return next(filter(reads, FORMS), "") if texts else ""
 
 
 def seconds_of(text: str, form: str) -> float | None:

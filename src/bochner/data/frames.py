@@ -15,7 +15,7 @@ from bochner.data.sources import Partition
 from bochner.data.tables import NO_ROWS, Column, Reader, without_target
 from bochner.errors import InvalidInput, InvalidType
 
-_WHO = "Blocks.from_table"
+WHO = "Blocks.from_table"
 
 
 # --- The kinds of tables -------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def label_of(table: Any) -> str:
 @lru_cache(maxsize=256)
 def _kind_of(dtype: Any) -> Column:
     """Return an Arrow type as a column without a name; files have many columns of few types."""
-    types, text = needed("pyarrow", _WHO).types, str(dtype)
+    types, text = needed("pyarrow", WHO).types, str(dtype)
     if text.startswith("run_end_encoded"):
         return _kind_of(dtype.value_type)
     numbers = ("is_boolean", "is_integer", "is_floating", "is_decimal", "is_duration")
@@ -101,7 +101,7 @@ def columns_of(table: Any, names: Sequence[str]) -> dict[str, Any]:
 def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = None) -> Any:
     """Return rows of columns as an Arrow table."""
     rows = {name: arrow_rows(column, start, stop) for name, column in columns.items()}
-    return needed("pyarrow", _WHO).table(rows)
+    return needed("pyarrow", WHO).table(rows)
 
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
@@ -139,7 +139,7 @@ def names_in(table: Any) -> list[Any]:
 
 def _column(column: Any) -> Any:
     """Return a column of a table in memory: an array of Arrow or NumPy, or another's type."""
-    pa, dtype = needed("pyarrow", _WHO), str(getattr(column, "dtype", ""))
+    pa, dtype = needed("pyarrow", WHO), str(getattr(column, "dtype", ""))
     if _package(type(column)) == "pandas":
         column = _of_pandas(pa, column)
     elif dtype == "Object":  # of polars
@@ -189,7 +189,7 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
     column, places = _kind_of(dtype)._replace(name=name), range(0, len(array), 4096)
     if column.kind not in ("lists or records", "text") and places:
-        every = needed("pyarrow.compute", _WHO).all
+        every = needed("pyarrow.compute", WHO).all
         nulls = (arrow_rows(array, at, at + 4096).is_null(nan_is_null=True) for at in places)
         if all(every(part).as_py() for part in nulls):
             return Column(name, "nothing", "all values missing")
@@ -240,14 +240,14 @@ def _open_stream(table: Any, label: str) -> Reader:
     return Reader(label, columns, partial(_streamed, table))
 
 
-def _streamed(table: Any, _reader: Reader, names: tuple[str, ...], *_how: Any) -> Iterator[Any]:
+def _streamed(table: Any, _reader: Reader, names: tuple[str, ...], *_how: Any) -> Any:
     """Yield the rows of a stream, which is started now."""
-    return iter(_stream(table, names))
+    return _stream(table, names)
 
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
     """Start the stream of these columns, by default of all; ``first``: its first row at least."""
-    readers, library = needed("pyarrow", _WHO).RecordBatchReader, library_of(table, "lazy")
+    readers, library = needed("pyarrow", WHO).RecordBatchReader, library_of(table, "lazy")
     if library == "pyarrow":
         return table.scanner(columns=[*names] or None).to_reader()
     if library == "duckdb":
@@ -273,13 +273,10 @@ def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:
 
 def batches(table: Any) -> Iterator[Any]:
     """Yield all columns of a table as record batches with rows, or as one table without rows."""
-    stream, empty = _stream(table), True
-    for batch in stream:
-        if batch.num_rows:
-            empty = False
-            yield batch
-    if empty:
-        yield stream.schema.empty_table()
+    stream = _stream(table)
+    rows = (batch for batch in stream if batch.num_rows)
+    yield next(rows, stream.schema.empty_table())
+    yield from rows
 
 
 def _first_row(table: Any) -> str | None:

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from bochner._core.optional import explained, needed
-from bochner.data.frames import arrow_columns, label_of, open_table, rows_of
+from bochner.data.frames import WHO, arrow_columns, label_of, open_table, rows_of
 from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
-
-_WHO = "Blocks.from_table"
 
 
 def readers_of(
@@ -163,7 +161,7 @@ def _of_partition(frame: Any, call: Callable[[Any], Any], name: str, none: Any) 
 
 def _ray_readers(table: Any) -> list[Reader]:
     """Return a reader of each block of the dataset, which is executed now."""
-    ray, label = needed("ray", _WHO), label_of(table)
+    ray, label = needed("ray", WHO), label_of(table)
     with uncomputed(label):
         references = table.materialize().to_arrow_refs()
         form = ray.remote(lambda table: (table.num_rows, table.schema))
@@ -194,8 +192,8 @@ def _spark_rows(held: tuple[Any, int]) -> Any:
 
 def _spark_readers(table: Any) -> list[Reader]:
     """Return a reader of each partition, which are computed and persisted now."""
-    storage = needed("pyspark", _WHO).StorageLevel
-    to_arrow_schema = needed("pyspark.sql.pandas.types", _WHO).to_arrow_schema
+    storage = needed("pyspark", WHO).StorageLevel
+    to_arrow_schema = needed("pyspark.sql.pandas.types", WHO).to_arrow_schema
     label = label_of(table)
     with uncomputed(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
@@ -261,10 +259,10 @@ def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list
     handles = [partition.held for partition in partitions]
     match partitions[0].library:
         case "dask":
-            dask = needed("dask", _WHO)
+            dask = needed("dask", WHO)
             return list(dask.compute(*[dask.delayed(call)(task) for task in handles]))
         case "ray":
-            ray = needed("ray", _WHO)
+            ray = needed("ray", WHO)
             task = ray.remote(lambda call, table: call(table))
             return list(ray.get([task.remote(call, reference) for reference in handles]))
     streams, of_rows = handles[0][0], lambda rows: [call(table_of([*rows]))]
