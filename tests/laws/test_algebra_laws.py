@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tolerance
 from gallery import absolute, rows, weight
+from inside import with_peak
 from scipy.optimize import minimize
 from sklearn.base import clone
 from tolerance import assert_close
@@ -22,7 +23,7 @@ from bochner.features.nystrom import NystromMap
 from bochner.features.rules import RULES, Rule
 from bochner.kernels import Columns, Exp, Free, Gaussian, Laplace, Linear, Matern, Periodic
 from bochner.kernels.kernel import TunedPositive
-from bochner.kernels.numbers import places_of, traced, with_numbers
+from bochner.kernels.numbers import gradients, places_of, traced, with_numbers
 
 PAIRS, PHASES = Fourier(IID()), Fourier(IID(), "phase")
 MIXED = Gaussian(2.0) + 0.5 * Linear()
@@ -91,6 +92,25 @@ def test_maps_by_rule_are_unbiased(kernel, method, D):
 def test_places_of_a_sketched_product_are_no_matrix_to_multiply_by():
     phi = draw(MIXED * MIXED, PAIRS, n_features=60, X=rows(9))
     assert phi.multiplications == phi.left.multiplications + phi.right.multiplications
+
+
+def test_what_is_made_of_maps_and_kernels_promises_no_more_and_costs_no_more(monkeypatch):
+    """Compressed and deep features are biased; multiples, products and sums over degrees are cheap."""
+    X, draws = rows(60), dict(n_features=1024, random_state=0)
+    compressed = draw(Gaussian(), bo.Compressed(PAIRS), **draws, X=X)
+    assert (compressed.unbiased, compressed.left_out(X)) == (False, None)
+    deep = [bo.NeuralTangentFeatures(), bo.kernels.NeuralTangent(1), bo.kernels.NeuralTangent(3)]
+    assert [draw(kernel, deep[0], **draws, X=X).unbiased for kernel in deep[1:]] == [True, False]
+    kernels = Gaussian(11.0), 2.0 * Gaussian(11.0)
+    fast = [draw(k, Fourier(bo.Structured()), **draws, n_inputs=128) for k in kernels]
+    assert fast[0].multiplications == fast[1].multiplications < 64 * 1024
+    zonal = bo.kernels.Zonal(tuple(1 / np.arange(1.0, 402.0)))
+    K, peak = with_peak(lambda: zonal(rows(500)))
+    assert peak - K.nbytes < 30e6  # a matrix for each degree takes 800 MB
+    calls, evaluate = [], Gaussian.evaluate
+    monkeypatch.setattr(Gaussian, "evaluate", lambda *a: calls.append(1) or evaluate(*a))
+    gradients(reduce(operator.mul, map(Gaussian, range(1, 9))), X, X, np.ones((60, 60)))
+    assert len(calls) == 8
 
 
 def test_exact_parts_need_no_method():
