@@ -162,15 +162,16 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
     if isinstance(kernel, Combined):
         values, backs = zip(*map(of, parts_of(kernel)), strict=True)
         joined = lambda: kernel.joined(*values)
-        K = joined if isinstance(kernel, Sum) else cache(joined)
+        K = joined if isinstance(kernel, Sum | Scaled) else cache(joined)
 
         def through(C: Array) -> Any:
             each = zip(backs, kernel.back(C, K, *values), strict=True)
             slopes = [back(slope) for back, slope in each]
             if wanted is None:
                 return reduce(operator.add, slopes)
-            own = {Place("scale"): np.vdot(C, K())} if isinstance(kernel, Scaled) else {}
-            return reduce(operator.or_, slopes, {at: float(slope) for at, slope in own.items()})
+            if isinstance(kernel, Scaled):
+                slopes.append({Place("scale"): float(kernel.scale * np.vdot(C, values[0]()))})
+            return reduce(operator.or_, slopes)
 
         return K, through
     known: Back = lambda _: {}

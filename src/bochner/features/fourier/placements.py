@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
@@ -32,10 +32,8 @@ class Placement(NamedArguments, ABC):
     """Places m frequencies under a spectral measure on R^d, at random."""
 
     @abstractmethod
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> "Float[Array, 'd m'] | Transforms":
-        """Return W, (d, m) float64, or as transforms: each column has the law ``measure``."""
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
+        """Return W, (d, m) float64, or `Transforms`: each column has the law ``measure``."""
 
 
 #: Frequencies that one stream gives, at least.
@@ -338,9 +336,7 @@ class Structured(Placement):
     FourierMap(kernel=Gaussian(lengthscale=8.0), n_inputs=100, n_features=512)
     """
 
-    def place(
-        self, measure: Measure, m: int, rng: np.random.Generator
-    ) -> Float[Array, "d m"] | Transforms:
+    def place(self, measure: Measure, m: int, rng: np.random.Generator) -> Any:
         law, p = require_isotropic(measure, "Structured()"), power_of_two(len(measure.scales))
         # With fewer, transforms are far from a uniformly random rotation, and no faster.
         if len(law.scales) < 32:
