@@ -322,7 +322,7 @@ def test_calibration_is_made_of_values_of_rows_left_out_one_by_one():
 
 # ---- whitened sums: Sums of kernel values that are whitened in the place of rows: the same moments, the same fits
 
-N, D = 17_000, 512
+N, D, NOISY, WAYS = 17_000, 512, Gaussian(0.7), ("auto", "float64")
 
 
 @pytest.fixture(scope="module")
@@ -332,10 +332,9 @@ def noisy_rows():
     return X[:N], y[:N], X[N:], y[N:]
 
 
-def fit_of_sums(data, method="nystrom", scale=0.7, **options):
-    X, y = data[:2]
+def fit_of_sums(data, method="nystrom", kernel=NOISY, **options):
     options = dict(n_features=D, random_state=0) | options
-    return bo.KernelRidge(Gaussian(scale), method=method, **options).fit(X, y)
+    return bo.KernelRidge(kernel, method=method, **options).fit(*data[:2])
 
 
 def error(model, data):
@@ -343,14 +342,15 @@ def error(model, data):
 
 
 @pytest.mark.main_cases(1)
+@pytest.mark.parametrize("kernel", [NOISY, "matern32"], ids=repr)  # which transforms columns
 @pytest.mark.parametrize("method", ["nystrom", Nystrom(Uniform())], ids=repr)
-def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method):
-    quick, right = (fit_of_sums(noisy_rows, method, precision=p) for p in ("auto", "float64"))
-    assert (quick.map_.jitter, right.map_.jitter) == (COARSE, None)
+def test_a_fit_by_whitened_sums_is_that_of_whitened_rows(noisy_rows, method, kernel):
+    data = [np.exp(a) if kernel == "matern32" and a.ndim == 2 else a for a in noisy_rows]
+    quick, right = (fit_of_sums(data, method, kernel, precision=p) for p in WAYS)
+    assert [fit.map_.unwhitened()[1].jitter for fit in (quick, right)] == [COARSE, None]
     assert (quick.moments_.precision, right.moments_.precision) == ("float32", "float64")
-    assert quick.choice_.map is quick.map_
     assert quick.solution_.outcome.good
-    assert abs(error(quick, noisy_rows) / error(right, noisy_rows) - 1) < 5e-3
+    assert abs(error(quick, data) / error(right, data) - 1) < 5e-3
 
 
 @pytest.mark.slow
@@ -358,7 +358,7 @@ def test_where_noise_is_low_rows_are_whitened_after_all(noisy_rows):
     X, _, new, _ = noisy_rows
     y, truth = (np.sin(2 * A[:, 0]) + A[:, 1] * A[:, 2] for A in (X, new))
     data = X, y, new, truth
-    quick, right = (fit_of_sums(data, scale=2.0, precision=p) for p in ("auto", "float64"))
+    quick, right = (fit_of_sums(data, kernel=Gaussian(2.0), precision=p) for p in WAYS)
     assert quick.map_.jitter is quick.choice_.map.jitter is None
     assert quick.moments_.precision == "float64"
     np.testing.assert_array_equal(quick.predict(new), right.predict(new))
@@ -372,7 +372,7 @@ def test_such_a_model_is_saved_goes_on_and_does_not_depend_on_blocks(noisy_rows,
     back = bo.load(tmp_path / "model")
     assert back.map_.jitter == COARSE
     np.testing.assert_array_equal(back.predict(new), model.predict(new))
-    cut = bo.KernelRidge(Gaussian(0.7), method="nystrom", n_features=D, random_state=0)
+    cut = bo.KernelRidge(NOISY, method="nystrom", n_features=D, random_state=0)
     cut.fit_blocks(Blocks.from_arrays(X, y, block_rows=777))
     np.testing.assert_allclose(cut.predict(new), model.predict(new), atol=1e-6)
     back.partial_fit(X[:100], y[:100])
