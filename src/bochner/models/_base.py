@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 from typing import Any, Literal, Self
 
@@ -580,15 +581,22 @@ class FitSummary(HtmlResult):
 
     block_rows = property(attrgetter("chosen.block_rows"))  # Rows that are predicted together
 
+    @cached_property
+    def function(self) -> Any:
+        """The function of ``values``, made once; pickles do not hold it."""
+        return self.values()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "function"}
+
     def predictions(self, blocks: Blocks) -> Predictions:
         """Yield the rows of each block and f there."""
-        values = self.values()
         for block in blocks.with_rows(self.block_rows):
-            yield block.X, values(block.X)
+            yield block.X, self.function(block.X)
 
     def gradients(self, blocks: Blocks) -> Gradients:
         """Yield the rows of each block and the gradients of f there."""
-        slopes, most = self.values().slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
+        slopes, most = self.function.slopes, max(256, (1 << 22) // blocks.n_columns)  # 32 MB
         for block in blocks.with_rows(min(self.block_rows, most)):
             yield block.X, slopes(np.ascontiguousarray(to_numpy(block.X), dtype=np.float64))
 

@@ -161,7 +161,7 @@ class ConvexFit(FitSummary):
     dual: Float[Array, "n t"] | None = None  # On features, of few rows: u with β = Σ uᵢ φ(xᵢ)
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"calibration": self.calibration}
+        return super().__getstate__() | {"calibration": self.calibration}
 
     @property
     def exact(self) -> bool:

@@ -686,9 +686,8 @@ class KernelRegressor(FeatureParameters, ConvexRegressor):
         return xp.sort(f, axis=1) if _several_levels(self.loss_) else f
 
     def _gradients(self, blocks: Blocks) -> Gradients:
-        values = self._fitted.values()
         for X, G in self._fitted.gradients(blocks):
-            f = values(X)
+            f = self._fitted.function(X)
             if isinstance(self.loss_, losses.LOG_LINK):
                 yield X, self._predicted(f)[:, None, :] * G
             elif isinstance(self.loss_, losses.Multinomial):

@@ -31,7 +31,7 @@ from bochner.kernels.distances import overflow
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Compilable
 from bochner.models._labels import Calibration, calibrate, decided, log_loss_of_signs
-from bochner.models._rows import KernelSum, transformed
+from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.features import solve, summed_features
 from bochner.models.representations.representation import (
@@ -97,13 +97,7 @@ class MatrixRows(Representation):
     block_rows = TILE
 
     def values(self, solution: Any) -> KernelSum:
-        f = KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
-        vars(f)["transformed"] = self._transformed
-        return f
-
-    @cached_property
-    def _transformed(self) -> tuple[Kernel, Any]:
-        return transformed(self.chosen.kernel, self.X)
+        return KernelSum(self.chosen.kernel, self.X, solution.coef, solution.intercept)
 
     def left_out(self, solution: Solution) -> LeftOutRows | None:
         """Return rows with their leave-one-out predictions; None where no targets were kept."""
