@@ -253,7 +253,7 @@ class Race:
             yield from turned_metrics(kernel, start.alpha, search, rounds, self._brief)
 
     def _linear(self, start: TunedKernel) -> Iterator[TunedKernel]:
-        """Yield the linear kernel in the metric of a kernel, which continues linear trends."""
+        """Yield the linear kernel in the metric of a kernel; a line has d slopes."""
         rows, kernel = self._of_few.rows, start.kernel
         d = rows.X.shape[1]
         if d > MANY_COLUMNS:
@@ -263,7 +263,7 @@ class Race:
         else:
             A = np.diag(np.broadcast_to(kernel.get_params()["lengthscale"], d) ** -2.0)
         A = A / max(rows.spread @ (np.diag(A) * rows.spread), 1e-300)
-        yield TunedKernel(LINEAR, Mahalanobis(Linear(), entries(A)), 1.0, start.numbers)
+        yield TunedKernel(LINEAR, Mahalanobis(Linear(), entries(A)), 1.0, d)
 
     def _takes_more_rows(self, start: TunedKernel) -> bool:
         """Whether lengthscales per column were tuned on fewer rows than there are."""
