@@ -251,7 +251,7 @@ def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(where, mon
 
     monkeypatch.setattr(os, "fsync", full)
     whole = ridge(alpha=0.1).fit_blocks(blocks())
-    with pytest.warns(BochnerWarning, match=r"the disk is full.*The fit goes on, and writes"):
+    with pytest.warns(BochnerWarning, match=r"the disk is full.*The fit continues, and writes"):
         model = ridge(alpha=0.1).fit_blocks(blocks(), where=where)
     np.testing.assert_array_equal(model.coef_, whole.coef_)
     written.clear()

@@ -211,7 +211,7 @@ def demo(terminal: Terminal, given: Any) -> None:
 )
 @_option(
     "--checkpoint",
-    "Where a fit that may be killed is recorded each minute: the same command goes on.",
+    "Folder for checkpoints each minute: the same command resumes a killed fit.",
     click.Path(),
     "FOLDER",
 )

@@ -204,7 +204,7 @@ class RecordedPasses:
     def _foreign(self, what: str) -> DataFileError:
         """Return the error for a folder with other contents."""
         return DataFileError(
-            f"Local: the checkpoint '{self._folder}' must be of this fit, to go on from it; it is "
+            f"Local: the checkpoint '{self._folder}' must be of this fit, to resume it; it is "
             f"{what}. Delete it to begin again, or name another."
         )
 
@@ -286,8 +286,8 @@ class RecordedPasses:
             ) from error
         except DataFileError as error:
             warn_user(
-                "Local: a record must be written for a fit that is killed to go on from it; "
-                f"{error} The fit goes on, and writes again in {self._every:g} seconds.",
+                "Local: a checkpoint must be written, from which a killed fit resumes; "
+                f"{error} The fit continues, and writes again in {self._every:g} seconds.",
                 BochnerWarning,
             )
         end = time.monotonic()

@@ -441,8 +441,8 @@ class Compressed(Method):
 
     Notes
     -----
-    Serves the kernels of ``method``, and needs rows to be drawn. Below the kernel if the wider map
-    is. Choose it over :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the
+    Supports the kernels of ``method``, and needs rows to be drawn. Z Zᵀ ⪯ K if so for the wider map.
+    Choose it over :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the
     memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): O(n D′ D) more.
 
     Examples
@@ -533,7 +533,7 @@ class Projected(Method):
 
     Notes
     -----
-    Serves kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
+    Supports kernels of the Euclidean distance or of the inner product that ``method`` serves in d′
     columns. The errors of the features and of the projection add up; certificates measure both.
     Choose it where few combinations of many columns matter. Cost of φ(X): O(n d d′) and the cost
     of ``method``; sparse rows stay sparse until they are projected.

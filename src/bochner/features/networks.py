@@ -318,7 +318,7 @@ class Positive(Method):
 
     Notes
     -----
-    Serves DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
+    Supports DotExponential and Gaussian kernels and their multiples. Unbiased; with independent ω
     the variance of an entry for e^{⟨x, y⟩} is e^{2⟨x, y⟩} (e^{|x + y|²} − 1)/D, with both signs
     times 1 − e^{−|x + y|²} (for the Gaussian times e^{−|x|² − |y|²}). Choose it where entries must
     be positive (softmax attention), with rows of length about one; else :class:`Fourier` or

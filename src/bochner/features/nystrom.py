@@ -308,7 +308,7 @@ class Nystrom(Method):
 
     Notes
     -----
-    Serves every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
+    Supports every kernel, and needs rows to be drawn from. Follows the spectrum of K: where it
     decays, 5 to 10⁸ times more accurate than random features of equal width; where it does not,
     use :class:`Fourier`. Cost of φ(X): O(n d D + n D²), about three times as long
     as a pass for moments. Fewer than D landmarks are taken when they explain the kernel to

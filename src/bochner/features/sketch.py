@@ -319,7 +319,7 @@ class Maclaurin(Method):
 
     Notes
     -----
-    Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
+    Supports Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. Unbiased; the variance of a feature of degree n
     is up to 3ⁿ|x|²ⁿ|y|²ⁿ. Cost of φ(X): O(n d D N̄), N̄ the mean degree; memory D N̄ d bytes. Sparse
     rows are not made dense. Choose it for low degrees and sparse rows.
@@ -509,7 +509,7 @@ class PolySketch(Method):
 
     Notes
     -----
-    Serves Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
+    Supports Polynomial, DotExponential and DotProduct kernels, their sums and multiples, and the
     Gaussian as e^{−|x|²/2} e^{⟨x, y⟩} e^{−|y|²/2}. The constant is exact, the linear term where it
     pays; each other degree gets features in proportion to its term. Unbiased; the variance grows
     with the degree p like p, for :class:`Maclaurin` and :class:`TensorSketch` like 3ᵖ. Cost of

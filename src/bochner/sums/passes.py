@@ -259,7 +259,7 @@ class Together:
 
 
 def counted(summand: Any) -> Together:
-    """Return the summand beside the number of rows, and whether one has a weight."""
+    """Return the summand with the number of rows, and whether one has a weight."""
     seen = lambda block: (block.X.shape[0], has_weight(block.w))
     return Together((summand, SumOf(seen, (0, False))))
 

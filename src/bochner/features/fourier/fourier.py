@@ -49,8 +49,8 @@ class Fourier(Method):
 
     Notes
     -----
-    Serves stationary kernels, their sums and products. Unbiased for any data; the error falls like
-    1/√D. Choose it when data may be seen only once, for D in the thousands at high speed, or when
+    Supports stationary kernels, their sums and products. Unbiased for any data; errors fall like
+    1/√D. Choose it if data can be read only once, for D in the thousands at high speed, or when
     the spectrum does not decay; else :class:`Nystrom` is more accurate at equal width. Cost of
     φ(X): O(n d D) and D/2 sine-cosine pairs per row.
 
@@ -347,7 +347,7 @@ class HistogramSampling(Method):
 
     Notes
     -----
-    Serves `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
+    Supports `AdditiveChi2`, `Intersection` and `JensenShannon` by sampled spectra, 2n + 1 features
     per column with the largest odd number that n_features leaves for each. Nothing is random, and
     the error has a bound for all data: with 3, 5, 7 features per column at most 3.2, 1.3 and 0.6 %
     of the larger number for χ². Choose it for histograms and other non-negative columns that act

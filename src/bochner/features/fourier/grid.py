@@ -47,7 +47,7 @@ class FourierGrid(Method):
 
     Notes
     -----
-    Serves stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
+    Supports stationary kernels with a spectral density in one to three columns, ``Periodic`` ones,
     sums, multiples and products of them. The periods of a column need a common multiple of at most
     4,096 times the longest.
 

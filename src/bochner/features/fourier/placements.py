@@ -55,7 +55,7 @@ def in_streams(
 class IID(Placement):
     """Independent frequencies: Rahimi and Recht (2007), Algorithm 1.
 
-    Serves every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
+    Supports every stationary kernel. The error of an entry of Z Zᵀ falls like 1/√D.
 
     Examples
     --------

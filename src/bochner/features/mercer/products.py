@@ -116,7 +116,7 @@ class Explicit(Method):
 
     Notes
     -----
-    Serves ``FourierSeries``, ``Polynomials``, kernels of ⟨x, y⟩ with a finite power series such as
+    Supports ``FourierSeries``, ``Polynomials``, kernels of ⟨x, y⟩ with finite power series such as
     ``Polynomial``, and their combinations with ``Linear`` and ``Constant``. m functions of one
     column give m^d products of d columns; if D is smaller, the products of largest mean square are
     used, and Z Zᵀ ⪯ K. Power series require all monomials. Cost of φ(X): O(n (d m + D)).
@@ -183,7 +183,7 @@ class LaplacianEigenfunctions(Method):
 
     Notes
     -----
-    Serves stationary kernels with a spectral density, sums and multiples of them, and exactly
+    Supports stationary kernels with a spectral density, sums and multiples of them, and exactly
     ``Brownian`` and ``GreenFunction``. In one column of length b infinitely
     many features give the kernel and its images,
 
@@ -465,7 +465,7 @@ class HermiteMercer(Method):
 
     Notes
     -----
-    Serves the Gaussian kernel with any lengthscales, in any metric; every product of kernels of
+    Supports the Gaussian kernel with any lengthscales, in any metric; every product of kernels of
     one column each (``Laplace``, ``Cauchy``, products of ``Columns``), whose eigenfunctions are
     computed numerically, without rotation; and any kernel of one column. Z Zᵀ ⪯ K always.
 

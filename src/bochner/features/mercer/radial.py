@@ -325,7 +325,7 @@ class MercerHarmonic(Method):
 
     Notes
     -----
-    Serves kernels of the Euclidean distance (one lengthscale or one per column), of the inner
+    Supports kernels of the Euclidean distance (one lengthscale or one per column), of the inner
     product, of the angle (arc-cosine, neural tangent), sums and multiples of these. Deterministic:
     the error is the energy that is dropped, the least that D features can have on
     rotation-invariant rows. Choose it for up to about six columns, or ten on spheres. Where rows

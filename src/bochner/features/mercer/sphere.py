@@ -166,7 +166,7 @@ class SphericalHarmonics(Method):
 
     Notes
     -----
-    Serves isotropic :class:`~bochner.kernels.OnSphere`, sums, products and multiples of such.
+    Supports isotropic :class:`~bochner.kernels.OnSphere`, sums, products and multiples of such.
 
     :class:`KernelRidge` and :class:`GaussianProcessRegressor` do not make these features: they sum
     rows once, as waves of colatitude and longitude, by non-uniform FFT (finufft, ``pip

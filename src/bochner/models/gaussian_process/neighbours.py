@@ -110,7 +110,7 @@ class NearestNeighbours(Method):
 
     Notes
     -----
-    Serves stationary kernels, :class:`~bochner.kernels.OnSphere` of such, of latitude and
+    Supports stationary kernels, :class:`~bochner.kernels.OnSphere` of such, of latitude and
     longitude, and products of both of different columns: places on the globe and time. Near is by
     the Euclidean distance, of columns in units of the shortest lengthscale that the kernel has
     along each, found by a tree: quick in up to some ten columns. Noise and amplitude, and for a

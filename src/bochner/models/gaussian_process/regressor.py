@@ -194,7 +194,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
 
     Notes
     -----
-    With the exact kernel time O(n³/3) beside some seconds for what is chosen, memory O(n²), and
+    With the exact kernel time O(n³/3) and some seconds for the choices, memory O(n²), and
     O(n²) for each deviation. Through features time O(n (c(φ) + D²) + D³), memory O(D²) and one
     block, for any n. The first calibrated interval takes five or ten more fits up to 5,119 rows
     (up to 3,071 with the exact kernel). The mean equals :class:`KernelRidge` with alpha = σ²/a².

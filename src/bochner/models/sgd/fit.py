@@ -101,7 +101,7 @@ class StrategyPlan(TableResult):
             lines.append((row.name + mark, *(("-",) * 3 if row.refused else cells)))
         most = checks.bytes_in_words(self.memory)
         refused = (f"{row.name}: {row.refused}" for row in self.rows if row.refused)
-        title = f"{self.task}; memory beside the rows, at most {most}"
+        title = f"{self.task}; memory in addition to the rows, at most {most}"
         return title, lines, "\n".join(refused)
 
 
