@@ -441,7 +441,7 @@ class Compressed(Method):
 
     Notes
     -----
-    Supports the kernels of ``method``, and needs rows to be drawn. Z Zᵀ ⪯ K if so for the wider map.
+    Supports the kernels of ``method``, and requires rows. Z Zᵀ ⪯ K if so for the wider map.
     Choose it over :class:`HermiteMercer` or :class:`Nystrom` if D limits a solver or the
     memory; random features gain little. Cost of drawing: O(n D′²), of φ(X): O(n D′ D) more.
 
