@@ -124,7 +124,7 @@ def test_many_rows_are_split_into_leaves_by_default(few):
     fit = lambda **changes: bo.KernelRidge(effort="low", random_state=0, **changes).fit(X, y)
     default = fit()
     assert default.choice_.method == bo.LocalKernel(1024)
-    assert "landmarks across them" in default.choice_.reason
+    assert "landmarks between leaves" in default.choice_.reason
     for asked in (dict(n_features=32), dict(method="fourier"), dict(kernel=KERNEL), dict(alpha=0)):
         assert not isinstance(fit(**asked).choice_.method, bo.LocalKernel)
     assert fit(kernel=KERNEL, method="local").choice_.method == bo.LocalKernel()
