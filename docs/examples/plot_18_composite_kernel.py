@@ -13,7 +13,7 @@ import numpy as np
 import bochner as bo
 from bochner.datasets import load_co2
 from bochner.kernels import Gaussian, Periodic, RationalQuadratic
-from bochner.kernels.words import in_words
+from bochner.selection.words import in_words
 
 data = load_co2()
 X, y = data.X.astype(float), data.y.astype(float)

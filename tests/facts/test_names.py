@@ -17,7 +17,7 @@ from bochner import kernels
 from bochner._core import names
 from bochner.errors import InvalidInput, InvalidType
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Mahalanobis, Monotone
-from bochner.kernels.words import in_words
+from bochner.selection.words import in_words
 
 VALUES = [getattr(kernels, name) for name in kernels.__all__]
 CLASSES = [v for v in (*VALUES, *(getattr(bo, n) for n in bo.__all__)) if isinstance(v, type)]

@@ -47,13 +47,13 @@ from bochner.errors import InvalidInput, ModelFileError
 from bochner.features.nystrom import Rounded
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.windows import as_rows
-from bochner.kernels.words import in_words
-from bochner.kernels.words import listed as names_in_words
 from bochner.models import _tables
 from bochner.models._parameters import by_jobs
 from bochner.selection.chosen import FeatureSpec
 from bochner.selection.rows import deviations
 from bochner.selection.spec import NAMED, SEARCHED, WITHOUT_TARGET, accepts_sparse, as_kernel
+from bochner.selection.words import in_words
+from bochner.selection.words import listed as names_in_words
 from bochner.sums.passes import LOCAL, Engine, Executor, as_engine, home_of, sampled
 
 #: Where the state of a pickle says the version; no attribute can have this name.

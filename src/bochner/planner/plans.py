@@ -20,7 +20,6 @@ from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.features.rules import as_method
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.words import in_words
 from bochner.models._tables import given_rows
 from bochner.models.representations.exact import chosen_by_leaves, chosen_by_matrix
 from bochner.models.representations.features import RidgeSpec
@@ -30,6 +29,7 @@ from bochner.models.ridge.fit import WIDE_ROWS, default_leaves, most_at_once
 from bochner.planner.trials import WIDTHS, FitForecast, Task, local_fit, planned_fits
 from bochner.selection.choose import searched, transformed
 from bochner.selection.spec import WIDTH, as_effort, as_kernel
+from bochner.selection.words import in_words
 from bochner.sums.passes import sampled
 
 HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory", "")

@@ -11,7 +11,7 @@ from bochner._core.text import HtmlResult, columns, html_table, paragraph
 from bochner.kernels.algebra import Monotone
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
-from bochner.kernels.words import families_of, in_words, lengthscales_of, terms_of
+from bochner.selection.words import families_of, in_words, lengthscales_of, terms_of
 
 #: Measures of comparisons: relative errors; 1 is the error of the best constant.
 HELD_OUT, LOG_LOSS = "error on rows held out", "log loss on rows held out"
