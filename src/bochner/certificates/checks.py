@@ -12,7 +12,7 @@ from bochner._core.blas import eigh, eigvalsh
 from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float, Others, Rows
 from bochner._core.text import TableResult
-from bochner.certificates.pencil import some_rows
+from bochner.certificates.pencil import required_rows
 from bochner.errors import InvalidInput, InvalidType
 from bochner.features.map import FeatureMap
 from bochner.kernels.kernel import Kernel, require_kernel
@@ -254,7 +254,7 @@ def check_kernel(kernel: Kernel, X: Rows | None = None, *, random_state: Seed = 
     require_kernel(kernel, "check_kernel")
     rng = stream(seed_of(random_state), "check_kernel")
     if X is not None:
-        rows = _few(some_rows("check_kernel", X, 1), rng)
+        rows = _few(required_rows("check_kernel", X, 1), rng)
     else:
         rows = rng.standard_normal((60, 3))
         try:
@@ -356,7 +356,7 @@ def check_features(
         )
     rng = stream(seed_of(random_state), "check_features")
     if X is not None:
-        rows = _few(some_rows("check_features", X), rng)
+        rows = _few(required_rows("check_features", X), rng)
     elif (d := getattr(phi, "n_inputs", None)) is not None:
         rows = rng.standard_normal((60, d))
     else:

@@ -18,7 +18,7 @@ from bochner._core.shapes import Array, Float, Rows
 from bochner._core.text import TableResult, axes_for
 from bochner._core.threads import one_thread
 from bochner.certificates import bounds
-from bochner.certificates.pencil import eigen, some_rows
+from bochner.certificates.pencil import eigen, required_rows
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
@@ -145,7 +145,7 @@ def compare(
     """
     require_kernel(kernel, "compare")
     width = integer(n_features, "compare", "n_features", 1)
-    X = some_rows("compare", X, 8)
+    X = required_rows("compare", X, 8)
     X = X if is_sparse(X) else to_numpy(X)
     seed = seed_of(random_state)
     n_sample = integer(n_sample, "compare", "n_sample", 2)

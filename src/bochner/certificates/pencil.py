@@ -197,7 +197,7 @@ def distance(
 # --- The sample of a certificate: K and E = Z Zᵀ − K of some rows, in float64 -----
 
 
-def some_rows(who: str, X: Any, least: int = 2) -> Rows:
+def required_rows(who: str, X: Any, least: int = 2) -> Rows:
     """Return X, checked, or refuse fewer rows."""
     X = as_matrix(X, who)
     if X.shape[0] < least:
@@ -208,7 +208,7 @@ def some_rows(who: str, X: Any, least: int = 2) -> Rows:
 
 def rows_of(X: Any, n_sample: int, random_state: Seed) -> Others:
     """Return at most ``n_sample`` random rows of X, checked, in random order."""
-    X = some_rows("certify", X)
+    X = required_rows("certify", X)
     chosen = stream(seed_of(random_state), "certificate").permutation(X.shape[0])[:n_sample]
     return taken(X, chosen, axis=0)
 
@@ -385,7 +385,7 @@ def _features(phi: FeatureMap, X: Array, who: str) -> Iterator[Float[np.ndarray,
     """Yield the features of a block of rows at a time, in float64."""
     if not isinstance(phi, FeatureMap):
         raise InvalidType(f"{who}: source must be a Kernel or a FeatureMap; got {phi!r}.")
-    X = some_rows(who, X, 1)
+    X = required_rows(who, X, 1)
     for start in range(0, X.shape[0], BLOCK):
         yield to_numpy(phi(X[start : start + BLOCK])).astype(np.float64)
 

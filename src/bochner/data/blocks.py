@@ -319,9 +319,9 @@ class Blocks:
             return None
         return replace(self, source=source, callbacks=(), _counted=[])
 
-    def held_by(self, rows: Sequence[Any]) -> "Blocks":
+    def with_content(self, rows: Sequence[Any]) -> "Blocks":
         """Return the same blocks with these rows in the partitions of an engine."""
-        return replace(self, source=self.source.held_by(rows)) if rows else self
+        return replace(self, source=self.source.with_content(rows)) if rows else self
 
     def with_rows(self, block_rows: int) -> "Blocks":
         """Return the same rows in blocks of ``block_rows`` rows."""
@@ -343,7 +343,7 @@ class Blocks:
         """Return the same blocks with ``change(block)``, after all else, in place of a block."""
         return replace(self, changes=(*self.changes, change))
 
-    def beside(self, y: Any, w: Any) -> "Blocks":
+    def with_targets(self, y: Any, w: Any) -> "Blocks":
         """Return the same blocks of a table with targets and weights that are not in it."""
         n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))

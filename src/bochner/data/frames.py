@@ -31,8 +31,8 @@ _KINDS = {
 def library_of(table: Any, *how: str) -> str:
     """Return the package of a table or array that is read in one of these ways, else ""."""
     known = {name for kind in how for name in _KINDS[kind]}
-    found = ((_package(cls), cls.__name__) for cls in type(table).__mro__)
-    return next((package for package, name in found if f"{package}.{name}" in known), "")
+    names = ((_package(cls), cls.__name__) for cls in type(table).__mro__)
+    return next((package for package, name in names if f"{package}.{name}" in known), "")
 
 
 def is_pandas(table: Any) -> bool:
@@ -106,20 +106,20 @@ def arrow_table(columns: Mapping[str, Any], start: int = 0, stop: int | None = N
 
 def rows_of(reader: Reader, names: tuple[str, ...], _text: Any, rows: int) -> Iterator[Any]:
     """Yield the rows of a table in memory, or of a partition, which is fetched now."""
-    held: Any = reader.partition
-    table = held.fetch()
-    if held.library:
+    partition: Any = reader.partition
+    table = partition.fetch()
+    if partition.library:
         known, count = names_in(table), len(table)
         missing = [name for name in names if name not in known]
-        if missing or count != held.n_rows:
+        if missing or count != partition.n_rows:
             got = f"no column {missing[0]!r}" if missing else f"{count} rows"
             raise InvalidInput(
                 f"Blocks: {reader.label} must have the columns of the first and the same "
-                f"{held.n_rows} rows in every pass; got {got}. Make partitions alike, or persist "
-                "them first."
+                f"{partition.n_rows} rows in every pass; got {got}. Make partitions alike, or "
+                "persist them first."
             )
         table = columns_of(table, names)
-    columns, first = {name: table[name] for name in names}, reader.first - held.first
+    columns, first = {name: table[name] for name in names}, reader.first - partition.first
     end = first + (reader.n_rows or 0)
     for start in range(first, end, rows):
         yield arrow_table(columns, start, min(start + rows, end))

@@ -184,9 +184,9 @@ def _ray_mapped(table: Any, call: Callable[[Any], Any], name: str) -> Any:
 # --- Spark: an RDD of Arrow streams, which executors keep -----------------------------------------
 
 
-def _spark_rows(held: tuple[Any, int]) -> Any:
-    """Return the rows of a partition, held as the RDD of bytes and its number there."""
-    streams, number = held
+def _spark_rows(content: tuple[Any, int]) -> Any:
+    """Return the rows of a partition, given as the RDD of bytes and its number there."""
+    streams, number = content
     return table_of(streams.context.runJob(streams, list, [number]))
 
 
@@ -198,7 +198,7 @@ def _spark_readers(table: Any) -> list[Reader]:
     with uncomputed(label):
         streams = table.mapInArrow(_streams, "rows binary").rdd.map(lambda row: bytes(row[0]))
         streams.persist(storage.MEMORY_AND_DISK)
-        count = lambda held: [sum(table_of([part]).num_rows for part in held)]
+        count = lambda content: [sum(table_of([part]).num_rows for part in content)]
         rows = streams.mapPartitions(count).collect()
     key = f"rdd {streams.id()} of {table.sparkSession.sparkContext.applicationId}"
     partitions = [
@@ -256,7 +256,7 @@ MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
 
 def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
     """Return what ``call`` gives of the rows of each partition, where they are."""
-    handles = [partition.held for partition in partitions]
+    handles = [partition.content for partition in partitions]
     match partitions[0].library:
         case "dask":
             dask = needed("dask", WHO)

@@ -61,7 +61,7 @@ def weights_of(block: Any) -> Any:
 class Partition:
     """Consecutive rows, in this process or behind a handle of an engine."""
 
-    held: Any  # the rows, a table or a tuple (X, y, w) of arrays; or the handle of the engine
+    content: Any  # the rows, a table or a tuple (X, y, w) of arrays; or the handle of the engine
     n_rows: int
     first: int = 0  # number of the first row
     library: str = ""  # the package of the engine
@@ -69,7 +69,7 @@ class Partition:
 
     def fetch(self) -> Any:
         """Return the rows, in this process."""
-        return self.held if self.get is None else self.get(self.held)
+        return self.content if self.get is None else self.get(self.content)
 
 
 class Source(ABC):
@@ -108,7 +108,7 @@ class Source(ABC):
         """Return a source of these rows; None where those before must be read for it."""
         return None
 
-    def held_by(self, rows: Sequence[Any]) -> "Source":
+    def with_content(self, rows: Sequence[Any]) -> "Source":
         """Return the same source with these rows in its partitions, in order."""
         return self
 
@@ -199,7 +199,7 @@ def require_weights(w: Any, where: Where) -> None:
 class Arrays(Source):
     """Arrays of any library, in memory, in files, or in partitions of rows that an engine holds."""
 
-    held: tuple[Partition, ...]
+    chunks: tuple[Partition, ...]
     key: str = ""  # fingerprint that needs no reading
     step: int = 0  # rows of an array in a file that are read together: whole chunks
     label: str = field(kw_only=True)
@@ -211,15 +211,15 @@ class Arrays(Source):
         if self.key:
             return vars(self)
         # a file that is open here is not open in another process
-        (data,) = self.held
+        (data,) = self.chunks
         start = self.first - data.first
         rows = part(Piece(*data.fetch()), slice(start, start + self.n_rows))
         partitions = (Partition(rows, self.n_rows, self.first),)
-        return {**vars(self), "held": partitions, "step": 0}
+        return {**vars(self), "chunks": partitions, "step": 0}
 
     def pieces(self, rows: int) -> Iterator[Piece]:
         step = self.step or rows
-        for partition in self.held:
+        for partition in self.chunks:
             data, number = Piece(*partition.fetch()), partition.first
             if data.X.shape[0] != partition.n_rows:
                 raise InvalidInput(
@@ -233,7 +233,7 @@ class Arrays(Source):
 
     def rows(self, index: np.ndarray) -> Piece:
         """Return the rows of these numbers of one array, without a pass over the others."""
-        (data,) = self.held
+        (data,) = self.chunks
         return checked(part(data.fetch(), index + (self.first - data.first)), index)
 
     def mark(self) -> str:
@@ -241,16 +241,16 @@ class Arrays(Source):
 
     def part(self, start: int, stop: int) -> "Arrays":
         first, end = self.first + start, self.first + stop
-        partitions = tuple(p for p in self.held if p.first < end and first < p.first + p.n_rows)
-        return replace(self, held=partitions, first=first, n_rows=stop - start)
+        partitions = tuple(p for p in self.chunks if p.first < end and first < p.first + p.n_rows)
+        return replace(self, chunks=partitions, first=first, n_rows=stop - start)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return tuple(partition for partition in self.held if partition.library)
+        return tuple(partition for partition in self.chunks if partition.library)
 
-    def held_by(self, rows: Sequence[Any]) -> "Arrays":
-        pairs = zip(self.held, rows, strict=True)
-        return replace(self, held=tuple(replace(p, held=given, get=None) for p, given in pairs))
+    def with_content(self, rows: Sequence[Any]) -> "Arrays":
+        pairs = zip(self.chunks, rows, strict=True)
+        return replace(self, chunks=tuple(replace(p, content=c, get=None) for p, c in pairs))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

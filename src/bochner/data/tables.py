@@ -73,15 +73,16 @@ class Reader:
 
     def part(self, start: int, stop: int) -> "Reader":
         """Return the reader of these rows."""
-        held, first, n_rows = self.partition, self.first + start, stop - start
-        if held is not None and not held.library:  # slices of Arrow would be pickled with all rows
-            begin, every = first - held.first, np.arange(n_rows)
+        partition, first, n_rows = self.partition, self.first + start, stop - start
+        # slices of Arrow would be pickled with all rows
+        if partition is not None and not partition.library:
+            begin, every = first - partition.first, np.arange(n_rows)
             rows = {
                 name: arrow_rows(column, begin, begin + n_rows).take(every)
-                for name, column in held.held.items()
+                for name, column in partition.content.items()
             }
-            held = Partition(rows, n_rows, first)
-        return replace(self, n_rows=n_rows, first=first, partition=held)
+            partition = Partition(rows, n_rows, first)
+        return replace(self, n_rows=n_rows, first=first, partition=partition)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,10 +214,10 @@ class Tables(Source):
     def partitions(self) -> tuple[Partition, ...]:
         return tuple(r.partition for r in self.readers if r.partition and r.partition.library)
 
-    def held_by(self, rows: Sequence[Any]) -> "Tables":
+    def with_content(self, rows: Sequence[Any]) -> "Tables":
         readers = zip(self.readers, self.partitions, rows, strict=True)
-        held = ((r, replace(p, held=given, get=None)) for r, p, given in readers)
-        return replace(self, readers=tuple(replace(r, partition=p) for r, p in held))
+        partitions = ((r, replace(p, content=given, get=None)) for r, p, given in readers)
+        return replace(self, readers=tuple(replace(r, partition=p) for r, p in partitions))
 
     def _columns(
         self, encoder: Encoder, frame: Any, where: Where, fold: Any, unseen: dict[str, Unseen]
@@ -278,8 +279,8 @@ def _warn_unseen(unseen: dict[str, Unseen]) -> None:
         columns = f"column {names[0]!r} has" if len(names) == 1 else f"columns {listed(names)} have"
         such = f", such as {texts}" if texts else ""
         said.append(f"{columns} {words}{such}; first in {where(row)}")
-    told = ". ".join(each[0].upper() + each[1:] for each in said)
-    warn_user(f"{told}. Fit again with such rows if there are many.", DataWarning)
+    sentences = ". ".join(each[0].upper() + each[1:] for each in said)
+    warn_user(f"{sentences}. Fit again with such rows if there are many.", DataWarning)
 
 
 def require_plain(drafts: Sequence[Encoder], dropped: Sequence[tuple[str, str]]) -> None:

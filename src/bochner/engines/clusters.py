@@ -68,7 +68,7 @@ def with_rows(
     args: tuple[Any, ...], library: str, handle_of: Callable[[Any], Handle]
 ) -> tuple[Any, ...]:
     """Return arguments with rows instead of partitions: handles for this engine's partitions."""
-    rows = lambda a: handle_of(a.held) if a.library == library else a.fetch()
+    rows = lambda a: handle_of(a.content) if a.library == library else a.fetch()
     return tuple(rows(a) if isinstance(a, Partition) else a for a in args)
 
 
@@ -385,7 +385,7 @@ def _job(
         try:
             if len(partitions) == 1 and partitions[0].library == "pyspark":
                 # on the executor that holds the rows
-                streams, number = partitions[0].held
+                streams, number = partitions[0].content
                 of_rows = lambda parts: [task((*args, table_of([*parts])))]
                 (result,) = context.runJob(streams, of_rows, [number])
             else:

@@ -54,7 +54,7 @@ class ClusterPasses:
             given, partitions, elsewhere = part, (), 0
             if isinstance(part, Blocks):  # partitions that an engine holds go apart from it
                 partitions, elsewhere = part.source.partitions, rows.stop - rows.start
-                given = part.held_by([None for _ in partitions])
+                given = part.with_content([None for _ in partitions])
             what = shared, narrow, rows, given, blocks.block_rows, repr(blocks.source)
             handle = self.submit(f"rows-{rows.start}-{rows.stop}", made, *what, *partitions)
             tree.take(handle)
@@ -124,7 +124,7 @@ def made(
     try:
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())
         if isinstance(part, Blocks):
-            blocks = part.held_by(partitions).walk()
+            blocks = part.with_content(partitions).walk()
         return summed(counted(summand), blocks, block_rows)
     except BochnerError as error:
         raise type(error)(f"{error} (Rows {numbers}.)") from None

@@ -237,7 +237,7 @@ def shares(
         )
     sizes, step = [float(_diagonal(parts[i], ask).mean()) for i in others], method.granularity
     for place, i in enumerate(others):
-        widths[i] = whole_width(left - sum(least[place + 1 :]), kernel, method)
+        widths[i] = divisible_width(left - sum(least[place + 1 :]), kernel, method)
         if i != others[-1]:
             share = step * round(left * sizes[place] / (sum(sizes[place:]) or 1.0) / step)
             widths[i] = min(max(least[place], share), widths[i])
@@ -301,7 +301,7 @@ def expansion(kernel: Product | Power, ask: Request) -> dict[str, Kernel]:
     return {f"term{n}": term for n, term in enumerate(terms)} if enough else {}
 
 
-def whole_width(width: int, kernel: Kernel, method: Method) -> int:
+def divisible_width(width: int, kernel: Kernel, method: Method) -> int:
     """Return the largest width that the method can have within this one."""
     step = method.granularity
     if width < step:
@@ -344,7 +344,7 @@ def given_box(
     return lower.copy(), upper.copy()
 
 
-def some_rows(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
+def row_sample(X: Float[Array, "n d"], most: int, rng: np.random.Generator) -> Float[Array, "m d"]:
     """Return at most this many different rows at random, dense, in float64."""
     n = X.shape[0]
     chosen = np.arange(n) if n <= most else np.sort(rng.choice(n, size=most, replace=False))

@@ -23,14 +23,14 @@ from bochner._core.native import power_of_two, signed_walsh
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput
 from bochner.features.fourier import placements
-from bochner.features.fourier.placements import Drawn
+from bochner.features.fourier.placements import Placements
 from bochner.features.map import FeatureMap, Method, Request, in_rounds, kind_of, times
 from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, NeuralTangent, Order, directions
 
-Directions = Annotated[Drawn, kind_of("IID(), Orthogonal() or QMC()", *get_args(Drawn))]
+Directions = Annotated[Placements, kind_of("IID(), Orthogonal() or QMC()", *get_args(Placements))]
 
 
 @dataclass(frozen=True)

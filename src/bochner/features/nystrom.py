@@ -274,11 +274,11 @@ def estimate(
     A = kernel(S) + penalty * np.diag(p)
     L = raised_factor(A, 0.0, LEAST * float(np.mean(np.diag(A))) or 1.0)
 
-    def of_some(rows: Float[Array, "b d"]) -> Float[Array, " b"]:
+    def of_slice(rows: Float[Array, "b d"]) -> Float[Array, " b"]:
         Z = solve_triangular(L, kernel(S, rows), lower=True, check_finite=False)
         return np.clip((kernel.diag(rows) - np.einsum("ij,ij->j", Z, Z)) / penalty, 0.0, 1.0)
 
-    return np.concatenate([of_some(X[rows]) for rows in arrays.slices(X.shape[0], 4096)])
+    return np.concatenate([of_slice(X[rows]) for rows in arrays.slices(X.shape[0], 4096)])
 
 
 def _penalty(kernel: Kernel, S: Array, p: Array, alpha: float | None) -> float:

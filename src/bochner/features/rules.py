@@ -187,7 +187,7 @@ RULES: tuple[Rule, ...] = (
         products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
-    Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_own, _DENSITY),
+    Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_modes, _DENSITY),
     Rule(
         products.LaplacianEigenfunctions,
         lambda _method, kernel, _d: all(
@@ -325,10 +325,10 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
     # Measured: with four features or more for the only other factor, it is up to twice as accurate
     # as a sketch, whose noise grows with all norms.
     if others == 1 and left >= 4:
-        return _tensor(kernel, draw_factors(composed.whole_width(left, kernel, method)))
+        return _tensor(kernel, draw_factors(composed.divisible_width(left, kernel, method)))
     if others == 0 and left >= 1:
         return _tensor(kernel, draw_factors(0))
-    maps = draw_factors(composed.whole_width(ask.n_features, kernel, method))
+    maps = draw_factors(composed.divisible_width(ask.n_features, kernel, method))
     if prod(phi.n_features for phi in maps) <= ask.n_features:
         return _tensor(kernel, maps)
     if all(phi.below_kernel for phi in maps):

@@ -356,7 +356,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         if known is not None and y is None and sample_weight is None:
             return table, known
         table, inputs = KernelEstimator._read(
-            self, table.beside(y, sample_weight), first=known is None, classes=classes
+            self, table.with_targets(y, sample_weight), first=known is None, classes=classes
         )
         # encoded once: a fit reads the rows many times
         rows = join([*table])

@@ -45,7 +45,7 @@ class Display(HtmlResult):
         return axes
 
     @property
-    def _is_drawn(self) -> bool:
+    def _has_axes(self) -> bool:
         return "ax_" in vars(self)
 
     def _html_parts(self) -> Iterator[str]:
@@ -54,7 +54,7 @@ class Display(HtmlResult):
         if find_spec("matplotlib") is None:
             yield paragraph(f"{name}: drawn by matplotlib, not installed here.")
             return
-        ax = vars(self if self._is_drawn else self.plot())["ax_"]
+        ax = vars(self if self._has_axes else self.plot())["ax_"]
         if not vars(self)["_own"]:
             yield paragraph(f"{name}, drawn on the axes that were given.")
             return

@@ -189,7 +189,7 @@ class ImportanceDisplay(Display):
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the picture if it was drawn, and the ranked table."""
-        if self._is_drawn:
+        if self._has_axes:
             yield from super()._html_parts()
         head, lines, tail = self.table()
         yield html_table(head, lines, f"Measured on {self.n_rows:,} rows")
@@ -392,7 +392,7 @@ class ContributionDisplay(Display):
 
     def _html_parts(self) -> Iterator[str]:
         """Yield the table of the first row, and the picture if it was drawn."""
-        if self._is_drawn:
+        if self._has_axes:
             yield from super()._html_parts()
         lines = self._lines(0, 0, SHOWN)
         yield html_table(

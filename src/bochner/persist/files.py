@@ -156,8 +156,8 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
         require_nesting(header, size)
         user_kernels = {f"{cls.__module__}:{cls.__qualname__}": cls for cls in kernels}
         model = decode(header["value"], arrays, user_kernels)
-        held = header["class"]
-        if type(model) is not (user_kernels.get(held) or class_of(held)):
+        class_name = header["class"]
+        if type(model) is not (user_kernels.get(class_name) or class_of(class_name)):
             raise TypeError("the file says that it holds another class")
         require_working(model, size)
     except Exception as error:

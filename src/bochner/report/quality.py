@@ -88,7 +88,7 @@ class Examined(NamedTuple):
         return self.take(np.flatnonzero(np.isin(self.index, chosen_rows(seed, self.n_rows, m))))
 
 
-def drawn(blocks: bo.Blocks, most: int, seed: int) -> Examined:
+def random_rows(blocks: bo.Blocks, most: int, seed: int) -> Examined:
     """Return random rows that are not yet predicted: all of them if there are no more."""
     X, y, w, index = blocks.sample(most, seed)
     X, y = X if is_sparse(X) else to_numpy(X), None if y is None else to_numpy(y)
@@ -99,7 +99,8 @@ def drawn(blocks: bo.Blocks, most: int, seed: int) -> Examined:
 
 def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
     """Return random rows and their predictions: 2²⁰, fewer if columns are many."""
-    rows = drawn(blocks, max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns)), seed)
+    most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
+    rows = random_rows(blocks, most, seed)
     if kind_of(model) == "features":
         return rows
     return rows._replace(outputs=model.outputs(bo.Blocks.from_arrays(rows.X)))
@@ -317,7 +318,7 @@ def judge_held_out(model: KernelEstimator, blocks: bo.Blocks) -> tuple[dict[str,
     kind, loss = kind_of(model), getattr(model, "loss", "squared")
     if kind in ("features", "clusters"):
         return None, f"none: {type(model).__name__} predicts nothing that could be wrong."
-    rows = drawn(coded(model, blocks, first=True), ROWS, model.seed_)
+    rows = random_rows(coded(model, blocks, first=True), ROWS, model.seed_)
     parts = _split(len(rows.w), rows.y if kind == "classification" else None, model.seed_)
     train, test = map(rows.take, parts)
     n_train, n_test = len(train.w), len(test.w)

@@ -108,7 +108,7 @@ class Orthogonal(Placement):
 
 
 def unit_directions(
-    placement: "Drawn", d: int, m: int, rng: np.random.Generator
+    placement: "Placements", d: int, m: int, rng: np.random.Generator
 ) -> Float[Array, "d m"]:
     """Return m directions uniform on the sphere, (d, m); a draw of 2m begins with a draw of m."""
     W = placement.place(Measure(fixed(), np.ones(d), of="factor"), m, rng)
@@ -210,7 +210,7 @@ class QMC(Placement):
 
 
 #: Placements whose frequencies are a matrix, each column at random.
-Drawn = IID | Orthogonal | QMC
+Placements = IID | Orthogonal | QMC
 
 
 @dataclass(frozen=True)

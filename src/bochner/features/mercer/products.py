@@ -270,7 +270,7 @@ def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) ->
     if method.boundary is not None:
         half = method.boundary * np.where(half > 0, half, 0.5)
         return sines(middle - half, 2 * half)
-    rows = composed.some_rows(X, 256, ask.stream("boundary"))
+    rows = composed.row_sample(X, 256, ask.stream("boundary"))
     # Lengthscales between rows and box: errors at a face are k of a row and its mirror image.
     halves = [half + margin / measure.scales for margin in (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)]
     tried = [sines(middle - h, 2 * h) for h in halves]
@@ -301,7 +301,7 @@ def _sines(
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
 
 
-def draw_own(
+def draw_modes(
     method: LaplacianEigenfunctions, kernel: basis.Brownian | basis.GreenFunction, ask: Request
 ) -> EigenfunctionMap:
     """Draw the eigenfunctions of largest weight, which the kernel is the sum of."""
@@ -619,8 +619,8 @@ class HermiteMap(Products):
 
 def _places(indices: Array, wanted: Array) -> Array:
     """Return the row number in ``indices`` of each row of ``wanted``, 0 for a missing row."""
-    whole_row = np.dtype((np.void, indices.itemsize * indices.shape[1]))
-    keys, sought = (np.ascontiguousarray(A).view(whole_row).ravel() for A in (indices, wanted))
+    row_type = np.dtype((np.void, indices.itemsize * indices.shape[1]))
+    keys, sought = (np.ascontiguousarray(A).view(row_type).ravel() for A in (indices, wanted))
     order = np.argsort(keys)
     places = order[np.minimum(np.searchsorted(keys, sought, sorter=order), len(keys) - 1)]
     return np.where(keys[places] == sought, places, 0)
@@ -653,7 +653,7 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
     composed.require_squares("HermiteMercer", X, scales)
     mean, covariance = composed.mean_and_covariance(X, scales)
     variances, vectors = composed.principal_axes(covariance)
-    rows, tried = composed.some_rows(X, 512, ask.stream("scale")), []
+    rows, tried = composed.row_sample(X, 512, ask.stream("scale")), []
     for factor in (method.scale,) if method.scale else 0.5 * 2 ** (np.arange(11) / 5):
         # Spreads below a millionth of the lengthscale are taken for it: nothing changes.
         spread = np.maximum(factor * np.sqrt(variances), 1e-6)

@@ -174,7 +174,7 @@ class KernelRows:
             before = off
         return None
 
-    def at(self, alpha: float, whole: bool = True) -> "KernelFactor":
+    def at(self, alpha: float, full: bool = True) -> "KernelFactor":
         """Return the solution at one penalty with M, or its upper triangle, for a factor: O(n³)."""
         fit = self.factored(alpha, single=False)
         A = fit.factor
@@ -182,7 +182,7 @@ class KernelRows:
         outer_of_rows(A)
         if self.centred:
             add_square(A, fit.p[:, None], -1 / fit.total)
-        return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A) if whole else A)
+        return replace(fit, factor=np.empty((0, 0)), inverse=mirror(A) if full else A)
 
 
 class SolvedRows(NamedTuple):
@@ -392,7 +392,7 @@ def kernel_evidence(
 
     K is read on and below its diagonal only.
     """
-    dual = rows.at(alpha, whole=False)
+    dual = rows.at(alpha, full=False)
     value = float(evidence(rows, dual, noise, amplitude).sum())
     slope = float(evidence_slope(rows, dual, noise, amplitude).sum())
     scale, M, n = amplitude_at(rows, dual, noise, amplitude), dual.inverse, rows.count
