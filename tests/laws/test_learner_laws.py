@@ -383,7 +383,7 @@ def intervals_are_nested_about_the_prediction(case):
     middle, low, high = model.predict_interval(X, 0.6)
     _, lower, higher = model.predict_interval(X, 0.9)
     if case.name != "quantiles":
-        np.testing.assert_array_equal(middle, model.predict(X))
+        np.testing.assert_allclose(middle, model.predict(X), rtol=1e-12, atol=1e-12)
     assert np.all((lower <= low) & (low < high) & (high <= higher))
     X_new, y_new = case.rows(400, seed=7)
     _, low, high = model.predict_interval(X_new, 0.6)
