@@ -211,8 +211,7 @@ DENTED = k.Custom(
 )
 directions, fourier = bounds.features_bound, bounds.fourier_bound
 HOEFFDING = bounds.fourier_bound(Gaussian(), X, "hoeffding")
-_CUT = replace(bounds.leverage_bound(60.0, 20.0, 2), rest=0.1)
-CUTS = Bound("spectral distance", cuts=(_CUT,))
+CUTS = Bound("spectral distance", cuts=(replace(bounds.leverage_bound(60.0, 20.0, 2), rest=0.1),))
 
 HISTOGRAM = bo.features.HistogramSampling()
 
@@ -364,6 +363,7 @@ CASES = [
     (lambda: k.SkewedChi2(0.25)(X), InvalidInput, "SkewedChi2: all numbers of X .* above -0.25"),
     (lambda: blind(Gaussian(), HISTOGRAM), UnsupportedKernel, "requires AdditiveChi2.*Nystrom"),
     (lambda: blind(k.AdditiveChi2(), HISTOGRAM, 2), InvalidInput, "one feature a column; got 2"),
+    (lambda: blind(k.Intersection(), HISTOGRAM).gradient(0 * X, Y[:3]), InvalidInput, "above 0"),
     # functions as kernels, and free numbers
     (lambda: bo.check_kernel(np.dot, X), InvalidType, "kernel must be a Kernel"),
     (lambda: bo.check_kernel(Linear(), X[:0]), InvalidInput, "must have at least one row; got 0"),

@@ -80,10 +80,8 @@ class Fourier(Method):
 
     @property
     def numbers_each(self) -> int | None:  # type: ignore[override]
-        chained = isinstance(
-            self.placement, placements.Structured | placements.Fastfood
-        )  # never held as a matrix
-        return 3 if chained else None
+        chained = placements.Structured | placements.Fastfood  # never held as a matrix
+        return 3 if isinstance(self.placement, chained) else None
 
     @property
     def granularity(self) -> int:  # type: ignore[override]
@@ -394,8 +392,13 @@ class HistogramMap(FeatureMap):
         return xp.reshape(xp.concat(parts, axis=2), (X.shape[0], self.n_features))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        xp, shape, n = arrays.array_namespace(X), (X.shape[0], self.inputs, -1), self.terms + 1
-        Z, C = xp.reshape(self.features(X), shape), xp.reshape(C, shape)
+        xp, n = arrays.array_namespace(X), self.terms + 1
+        if not bool(xp.all(X > 0)):
+            raise InvalidInput(
+                "HistogramSampling: gradients require numbers above 0, for features grow like √x; "
+                f"got {float(xp.min(X)):.6g}. Add a small number to X, or drop columns with zeros."
+            )
+        Z, C = (xp.reshape(A, (*X.shape, 2 * n - 1)) for A in (self.features(X), C))
         turned = Z[:, :, 1:n] * C[:, :, n:] - Z[:, :, n:] * C[:, :, 1:n]
         rates = arrays.moved(self.step * np.arange(1, n), like=X)
         return (0.5 * xp.sum(Z * C, axis=2) + xp.sum(rates * turned, axis=2)) / X

@@ -244,12 +244,9 @@ class EigenfunctionMap(Products):
         return xp.concat(each, axis=0)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        xp, (lower, length) = (
-            array_namespace(X),
-            (moved(v, like=X) for v in (self.lower, self.length)),
-        )
-        roots: Any = self.amplitudes
-        C = xp.permute_dims(C * moved(roots, like=X), (1, 0))
+        xp, numbers = array_namespace(X), (self.amplitudes, self.lower, self.length)
+        roots, lower, length = (moved(np.asarray(each), like=X) for each in numbers)
+        C = xp.permute_dims(C * roots, (1, 0))
         tables = (xp.astype(self.table(X, j), X.dtype) for j in range(self.n_inputs))
         G = xp.stack([xp.sum(C * multiplied(self.how, table), axis=0) for table in tables], axis=1)
         inside = xp.abs(X - lower - length / 2) <= length / 2
