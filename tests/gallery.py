@@ -278,6 +278,11 @@ SKETCHED += [(k, m) for k in (POWERS[4], Gaussian(lengthscale=2.0)) for m in POS
 """Kernels of inner products and the Gaussian, with every sketch of their powers."""
 
 
+def maker(learner, kernel, **given):
+    """Return a function that makes a learner: of this kernel and these options, or of others."""
+    return lambda kernel=kernel, **changes: learner(kernel=kernel, **given | changes)
+
+
 def small_matrix():
     """Two heavy rows that are nearly one, proposed again and again, and fourteen light ones."""
     K = np.diag([1.0, 1.0, *[0.007] * 14])
@@ -298,6 +303,13 @@ def points(n=300, d=3, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d))
 
 
+def fixed_points(n, d, dtype=np.float64, seed=0):
+    """n rows of d columns that cannot be written to."""
+    X = points(n, d, seed).astype(dtype)
+    X.flags.writeable = False
+    return X
+
+
 def sphere(n, radius=1.5, d=3, seed=0):
     """n rows of one length, in all directions."""
     X = points(n, d, seed)
@@ -310,6 +322,36 @@ def table(n=300, d=2, t=None, seed=0, noise=0.1):
     X = rng.uniform(-2, 2, (n, d))
     y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 5
     return X, (y if t is None else np.column_stack([y * (i + 1) + X[:, 0] ** i for i in range(t)]))
+
+
+def sectors(n=300, K=3, seed=0, noise=0.3):
+    """X (n, 2) and codes (n,): of K sectors about the origin the one that a row is in, or near."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + noise * rng.standard_normal(n) + np.pi
+    return X, np.floor(angle * K / (2 * np.pi)).astype(int) % K
+
+
+def unit_table(n=400, d=2, seed=0, noise=0.1):
+    """X (n, d) in the unit cube and y (n,): a smooth function of its first and last column."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (n, d))
+    return X, np.sin(5 * X[:, 0]) + np.cos(4 * X[:, -1]) + noise * rng.standard_normal(n)
+
+
+def globe(n=400, seed=0):
+    """Places that are uniform on the globe, (latitude, longitude), and a function of latitude."""
+    rng = np.random.default_rng(seed)
+    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
+    return X, np.cos(np.deg2rad(X[:, 0])) + 0.1 * rng.standard_normal(n)
+
+
+def two_maps(n=300, D=60):
+    """A map of random frequencies and one of landmarks, drawn from the same rows."""
+    ask = {"n_features": D, "X": points(n), "random_state": 0}
+    return [
+        bo.draw(Gaussian(1.5), method, **ask) for method in (bo.Fourier(bo.IID()), bo.Nystrom())
+    ]
 
 
 def raw_table(n, seed=0):

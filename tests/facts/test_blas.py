@@ -125,21 +125,6 @@ def test_what_is_not_positive_has_no_factor(dtype):
         lapack.invert_triangle(np.zeros((3, 3), dtype, order="F"))
 
 
-EYE = np.eye(3, order="F")
-
-
-def test_numbers_of_two_kinds_and_rows_side_by_side_are_refused():
-    for call, message in (
-        (lambda: lapack.solve_by_triangle(EYE, np.ones(3, "f"), False), "one kind, .* got float64"),
-        (lambda: lapack.factor(np.eye(3, dtype=np.int64)), "got int64"),
-        (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), "must be contiguous"),
-        (lambda: lapack.solve_by_triangle(EYE, np.ones(6)[::2], False), "vectors .* contiguous"),
-        (lambda: lapack.add_square(EYE, np.broadcast_to(np.ones((3, 1)), (3, 4))), "be contiguous"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
-
-
 def test_shapes_that_do_not_fit_are_refused(dtype):
     A, B, x = (np.ones(shape, dtype, order="F") for shape in ((3, 3), (4, 2), 4))
     for call in (

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gallery import points
+from gallery import two_maps as maps
 from scipy.linalg import eigh
 from scipy.special import expit
 from scipy.stats import t as student
@@ -20,13 +21,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 ALARM_BAR = 5.0
 """Standard errors that a correct mean is off with a chance below 1e-6."""
-
-
-def maps(D=60, kernel=None, n=300):
-    kernel = Gaussian(1.5) if kernel is None else kernel
-    X = points(n)
-    fourier = bo.draw(kernel, bo.Fourier(bo.IID()), n_features=D, X=X, random_state=0)
-    return fourier, bo.draw(kernel, bo.Nystrom(), n_features=D, X=X, random_state=0)
 
 
 def test_the_share_of_pairs_beyond_the_largest_error_is_small_enough():
@@ -117,7 +111,7 @@ def truth_of(A, f, variance, alpha):
 def experiment():
     X = points(150)
     f = np.sin(X[:, 0]) + X[:, 1] ** 2
-    return X, f - f.mean(), maps(n=150, D=40)[0]
+    return X, f - f.mean(), maps(150, D=40)[0]
 
 
 @pytest.mark.statistical

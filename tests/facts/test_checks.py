@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from gallery import KERNELS, points, rows
+from gallery import two_maps as maps
 
 import bochner as bo
 from bochner import FeatureMap, check_features
@@ -102,11 +103,6 @@ def test_a_fault_of_a_class_is_named():
 
 
 # ---- check_features: each law passes sound maps, fails spoiled ones, and says what it measured
-
-
-def maps():
-    methods = bo.Fourier(bo.IID()), bo.Nystrom()
-    return [bo.draw(Gaussian(1.5), m, n_features=60, X=points(), random_state=0) for m in methods]
 
 
 class Broken(FeatureMap):

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from gallery import maker
 from learners import KINDS
 from sklearn.base import is_classifier
 
@@ -15,13 +16,7 @@ from bochner.solvers.ridge.solution import Outcome
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
-
-
-def model(kernel="gaussian", **changes):
-    options = dict(method="auto", n_features=32, random_state=0) | changes
-    return bo.KernelRidge(kernel, **options)
-
-
+model = maker(bo.KernelRidge, "gaussian", method="auto", n_features=32, random_state=0)
 FITTED = model().fit(X, Y)
 
 

@@ -7,6 +7,8 @@ from functools import partial
 import naive
 import numpy as np
 import pytest
+from gallery import globe
+from gallery import unit_table as table
 from scipy import sparse
 from scipy.integrate import quad
 from scipy.special import eval_legendre
@@ -40,18 +42,6 @@ def places(n=80, d=2, seed=0):
     X[:2] = [[0.0] * d, [1.0] * d]
     y = np.sin(2 * math.pi * X[:, -1] / 0.1) + np.cos(4 * X[:, 0]) + 0.2 * rng.standard_normal(n)
     return X, y
-
-
-def table(n=400, d=2, seed=0, noise=0.1):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, d))
-    return X, np.sin(5 * X[:, 0]) + np.cos(4 * X[:, -1]) + noise * rng.standard_normal(n)
-
-
-def globe(n=400, seed=0):
-    rng = np.random.default_rng(seed)
-    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
-    return X, np.cos(np.deg2rad(X[:, 0])) + 0.1 * rng.standard_normal(n)
 
 
 def ridge(kernel, tolerance, X, y, **options):
@@ -310,12 +300,6 @@ def test_the_common_period_is_the_least_one():
 KERNEL, TOLERANCE = Matern(1.5, 0.1), 1e-3
 
 
-def smooth(n=300, noise=0.02, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, 2))
-    return X, np.sin(9 * X[:, 0]) * np.cos(7 * X[:, 1]) + noise * rng.standard_normal(n)
-
-
 def both(X, y, w=None, **given):
     given["random_state"] = 0
     grid, exact = (
@@ -329,14 +313,14 @@ def both(X, y, w=None, **given):
 @pytest.mark.parametrize("noise", [0.02, 0.5])
 def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
     """By rows where noise is small and waves would take long, and where waves solve."""
-    X, y = smooth(noise=noise)
-    new, _ = smooth(50, seed=1)
+    X, y = table(300, noise=noise)
+    new, _ = table(50, seed=1)
     given = {"noise": noise**2, "amplitude": 0.5, "fit_intercept": centred}
     grid, exact = both(X, y, **given)
     (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
     assert apart(mean, true) < TOLERANCE
     np.testing.assert_allclose(std, deviation, rtol=1e-6)
-    many, _ = smooth(200, seed=2)
+    many, _ = table(200, seed=2)
     found, asked = (m.predict(many, return_std=True)[1] for m in (grid, exact))
     np.testing.assert_allclose(found, asked, rtol=1e-6)
     covariance = [m.predict(new, return_cov=True)[1] for m in (grid, exact)]
@@ -345,12 +329,12 @@ def test_deviations_are_those_of_the_exact_process_by_rows(noise, centred):
 
 def test_noise_and_amplitude_are_those_of_the_largest_evidence():
     """Of all targets, with weights: the same numbers as the exact process, and the same means."""
-    X, y = smooth()
+    X, y = table(300, noise=0.02)
     Y = np.stack([y, X[:, 0] - y**2], axis=1)
     grid, exact = both(X, Y, np.random.default_rng(1).uniform(0.5, 2, len(y)), noise="evidence")
     np.testing.assert_allclose(grid.noise_variance_, exact.noise_variance_, rtol=1e-2)
     np.testing.assert_allclose(grid.amplitude_, exact.amplitude_, rtol=1e-2)
-    new, _ = smooth(80, seed=1)
+    new, _ = table(80, seed=1)
     (mean, std), (true, deviation) = (m.predict(new, return_std=True) for m in (grid, exact))
     assert apart(mean, true) < 2 * TOLERANCE
     np.testing.assert_allclose(std, deviation, rtol=1e-2)

@@ -4,21 +4,15 @@ import array_api_strict
 import numpy as np
 import pytest
 import torch
+from gallery import fixed_points as rows
 from inside import with_threads
 from scipy.linalg import hadamard as sylvester
 from tolerance import of
 
 from bochner._core import native
 from bochner._core.native import Chains, turns, walsh, waves
-from bochner.errors import InvalidInput
 
 DTYPES = [np.float32, np.float64]
-
-
-def rows(n, p, dtype, seed=0):
-    X = np.random.default_rng(seed).standard_normal((n, p)).astype(dtype)
-    X.flags.writeable = False
-    return X
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -57,12 +51,6 @@ def test_bits_do_not_depend_on_rows_beside_or_threads(dtype, level):
     whole, alone = with_threads(lambda: native.hadamard(X), 3, 1)
     assert (alone == whole).all()
     assert (native.hadamard(X[700:701]) == whole[700]).all()
-
-
-@pytest.mark.parametrize("p", [0, 3, 6, 1000])
-def test_other_lengths_are_refused(p):
-    with pytest.raises(InvalidInput, match=rf"power of two of columns, got {p}; pad rows"):
-        native.hadamard(np.ones((2, p)))
 
 
 SHAPES = [  # d, p, blocks, m, transforms, orders: alone, odd, cut, within and beyond a vector

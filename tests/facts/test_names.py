@@ -75,6 +75,7 @@ def test_a_parameter_set_later_names_the_one_that_was_meant():
     for change, message in (
         ({"gamma": 1.0}, r"KernelRidge has no argument 'gamma': give kernel=Gaussian\(lengthscale"),
         ({"kernel__gamma": 1.0}, r"Gaussian has no parameter 'gamma': give lengthscale=1/sqrt\(2"),
+        ({"kernel__length": 1.0}, r"Gaussian has no parameter 'length'.*lengthscale"),
         ({"zzz__a": 1.0}, r"KernelRidge has no argument 'zzz'\. It takes: kernel"),
     ):
         model = bo.KernelRidge("rbf")

@@ -8,6 +8,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 import pytest
+from inside import with_threads
 from layouts import between_bytes
 
 from bochner._core import native
@@ -51,12 +52,6 @@ def level(request):
     _native.set_level(request.param)
     yield request.param
     _native.set_level(before)
-
-
-@pytest.fixture
-def threads():
-    yield set_num_threads
-    set_num_threads(None)
 
 
 def data(n, d, m, dtype, seed=0):
@@ -163,14 +158,11 @@ def test_bits_do_not_depend_on_the_rows_beside(d, m, dtype, level):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_bits_do_not_depend_on_the_number_of_threads(dtype, threads):
+def test_bits_do_not_depend_on_the_number_of_threads(dtype):
     X = data(2500, 10, 600, dtype)[0]
     for call in calls(dtype, 10, 600):
-        threads(1)
-        alone = call(X).tobytes()
-        for n in (2, 3, 7):
-            threads(n)
-            assert call(X).tobytes() == alone
+        found = with_threads(lambda call=call: call(X).tobytes(), 1, 2, 3, 7)
+        assert len({*found}) == 1
 
 
 def run(program, **environment):
@@ -263,7 +255,7 @@ def test_a_variable_that_names_no_instruction_set_is_refused():
     assert f"{', '.join(_native.levels())}; got 'abacus'" in done.stderr
 
 
-def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypatch, threads):
+def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypatch):
     monkeypatch.delenv("BOCHNER_NUM_THREADS", raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert get_num_threads() >= 1
@@ -273,12 +265,9 @@ def test_the_number_of_threads_is_that_of_the_call_then_the_environment(monkeypa
     assert get_num_threads() == 3
     monkeypatch.setenv("BOCHNER_NUM_THREADS", "many")
     assert get_num_threads() == 5
-    threads(2)
-    assert get_num_threads() == 2
-    threads(None)
-    assert get_num_threads() == 5
+    assert with_threads(get_num_threads, 2, None) == [2, 5]
     with pytest.raises(InvalidInput, match="requires at least 1 thread, got 0"):
-        threads(0)
+        set_num_threads(0)
 
 
 def test_pure_python_says_so_once_and_gives_the_same():

@@ -3,6 +3,8 @@
 import naive
 import numpy as np
 import pytest
+from gallery import maker
+from gallery import unit_table as some
 from scipy.stats import multivariate_normal
 
 import bochner as bo
@@ -11,12 +13,6 @@ from bochner.landmarks import Given
 from bochner.models.gaussian_process.neighbours import condition
 
 KERNELS = [Matern(1.5, 0.3), 2.0 * Matern(0.5, (0.4, 0.2)), Gaussian(0.3) + Columns(Matern(2.5), 1)]
-
-
-def some(n, d=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, d))
-    return X, np.sin(5 * X).sum(axis=1) + 0.2 * rng.standard_normal(n) + 2
 
 
 def process(method, kernel=KERNELS[0], **options):
@@ -31,7 +27,7 @@ def exact(X, kernel=KERNELS[0], **options):
 
 def test_without_noise_the_amplitude_is_still_found():
     """Of a law without noise, a² is the mean of (y − E y)²/Var y; rows at one place may differ."""
-    X, y = some(80)
+    X, y = some(80, noise=0.2)
     model = process(bo.NearestNeighbours(79), noise=0.0).fit(X, y)
     K = KERNELS[0](X) + 1e-8 * np.eye(80)
     squares = []
@@ -65,7 +61,7 @@ def test_law_of_few_rows_is_that_of_the_joint_normal(centred):
 
 
 def test_density_of_rows_left_out_is_that_of_fits_without_them():
-    X, y = some(12)
+    X, y = some(12, noise=0.2)
     found = process(bo.NearestNeighbours(11)).fit(X, y)
     noise, densities = found.noise_variance_, []
     for i in range(12):
@@ -79,7 +75,7 @@ def test_density_of_rows_left_out_is_that_of_fits_without_them():
 
 
 def test_noise_and_amplitude_are_likelier_than_others():
-    X, y = some(300)
+    X, y = some(300, noise=0.2)
     found = process(bo.NearestNeighbours(20)).fit(X, y)
     for noise, amplitude in ((2.0, 1.0), (0.5, 1.0), (1.0, 2.0), (1.0, 0.5), (2.0, 2.0)):
         held = {"noise": noise * found.noise_variance_, "amplitude": amplitude * found.amplitude_}
@@ -115,7 +111,7 @@ def test_deviations_are_true_of_a_drawn_process():
 
 
 def test_rows_at_one_place_constant_and_several_targets_are_served():
-    X, y = some(60)
+    X, y = some(60, noise=0.2)
     X[:40] = X[0]
     mean, std = process(bo.NearestNeighbours(10)).fit(X, y).predict(X[:1], return_std=True)
     assert np.isfinite([mean, std]).all()
@@ -124,7 +120,7 @@ def test_rows_at_one_place_constant_and_several_targets_are_served():
     mean, std = constant.predict(X[-5:], return_std=True)
     np.testing.assert_allclose(mean, 3.0)
     assert np.all(std == 0)
-    X, y = some(200)
+    X, y = some(200, noise=0.2)
     both = process(bo.NearestNeighbours(20)).fit(X, np.stack([y, 10 * y], axis=1))
     assert both.amplitude_[1] == pytest.approx(100 * both.amplitude_[0], rel=1e-6)
     for found in both.predict(X[:5] + 0.01, return_std=True):
@@ -134,6 +130,7 @@ def test_rows_at_one_place_constant_and_several_targets_are_served():
 # ==== Neighbours in the place of features: where a default takes them, and what it says of them.
 
 KERNEL_ROUGH = Exponential(0.5)
+process_rough = maker(bo.GaussianProcessRegressor, KERNEL_ROUGH, random_state=0)
 
 
 @pytest.fixture
@@ -156,10 +153,6 @@ def smooth(n=900, d=4):
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (n, d))
     return X, X @ np.arange(1, d + 1) + rng.standard_normal(n)
-
-
-def process_rough(kernel=KERNEL_ROUGH, **options):
-    return bo.GaussianProcessRegressor(kernel, random_state=0, **options)
 
 
 def by_neighbours(model):

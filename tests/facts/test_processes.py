@@ -5,6 +5,8 @@ from dataclasses import replace
 import naive
 import numpy as np
 import pytest
+from gallery import globe
+from gallery import unit_table as places
 from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.model_selection import KFold, cross_validate
@@ -48,14 +50,8 @@ def test_targets_are_pooled():
     assert str(found).splitlines()[-1] == f"95% covers   {found.coverage[-1][1]:.1%}"
 
 
-def places(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, 2))
-    return X, np.sin(5 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(n)
-
-
 def test_cross_validated_scores_are_those_of_fits_without_each_fold():
-    X, y = places(120)
+    X, y = places(120, noise=0.3)
     process = bo.GaussianProcessRegressor(Gaussian(0.4), noise=0.04, amplitude=1.0)
     split = KFold(4)
     scores = cross_validate(process, X, y, scoring=bo.predictive_scorer, cv=split)
@@ -75,6 +71,8 @@ def test_cross_validated_scores_are_those_of_fits_without_each_fold():
 
 NOISE, AMPLITUDE = 0.05, 1.5
 KERNEL = Matern(1.5, 0.3)
+LAW = {"method": "exact", "noise": NOISE, "amplitude": AMPLITUDE}
+PROCESS = bo.GaussianProcessRegressor(KERNEL, **LAW)
 
 
 def rows(n=200, seed=0):
@@ -82,11 +80,6 @@ def rows(n=200, seed=0):
     X = rng.uniform(0, 1, (n, 2))
     y = 3 + 4 * X[:, 0] - 2 * X[:, 1] + np.sin(9 * X[:, 0] * X[:, 1])
     return X, y + 0.2 * rng.standard_normal(n)
-
-
-def process(method="exact", **changes):
-    given = {"noise": NOISE, "amplitude": AMPLITUDE} | changes
-    return bo.GaussianProcessRegressor(KERNEL, method=method, **given)
 
 
 def by_hand(columns, X, y, new):
@@ -115,7 +108,7 @@ def waves(X):
 def test_it_is_generalised_least_squares(trend, columns):
     X, y = rows()
     new = np.random.default_rng(1).uniform(-0.3, 1.3, (50, 2))
-    found = bo.universal_kriging(process(), X, y, trend)
+    found = bo.universal_kriging(PROCESS, X, y, trend)
     mean, std = found.predict(new, return_std=True)
     expected = by_hand(columns, X, y, new)
     np.testing.assert_allclose(mean, expected[0], rtol=1e-6, atol=1e-6)
@@ -127,7 +120,7 @@ def test_it_is_generalised_least_squares(trend, columns):
 
 def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on(tmp_path):
     X, y = rows()
-    found = bo.universal_kriging(process(), X, y)
+    found = bo.universal_kriging(PROCESS, X, y)
     _, _, beta, S = by_hand(linear, X, y, X[:1])
     per_column = found.columns.deviation
     np.testing.assert_allclose(found.coef / per_column, beta[1:], rtol=1e-6)
@@ -138,7 +131,7 @@ def test_coefficients_and_their_covariance_and_a_trend_that_is_carried_on(tmp_pa
     bo.save(found, tmp_path / "process.bochner")
     loaded = bo.load(tmp_path / "process.bochner")
     np.testing.assert_array_equal(loaded.predict(far), found.predict(far))
-    assert process().fit(X, y).predict(far)[0] < 6
+    assert PROCESS.fit(X, y).predict(far)[0] < 6
 
 
 # ==== Averages over cells: against sums over many places of the exact process, and drawn functions.
@@ -162,7 +155,7 @@ def by_hand_averages(kernel, X, y, low, high, weigh=lambda places: np.ones(len(p
 
 @pytest.mark.parametrize("method", ["exact", bo.FourierGrid(1e-8)], ids=["exact", "grid"])
 def test_averages_are_those_of_many_places(method):
-    X, y = places(150)
+    X, y = places(150, noise=0.3)
     kernel = Gaussian(0.3)
     process = bo.GaussianProcessRegressor(kernel, method=method, **GIVEN).fit(X, y)
     mean, std = bo.cell_averages(process, LOW, HIGH, nodes=5, return_std=True)
@@ -174,10 +167,7 @@ def test_averages_are_those_of_many_places(method):
 
 
 def test_cells_of_the_globe_are_weighed_by_area():
-    rng = np.random.default_rng(1)
-    X = np.stack([rng.uniform(-80, 80, 200), rng.uniform(-180, 180, 200)], axis=1)
-    y = np.sin(np.deg2rad(X[:, 0])) + 0.2 * rng.standard_normal(200)
-    kernel = OnSphere("gaussian", 40.0)
+    (X, y), kernel = globe(200), OnSphere("gaussian", 40.0)
     process = bo.GaussianProcessRegressor(kernel, method="exact", **GIVEN).fit(X, y)
     low, high = np.array([[20.0, 0.0]]), np.array([[80.0, 40.0]])
     mean, std = bo.cell_averages(process, low, high, nodes=6, return_std=True)
@@ -206,7 +196,7 @@ def pairs_of(X, y, longest, n_lags, unit=None, degrees=22.5):
 @pytest.mark.parametrize("direction", [None, (1.0, 1.0)], ids=["any", "diagonal"])
 @pytest.mark.parametrize("estimator", ["matheron", "cressie-hawkins"])
 def test_the_variogram_is_that_of_all_pairs(estimator, direction):
-    X, y = places(120)
+    X, y = places(120, noise=0.3)
     found = bo.variogram(X, y, n_lags=6, max_lag=0.6, estimator=estimator, direction=direction)
     unit = None if direction is None else np.array(direction) / np.sqrt(2)
     for at, pairs in enumerate(pairs_of(X, y, 0.6, 6, unit)):
@@ -222,7 +212,7 @@ def test_the_variogram_is_that_of_all_pairs(estimator, direction):
 
 @pytest.mark.parametrize("kernel", [Matern(1.5, 0.1), Gaussian((0.1, 0.2))], ids=repr)
 def test_a_model_that_is_the_truth_is_found_again(kernel):
-    found = bo.variogram(*places(300))
+    found = bo.variogram(*places(300, noise=0.3))
     given = found.fit(kernel)
     truth = type(given)(kernel, 2.0, 0.5, given.direction)
     exact = type(found)(found.lags, truth(found.lags), found.pairs, 2.5, "matheron", None, 2).fit(
@@ -236,7 +226,7 @@ def test_a_model_that_is_the_truth_is_found_again(kernel):
 
 
 def test_blocks_samples_directions_and_processes_are_served():
-    X, y = places(600)
+    X, y = places(600, noise=0.3)
     blocks = bo.Blocks.from_arrays(X, y).with_rows(100)
     found = bo.variogram(X, y)
     np.testing.assert_allclose(bo.variogram(blocks).gamma, found.gamma)
@@ -245,22 +235,16 @@ def test_blocks_samples_directions_and_processes_are_served():
     process = bo.GaussianProcessRegressor(**model.parameters, method=bo.FourierGrid(1e-3)).fit(X, y)
     assert process.noise_variance_ == model.nugget
     assert process.score(X, y) > 0.8
-    X, _ = places(1500)
+    X, _ = places(1500, noise=0.3)
     across, along = (
         bo.variogram(X, np.sin(20 * X[:, 0]), max_lag=0.1, direction=u) for u in ((1, 0), (0, 1))
     )
     assert across.gamma[-1] > 3 * along.gamma[-1]
 
 
-def globe(n=150, seed=0):
-    rng = np.random.default_rng(seed)
-    X = np.stack([np.rad2deg(np.arcsin(rng.uniform(-1, 1, n))), rng.uniform(-180, 180, n)], axis=1)
-    return X, np.sin(np.deg2rad(X[:, 0])) + 0.3 * rng.standard_normal(n)
-
-
 def test_distances_on_the_globe_are_those_of_great_circles():
     """By the law of cosines, pair by pair; across 180 degrees of longitude too."""
-    X, y = globe()
+    X, y = globe(150)
     found = bo.variogram(X, y, n_lags=5, max_lag=60.0, metric="great-circle")
     lat, lon = np.deg2rad(X).T
     cosine = np.sin(lat[:, None]) * np.sin(lat)
@@ -279,7 +263,7 @@ def test_distances_on_the_globe_are_those_of_great_circles():
 
 
 def test_a_model_of_the_globe_is_found_again():
-    X, y = globe()
+    X, y = globe(150)
     found = bo.variogram(X, y, metric="great-circle")
     truth = VariogramModel(OnSphere("matern32", 25.0), 2.0, 0.3, np.array([0.0, 1.0]))
     model = replace(found, gamma=truth(found.lags), variance=2.3).fit("matern32")

@@ -20,20 +20,26 @@ import bochner as bo
 from bochner import CustomLoss, Moments, certify, landmarks
 from bochner import certificates as bounds
 from bochner import kernels as k
+from bochner._core import lapack
+from bochner._core.native import hadamard
 from bochner.certificates.bounds import Bound
 from bochner.data.schema import Schema
 from bochner.datasets import on_sphere
+from bochner.engines import Local
 from bochner.errors import (
     BochnerError,
     IncompatibleModels,
     InvalidInput,
     InvalidType,
+    ModelFileError,
     NotPositive,
     UnsupportedKernel,
 )
 from bochner.kernels import Columns, DotExponential, Gaussian, Laplace, Linear, Matern, OnSphere
 from bochner.kernels.radial import zonal
 from bochner.kernels.sphere import degree_variances
+from bochner.persist.files import require_arrays
+from bochner.report.demo import run_demo
 from bochner.selection.race import learn_metric
 from bochner.solvers.convex.losses import as_levels
 from bochner.sums.moments import Accumulator
@@ -42,6 +48,8 @@ from bochner.sums.passes import sampled
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
 Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=60)
+BLOCKS = bo.Blocks.from_arrays(X, Y)
+TWOS, UPPER = np.full(1, 2, "u1"), np.eye(3, order="F")
 ONES, THIRTY, FAR = np.ones(1), np.full((2, 1), 30.0), np.array([[0.0], [1e10]])
 MASKED = np.ma.masked_array(np.ones(60), Y > 1)
 ODD = k.Periodic(1.0) + k.Periodic(2**0.5)
@@ -58,15 +66,9 @@ def put(array, value):
     return array
 
 
-def model(kernel="gaussian", **changes):
-    return bo.KernelRidge(kernel, **dict(n_features=32, random_state=0) | changes)
-
-
-def near(kernel=None, **options):
-    kernel = kernel or Matern(1.5, 0.3)
-    return bo.GaussianProcessRegressor(kernel, method=bo.NearestNeighbours(), **options)
-
-
+model = gallery.maker(bo.KernelRidge, "gaussian", n_features=32, random_state=0)
+NEIGHBOURS = {"kernel": Matern(1.5, 0.3), "method": bo.NearestNeighbours()}
+near = gallery.maker(bo.GaussianProcessRegressor, **NEIGHBOURS)
 LONG = np.zeros((20_001, 1))
 
 
@@ -681,6 +683,54 @@ CASES = [
     (lambda: encoded(kind="other"), InvalidInput, "an encoder must have a kind, one of 'numbers'"),
     (lambda: model().fit(pd.DataFrame({"a": [None] * 60}), Y), InvalidInput, "one column must"),
     (lambda: model().fit(pd.DataFrame(X), "y"), InvalidInput, "must have a column 'y'"),
+    (
+        lambda: Schema(["a", "b"], target="a"),
+        InvalidInput,
+        "one role and be named once; got 'a' mor",
+    ),
+    (
+        lambda: Schema(["a", "a=x"], {"a": ["x"]}),
+        InvalidInput,
+        "another's category; got 'a=x' more",
+    ),
+    (lambda: Schema([1]), InvalidType, "column names must be text; got 1"),
+    # engines, files, reports and loops
+    *(
+        (lambda where=place: FITTED.fit_blocks(BLOCKS, Local(device=where)), InvalidInput, words)
+        for place, got in (
+            (3, " 3"),
+            ((), ""),
+            ("abacus", " abacus"),
+            (("cpu", "cuda:77"), " cpu, c"),
+        )
+        for words in [f"Local: device must name devices that .*, and that know float64; got{got}"]
+    ),
+    (lambda: Local("run.ckpt", device="cpu"), InvalidInput, "sums of this process.*Leave out one"),
+    (lambda: Local(every=0), InvalidInput, "Local.*every must be"),
+    (lambda: Local(memory=-1), InvalidInput, "Local.*memory must be"),
+    (lambda: model().fit_blocks(BLOCKS, "dask"), InvalidType, "Ridge: where must say.*got str"),
+    (lambda: model().fit_blocks(BLOCKS, Local), InvalidType, "where must say.*got the class Local"),
+    (lambda: require_arrays({"0": TWOS.view(bool)}), ValueError, "array 0 must hold 0 and 1 only"),
+    (lambda: model().__setstate__({}), ModelFileError, "the pickle is by one that says no version"),
+    (lambda: run_demo(".", seed=-1), InvalidInput, "seed must be an integer, 0 or above"),
+    (lambda: run_demo(".", seed="zero"), InvalidType, "seed must be an integer, 0 or above"),
+    *(
+        (lambda p=p: hadamard(np.ones((2, p))), InvalidInput, f"of two of columns, got {p}; pad")
+        for p in (0, 3, 6, 1000)
+    ),
+    (
+        lambda: lapack.solve_by_triangle(UPPER, np.ones(3, "f"), False),
+        ValueError,
+        "one kind, .* got",
+    ),
+    (lambda: lapack.factor(np.eye(3, dtype=np.int64)), ValueError, "got int64"),
+    (lambda: lapack.factor(np.eye(6, order="F")[::2, ::2]), ValueError, "must be contiguous"),
+    (lambda: lapack.solve_by_triangle(UPPER, ONES.repeat(6)[::2], False), ValueError, "contiguous"),
+    (
+        lambda: lapack.add_square(UPPER, np.broadcast_to(THIRTY[:1], (3, 4))),
+        ValueError,
+        "contiguous",
+    ),
     # what is chosen
     (lambda: learned(Laplace()), UnsupportedKernel, "requires a kernel of the Euclidean distance"),
     (lambda: learned(X=SPARSE), InvalidInput, "requires dense rows"),

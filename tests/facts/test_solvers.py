@@ -7,6 +7,7 @@ from functools import reduce
 from operator import add
 from threading import Timer
 
+import gallery
 import naive
 import numpy as np
 import pytest
@@ -338,23 +339,18 @@ def test_a_triangle_has_the_solution_of_least_norm(n, centred):
     assert expected.good
 
 
-def rows(n, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, 2))
-    return X, np.sin(2 * X[:, 0]) * X[:, 1] + 3 + 0.1 * rng.normal(size=n)
-
-
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("n", [10, 39, 41, 80, 400])
 def test_no_penalty_is_least_squares_of_least_norm(n, intercept):
-    X, y = rows(n)
+    X, y = gallery.table(n)
     given = {"method": "iid", "n_features": D, "alpha": 0.0, "fit_intercept": intercept}
     fitted = bo.KernelRidge(Gaussian(0.3), random_state=0, **given).fit(X, y)
     Z = fitted.map_(X)
     coef, b = least_norm(Z, y[:, None], np.ones(n), intercept)
-    Znew = fitted.map_(rows(50, 1)[0])
+    new, _ = gallery.table(50, seed=1)
+    Znew = fitted.map_(new)
     factor = 100 * np.linalg.cond(Z - intercept * Z.mean(axis=0)) if n > D else 1e7
-    assert_close(fitted.predict(rows(50, 1)[0]), Znew @ coef[:, 0] + b, factor=factor)
+    assert_close(fitted.predict(new), Znew @ coef[:, 0] + b, factor=factor)
     if n < D:
         assert_close(fitted.predict(X), y, factor=1e6)
         assert fitted.solution_.outcome is Outcome.LEAST_NORM

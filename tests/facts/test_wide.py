@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gallery import maker
 
 import bochner as bo
 from bochner.data.blocks import Blocks
@@ -203,17 +204,14 @@ def test_the_penalty_lies_where_a_parabola_through_the_least_errors_is_least(at,
 
 
 ROWS = 8300  # more than are kept of a pass
+SETTINGS = {"method": "orthogonal", "n_features": WIDE, "alpha": 30.0, "random_state": 0}
+learner = maker(bo.KernelRidge, Gaussian(1.0), **SETTINGS)
 
 
 @pytest.fixture(scope="module")
 def rows():
     X, y, w = table(ROWS)
     return X, y[:, 0], w
-
-
-def learner(**options):
-    settings = {"method": "orthogonal", "n_features": WIDE, "alpha": 30.0, "random_state": 0}
-    return bo.KernelRidge(Gaussian(1.0), **{**settings, **options})
 
 
 @pytest.fixture(scope="module")

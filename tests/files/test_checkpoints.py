@@ -387,15 +387,6 @@ def test_fits_that_cannot_be_recorded_are_refused(where, changes, rows, match):
         ridge(**changes).fit_blocks(rows, where=where)
 
 
-def test_what_is_no_engine_is_refused():
-    for options in ({"every": 0}, {"memory": -1}):
-        with pytest.raises(InvalidInput, match=f"Local.*{next(iter(options))} must be"):
-            bo.engines.Local(**options)
-    for where, got in (("dask", "str"), (bo.engines.Local, "the class Local")):
-        with pytest.raises(InvalidType, match=f"KernelRidge: where must say.*got {got}"):
-            ridge().fit_blocks(blocks(), where=where)
-
-
 # ---- the command
 
 

@@ -29,7 +29,7 @@ import bochner as bo
 from bochner import KernelFeatures, KernelRidge, Moments, Schema
 from bochner.errors import DataFileError, InvalidType, ModelFileError
 from bochner.kernels import Cauchy, Columns, Constant, Exponential, Gaussian, Kernel, Laplace
-from bochner.persist.files import FORMAT, digest_of, require_arrays, sealed
+from bochner.persist.files import FORMAT, digest_of, sealed
 from bochner.persist.values import RENAMED, decode, encode, stored_classes
 from bochner.solvers.ridge.solution import Outcome, Path, Solution
 
@@ -407,11 +407,6 @@ def test_sparse_matrices_that_point_out_of_bounds_are_refused(kind, shape, indic
             decode(sparse, parts)
 
 
-def test_booleans_are_0_or_1():
-    with pytest.raises(ValueError, match="array 0 must hold 0 and 1 only"):
-        require_arrays({"0": np.array([0, 7], np.uint8).view(bool)})
-
-
 def bombs():
     """Small files that ask for much memory."""
     scale = lambda value: {"class": [GAUSSIAN, {"lengthscale": value}]}
@@ -551,11 +546,6 @@ def test_a_pickle_opens_in_the_version_that_wrote_it_and_in_no_other(name, by_an
     )
     with pytest.raises(ModelFileError, match=message):
         pickle.loads(by_another(model, pickle.dumps))
-
-
-def test_a_pickle_that_says_no_version_is_refused():
-    with pytest.raises(ModelFileError, match="the pickle is by one that says no version"):
-        bo.KernelRidge().__setstate__({"kernel": "auto"})
 
 
 # ---- files of skops

@@ -22,7 +22,7 @@ import bochner as bo
 from bochner import Blocks, datasets
 from bochner._core.text import rounded
 from bochner.cli.running import run
-from bochner.errors import DataFileError, DataWarning, InvalidInput, InvalidType, MissingDependency
+from bochner.errors import DataFileError, DataWarning, MissingDependency
 from bochner.kernels import Gaussian
 from bochner.report.demo import METHODS, RELIEF, colours, earth_page, run_demo
 from bochner.report.model import report_model
@@ -544,12 +544,6 @@ def test_a_folder_that_cannot_be_is_refused_before_anything_is_computed(tmp_path
     with pytest.raises(DataFileError, match=r"cannot be written: .*Check the folder and its perm"):
         run_demo(file / "folder", quick=True)
     assert file.read_text() == "in the way"
-
-
-@pytest.mark.parametrize(("seed", "error"), [(-1, InvalidInput), ("zero", InvalidType)])
-def test_a_seed_that_is_no_seed_is_refused(tmp_path, seed, error):
-    with pytest.raises(error, match="run_demo: seed must be an integer, 0 or above"):
-        run_demo(tmp_path, seed=seed)
 
 
 def test_map_has_north_above_and_its_colours(demo):

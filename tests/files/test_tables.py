@@ -175,15 +175,6 @@ def test_a_target_asked_for_must_be_there():
         Blocks.from_table(table, "y", schema=SCHEMA)
 
 
-def test_schemas_that_contradict_themselves_are_refused():
-    with pytest.raises(InvalidInput, match=r"one role and be named once; got 'a' more than once"):
-        Schema(["a", "b"], target="a")
-    with pytest.raises(InvalidInput, match=r"named as another's category; got 'a=x' more than onc"):
-        Schema(["a", "a=x"], {"a": ["x"]})
-    with pytest.raises(InvalidType, match=r"column names must be text; got 1"):
-        Schema([1])
-
-
 def test_near_names_are_found_and_long_lists_cut():
     assert did_you_mean("temprature", ["Temperature", "time"]) == " (did you mean 'Temperature'?)"
     assert did_you_mean("x", ["abc"]) == ""

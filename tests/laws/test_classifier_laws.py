@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from gallery import sectors as table
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression as LinearLogistic
 from sklearn.svm import SVC as ExactSVC
@@ -30,21 +31,14 @@ KERNEL = Gaussian(lengthscale=0.7)
 BOTH = pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression])
 
 
-def table(n=160, K=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, 2))
-    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.3 * rng.standard_normal(n) + np.pi
-    return X, np.floor(angle * K / (2 * np.pi)).astype(int) % K
-
-
 def options(**changes):
     return dict(method="orthogonal", n_features=64, random_state=0, tol=1e-8, C=1.0) | changes
 
 
 @pytest.mark.parametrize("C", [0.3, 3.0])
 def test_hinge_with_exact_features_is_the_exact_svc(C):
-    X, y = table()
-    new = table(60, seed=1)[0]
+    X, y = table(160, 2)
+    new = table(60, 2, seed=1)[0]
     features = options(method=Nystrom(RPCholesky()), n_features=160, C=C, loss="hinge", tol=1e-7)
     ours = bo.SVC(KERNEL, **features).fit(X, y)
     theirs = ExactSVC(C=C, gamma=0.5 / 0.7**2, tol=1e-8).fit(X, y)
@@ -57,7 +51,7 @@ def test_hinge_with_exact_features_is_the_exact_svc(C):
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("weight", [None, "balanced"])
 def test_squared_hinge_and_logistic_are_scikit_learns_on_the_same_features(K, weight):
-    X, y = table(K=K)
+    X, y = table(160, K)
     w = compute_sample_weight(weight, y)
     ours = bo.SVC(KERNEL, **options(fit_intercept=False, class_weight=weight)).fit(X, y)
     Z = ours.map_(X)
@@ -81,7 +75,7 @@ def test_two_different_rows_of_each_class_are_enough_for_probabilities():
 
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
 def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
-    X, y = table(300)
+    X, y = table(300, 2)
     w = np.full(300, 1e-4)
     little = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1.0).fit(X, y, w)
     same = cls("gaussian", n_features=64, method="orthogonal", random_state=0, C=1e-4).fit(X, y)
@@ -91,7 +85,7 @@ def test_the_lengthscale_is_chosen_for_c_times_the_weights(cls):
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("cls", [bo.SVC, bo.LogisticRegression, bo.SVR])
 def test_the_width_is_judged_at_the_penalty_given(cls):
-    X, y = table(400)
+    X, y = table(400, 2)
     narrow, wide = (
         cls(KERNEL, method="nystrom", n_features="auto", C=C, random_state=0).fit(X, y)
         for C in (0.01, 10.0)
@@ -137,7 +131,7 @@ def test_rows_of_a_rare_class_are_found(cls):
 
 @BOTH
 def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
-    X, y = table(80)
+    X, y = table(80, 2)
     counts = np.random.default_rng(0).integers(0, 4, 80)
     few = dict(method="orthogonal", n_features=32, random_state=0, tol=1e-10)
     few["kernel"] = "gaussian"  # of all kernels, rows that are held out decide
@@ -150,7 +144,7 @@ def test_lengthscale_and_penalty_are_chosen_alike_for_copies_and_weights(cls):
 
 @BOTH
 def test_too_few_rows_to_leave_some_out_take_c_of_one(cls):
-    X, y = table(20)
+    X, y = table(20, 2)
     y = np.arange(20) == 3
     model = cls(KERNEL, **options(C="auto")).fit(X, y)
     assert model.path_ is None

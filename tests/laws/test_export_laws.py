@@ -271,9 +271,7 @@ def test_numbers_with_gaps_are_one_matrix(form):
     if form == "array":
         numbers, new = (each.assign(same=1.0).to_numpy() for each in (numbers, new))
     model = fit_table(numbers)
-    session = onnxruntime.InferenceSession(bo.export.to_onnx(model).SerializeToString())
-    (got,) = session.run(None, {"X": np.asarray(new, np.float32)})
-    assert alike(got, model.predict(new), SINGLE)
+    assert alike(run(model, np.asarray(new))["prediction"], model.predict(new), SINGLE)
 
 
 def test_a_column_named_as_an_output_is_refused():
@@ -297,14 +295,12 @@ class ByTriangle(FeatureSums):
 
 def test_a_new_representation_of_features_is_one_class_and_one_line_of_the_route(monkeypatch):
     """It has ridge regression, the process, classes, intervals, more rows, files and graphs."""
-    rng = np.random.default_rng(0)
-    rows, new = rng.uniform(-2, 2, (90, 2)), rng.uniform(-2, 2, (20, 2))
-    y = np.sin(2 * rows[:, 0]) * rows[:, 1] + 0.3 * rng.standard_normal(90)
+    (rows, y), (new, _) = gallery.table(90, noise=0.3), gallery.table(20, seed=1)
     given = {"method": "orthogonal", "n_features": 24, "random_state": 0}
     makers = bo.KernelRidge, bo.KernelRidgeClassifier, bo.GaussianProcessRegressor
 
     def fits():
-        targets = y, y > 0, y
+        targets = y, y > 5, y
         return [
             m(Gaussian(0.8), **given).fit(rows, z) for m, z in zip(makers, targets, strict=True)
         ]

@@ -2,6 +2,7 @@
 
 import copy
 
+import gallery
 import numpy as np
 import pandas as pd
 import pytest
@@ -207,21 +208,17 @@ def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
     assert len(model.calibrate(X, y, np.arange(300.0), folds=2).calibration_) == 299
 
 
-def regressor(loss):
-    return bo.KernelRegressor(
-        Gaussian(0.8), loss=loss, alpha=0.5, method="orthogonal", n_features=64, random_state=0
-    )
-
-
+ORTHOGONAL = {"method": "orthogonal", "n_features": 64, "random_state": 0}
+LOSSES = {"squared": "squared", "median": "absolute", "Huber": bo.Huber(0.3)}
+LOSSES |= {"counts": "poisson", "quantiles": "quantile"}
 CONVEX = {
     "exact svr": bo.SVR(Gaussian(0.8), C=1.0),
     "exact svr, squared": bo.SVR(Gaussian(0.8), C=1.0, loss="squared_epsilon_insensitive"),
-    "svr": bo.SVR(Gaussian(0.8), C=1.0, method="orthogonal", n_features=64, random_state=0),
-    "squared": regressor("squared"),
-    "median": regressor("absolute"),
-    "Huber": regressor(bo.Huber(0.3)),
-    "counts": regressor("poisson"),
-    "quantiles": regressor("quantile"),
+    "svr": bo.SVR(Gaussian(0.8), C=1.0, **ORTHOGONAL),
+    **{
+        name: bo.KernelRegressor(Gaussian(0.8), loss=loss, alpha=0.5, **ORTHOGONAL)
+        for name, loss in LOSSES.items()
+    },
 }
 
 #: Root mean square distance from refits, as a share of what leaving out a row changes: rounding
@@ -286,13 +283,6 @@ N = 240
 COMMON = {"kernel": Gaussian(1.0), "n_features": 16, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(N, 2))
-    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=N)
-
-
 def parts(found, X, fit):
     """Rows of the fit and rows held out, found again by what the other fit was given."""
     train = np.array([np.any(np.all(fit == x, axis=1)) for x in X])
@@ -321,8 +311,8 @@ NUMBERS["process"] = bo.GaussianProcessRegressor(**COMMON)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(rows, given, name):
-    X, y = rows
+def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(given, name):
+    X, y = gallery.table(N, noise=0.3)
     found, why = judge_held_out(clone(NUMBERS[name]).fit(X, y), Blocks.from_arrays(X, y))
     assert "held out: 48 rows, of a fit to 192 others" in why
     train = parts(found, X, given[-1][0])
@@ -338,9 +328,9 @@ def test_quantities_are_judged_on_rows_that_the_fit_has_not_seen(rows, given, na
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("kind", [bo.LogisticRegression, bo.SVC, bo.KernelRidgeClassifier])
 @pytest.mark.parametrize("several", [False, True], ids=["two", "three"])
-def test_labels_are_judged_by_shares_log_loss_and_areas(rows, given, kind, several):
-    X, y = rows
-    labels = np.where(y > 0.5, "up", np.where(several & (y < -0.5), "down", "flat"))
+def test_labels_are_judged_by_shares_log_loss_and_areas(given, kind, several):
+    X, y = gallery.table(N, noise=0.3)
+    labels = np.where(y > 5.5, "up", np.where(several & (y < 4.5), "down", "flat"))
     model = kind(**COMMON).fit(X, labels)
     errors = judge_held_out(model, Blocks.from_arrays(X, np.unique(labels, return_inverse=True)[1]))
     found = errors[0] if errors[0] else pytest.fail(errors[1])
@@ -374,9 +364,9 @@ def test_categories_of_noise_gain_nothing(given):
     assert found["errors"]["y"]["r_squared"] < 6 * np.sqrt(2 / 120)
 
 
-def test_weights_count_and_a_sample_is_bounded(rows, given, monkeypatch):
+def test_weights_count_and_a_sample_is_bounded(given, monkeypatch):
     monkeypatch.setattr("bochner.report.quality.ROWS", 100)
-    X, y = rows
+    X, y = gallery.table(N, noise=0.3)
     w = np.where(np.arange(N) % 2, 1.0, 3.0)
     model = bo.KernelRidge(alpha=0.5, **COMMON).fit(X, y, w)
     found, _ = judge_held_out(model, Blocks.from_arrays(X, y, w))
@@ -385,8 +375,8 @@ def test_weights_count_and_a_sample_is_bounded(rows, given, monkeypatch):
     np.testing.assert_array_equal(weights, [w[np.all(X == x, axis=1)][0] for x in fit])
 
 
-def test_quantiles_learners_without_a_target_and_few_rows_are_judged_or_say_why_not(rows):
-    X, y = rows
+def test_quantiles_learners_without_a_target_and_few_rows_are_judged_or_say_why_not():
+    X, y = gallery.table(N, noise=0.3)
     quantiles = bo.KernelRegressor(loss="quantile", quantiles=[0.1, 0.9], **COMMON).fit(X, y)
     (found,) = judge_held_out(quantiles, Blocks.from_arrays(X, y))[0]["errors"].values()
     assert list(found) == ["explained"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gallery import table
+from gallery import maker, table, unit_table
 from naive import dual
 from tolerance import assert_close
 
@@ -14,9 +14,8 @@ BENT = Monotone(KERNEL, (0,), ((-3.0, 0.0, 3.0),), ((-2.0, 0.0, 4.0),))
 TURNED = 0.5 * Mahalanobis(Gaussian(), ((2.0, 0.5), (0.5, 1.0))) + 0.5 * Laplace((1.0, 2.0))
 
 
-def model(kernel=KERNEL, **changes):
-    method = bo.LocalKernel(leaf_rows=40, landmarks=12)
-    return bo.KernelRidge(kernel, **dict(method=method, alpha=0.3, random_state=0) | changes)
+LEAVES = {"method": bo.LocalKernel(leaf_rows=40, landmarks=12), "alpha": 0.3, "random_state": 0}
+model = maker(bo.KernelRidge, KERNEL, **LEAVES)
 
 
 def own_kernel(fitted, A, B):
@@ -140,9 +139,7 @@ def test_many_rows_are_split_into_leaves_by_default(few):
 def test_many_rows_of_few_columns_are_summed_as_waves_where_these_are_few(few):
     """The rule is that of a process and of method="auto"; a classifier needs rows left out."""
     pytest.importorskip("finufft")
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 1, (8300, 2))
-    y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(8300)
+    X, y = unit_table(8300)
     model = bo.KernelRidge(random_state=0).fit(X[:8200], y[:8200])
     assert isinstance(model.choice_.method, bo.FourierGrid)
     assert "summed as" in model.choice_.reason

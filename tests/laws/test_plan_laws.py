@@ -8,7 +8,7 @@ import naive
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from gallery import table
+from gallery import table, unit_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inside import with_peak
@@ -27,15 +27,9 @@ from bochner.planner.trials import FitForecast, powers
 BESIDE = 4 << 20
 
 
-def rows(n, d=2):
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, size=(n, d))
-    return X, np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + 0.3 * rng.normal(size=n)
-
-
 def planned(**options):
     given = dict(kernel=Gaussian(1.0), widths=[16, 64], random_state=0)
-    return bo.plan(*rows(300), **(given | options))
+    return bo.plan(*table(300, noise=0.3), **(given | options))
 
 
 def a_fit(error, seconds, size=1.0, method=None, width=64, solver="moments float64", **more):
@@ -74,7 +68,7 @@ def test_the_choice_is_within_the_budget_and_nothing_beats_it_in_all(numbers, se
 
 def test_the_error_of_all_rows_is_predicted_from_a_sample():
     """Within a tenth of what fits to all rows report; that of the sample alone is further off."""
-    X, y = rows(9000)
+    X, y = table(9000, noise=0.3)
     few = slice(0, 500)
     options = dict(methods=["orthogonal", "nystrom"], widths=[32, 64, 128], random_state=0)
     plan = bo.plan(X[few], y[few], Gaussian(1.0), n_rows=9000, **options)
@@ -87,7 +81,7 @@ def test_the_error_of_all_rows_is_predicted_from_a_sample():
 
 def test_more_rows_take_longer_by_their_sweep(monkeypatch):
     """Ten times as many rows, by the same trial of the same rows."""
-    X, y = rows(500)
+    X, y = table(500, noise=0.3)
     options = dict(methods=["orthogonal"], widths=[64], random_state=0)
     monkeypatch.setattr("time.perf_counter", time.process_time)  # other processes take none of it
     few, many = (
@@ -101,7 +95,7 @@ def test_more_rows_take_longer_by_their_sweep(monkeypatch):
 
 def test_blocks_arrays_and_sparse_rows_give_the_same_errors_as_the_fit():
     """Of all rows that are sampled no error is extrapolated; more than 8,192 are not factored."""
-    X, y = rows(250)
+    X, y = table(250, noise=0.3)
     options = dict(kernel=Gaussian(1.0), widths=[32], methods=["nystrom"], random_state=0)
     blocks = bo.Blocks.from_arrays(X, y, block_rows=70)
     plans = [bo.plan(*given, **options) for given in ((X, y), (blocks,), (sp.csr_matrix(X), y))]
@@ -117,7 +111,7 @@ def test_blocks_arrays_and_sparse_rows_give_the_same_errors_as_the_fit():
 
 def test_a_raw_table_is_planned_for_as_it_is_fitted():
     pd = pytest.importorskip("pandas")
-    X, y = rows(200)
+    X, y = table(200, noise=0.3)
     raw = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
     raw["where"] = np.where(X[:, 0] > 0, "north", "south")
     raw.loc[3, "x0"] = np.nan
@@ -130,7 +124,7 @@ def test_a_raw_table_is_planned_for_as_it_is_fitted():
 
 
 def test_a_lengthscale_that_is_open_is_chosen_once_and_kept():
-    X, y = rows(300)
+    X, y = table(300, noise=0.3)
     for name in ("gaussian", "auto"):
         plan = bo.plan(X, y, name, widths=[16], random_state=0)
         model = plan.estimator().fit(X, y)
@@ -147,7 +141,7 @@ def test_the_default_of_more_rows_is_planned_as_a_local_fit(monkeypatch):
         monkeypatch.setattr(f"bochner.{place}.DIRECT_ROWS", 600)
     for name in ("LEAF_ROWS", "FEWEST_LEAF_ROWS"):
         monkeypatch.setattr(f"bochner.models.representations.representation.{name}", 256)
-    X, y = rows(1000)
+    X, y = table(1000, noise=0.3)
     plan = bo.plan(X, y, widths=[16], random_state=0)
     (local,) = (fit for fit in plan.fits if fit.solver == "local")
     assert [fit for fit in plan.fits if fit.default] == [local]
@@ -172,7 +166,7 @@ def test_no_fit_that_errs_more_than_the_default_is_chosen(seconds):
 @pytest.mark.parametrize("n", [240, 900, 2500])
 def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     """Its memory, and its error, against the fit itself; features are no better than it."""
-    X, y = rows(n)
+    X, y = table(n, noise=0.3)
     plan = bo.plan(X, y, Gaussian(1.0), widths=[32, 64], random_state=0)
     (fit,) = (fit for fit in plan.fits if fit.solver == "exact")
     model = plan.estimator(fit)
@@ -194,9 +188,7 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
 @pytest.mark.parametrize("scale", [0.05, 0.2, 0.5])
 def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
     """Short lengthscales in six columns: a fifth to a third of the error was promised."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0, 1, (1500, 6))
-    y = np.sin(4 * X[:, 0]) + 0.5 * rng.standard_normal(1500)
+    X, y = unit_table(1500, 6, noise=0.5)
     plan = bo.plan(X[:900], y[:900], Exponential(scale), widths=[16], random_state=0)
     (exact,) = (fit for fit in plan.fits if fit.solver == "exact")
     model = plan.estimator(exact).fit(X[:900], y[:900])
@@ -212,7 +204,7 @@ def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):
 @pytest.mark.filterwarnings("ignore:alpha is below what float32")
 def test_memory_is_what_arrays_take(method, precision, D):
     """Within a fifth of what NumPy allocates; of more features than are tried within a third."""
-    X, y = rows(9000, 4)
+    X, y = table(9000, 4, noise=0.3)
     options = {"method": method, "n_features": D, "precision": precision}
     model = bo.KernelRidge(Gaussian(1.0), random_state=0, **options)
     clone(model).fit(X[:50], y[:50])
@@ -238,7 +230,7 @@ def test_without_seconds_time_must_be_worth_it():
 
 
 def test_the_estimator_is_that_of_a_fit():
-    (X, y), found = rows(300), planned()
+    (X, y), found = table(300, noise=0.3), planned()
     assert found.estimator().method == found.choice.method
     (fit,) = (fit for fit in found.fits if (fit.method, fit.n_features) == (Nystrom(), 64))
     model = found.estimator(fit)

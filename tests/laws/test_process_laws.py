@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gallery import maker, table
 from inside import seen_by
 from scipy.special import erf
 from scipy.stats import norm
@@ -23,6 +24,8 @@ from bochner.models.error_law import ErrorLaw
 # ---- gaussian process: GaussianProcessRegressor: the exact process with exact features, and what must hold with others
 
 KERNEL = Gaussian(lengthscale=0.8)
+LANDMARKS = {"method": "nystrom", "n_features": 30, "random_state": 0}
+model = maker(bo.GaussianProcessRegressor, KERNEL, **LANDMARKS)
 METHODS = ["nystrom", "orthogonal", "hermite", "mercer"]
 FAR = np.full((1, 2), 50.0)
 
@@ -38,18 +41,6 @@ def left_out_of(model):
     return model.fit_.law.left_out(model.sample_)
 
 
-def table(n=80, t=None, seed=0, noise=0.1):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, 2))
-    y = np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_normal(n) + 3
-    return X, (y if t is None else np.column_stack([(i + 1) * y + X[:, 0] ** i for i in range(t)]))
-
-
-def model(kernel=KERNEL, **changes):
-    options = dict(method="nystrom", n_features=30, random_state=0) | changes
-    return bo.GaussianProcessRegressor(kernel, **options)
-
-
 def law(m, X):
     """Mean, standard deviation and covariance."""
     mean, std = m.predict(X, return_std=True)
@@ -58,7 +49,7 @@ def law(m, X):
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_with_all_rows_as_landmarks_it_is_the_exact_process(t):
-    X, y = table(t=t)
+    X, y = table(80, t=t)
     new = np.vstack([table(20, seed=1)[0], FAR])
     ours = model(method="auto", n_features=128, noise=0.01, amplitude=2.0, fit_intercept=False)
     exact = Exact(ConstantKernel(2.0) * RBF(0.8), alpha=0.01, optimizer=None).fit(X, y)
@@ -95,7 +86,7 @@ def test_leave_one_out_errors_are_those_of_refits(noise, kind, centred):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_mean_is_that_of_ridge_regression_and_the_covariance_one_with_the_variances(method):
-    X, y = table(t=2)
+    X, y = table(80, t=2)
     ours, new = model(method=method).fit(X, y), np.vstack([table(15, seed=2)[0], FAR])
     mean, std, cov = law(ours, new)
     for i, alpha in enumerate(ours.alpha_):
@@ -159,7 +150,7 @@ def test_functions_vary_as_predicted_where_a_kernel_has_no_fourier_features():
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_a_function_has_one_value_at_a_row(t):
-    ours = model().fit(*table(t=t))
+    ours = model().fit(*table(80, t=t))
     X = table(40, seed=4)[0]
     f = ours.sample_functions(3, random_state=5)
     assert f(X).shape == ((40, 3) if t is None else (40, 2, 3))
@@ -167,13 +158,13 @@ def test_a_function_has_one_value_at_a_row(t):
     np.testing.assert_array_equal(f(X), ours.sample_functions(3, random_state=5)(X))
     np.testing.assert_array_equal(f(X), ours.sample_y(X, 3, random_state=5))
     before = f(X)
-    ours.partial_fit(*table(t=t, seed=8))
+    ours.partial_fit(*table(80, t=t, seed=8))
     np.testing.assert_array_equal(f(X), before)
 
 
 @pytest.mark.parametrize("t", [None, 2])
 def test_densities_and_deviations_are_those_of_the_normal_law(t):
-    ours = model().fit(*table(t=t))
+    ours = model().fit(*table(80, t=t))
     X, y = table(30, t=t, seed=6)
     mean, std = ours.predict(X, return_std=True)
     spread = np.sqrt(std**2 + ours.noise_variance_)
@@ -271,12 +262,8 @@ def test_a_constant_target_is_predicted_without_doubt_and_one_row_is_enough(opti
 ROWS = np.random.default_rng(0).uniform(-2, 2, (90, 3))
 TARGET = np.sin(ROWS @ [1.0, -0.5, 0.2]) + 0.2 * np.random.default_rng(1).standard_normal(90)
 NEW_ROWS = np.random.default_rng(2).uniform(-3, 3, (20, 3))
-MATERN = Matern(1.5, 1.7)
+exact_process = maker(bo.GaussianProcessRegressor, Matern(1.5, 1.7), random_state=0)
 WEIGHTS = np.random.default_rng(3).integers(1, 4, 90).astype(float)
-
-
-def exact_process(kernel=MATERN, **options):
-    return bo.GaussianProcessRegressor(kernel, random_state=0, **options)
 
 
 @pytest.mark.main_cases(2)
@@ -388,24 +375,11 @@ FLAT = 1e7
 """Variance that stands for a flat prior of the intercept: rounding of 1e-7 · 1e-16/1e-2 is left."""
 
 
-def rng():
-    return np.random.default_rng(0)
-
-
-def data(n=40, d=2, t=None):
-    g = rng()
-    X = g.uniform(-2, 2, (n, d))
-    y = np.sin(X[:, 0]) + X[:, -1] ** 2 + 0.1 * g.standard_normal(n)
-    return X, (y if t is None else np.stack([y * (i + 1) - X[:, 0] * i for i in range(t)], axis=1))
-
-
-def observed_process(kernel=None, **options):
-    options = {"noise": NOISE, "amplitude": AMPLITUDE, "random_state": 0} | options
-    return bo.GaussianProcessRegressor(kernel or Gaussian(SCALE), **options)
-
-
-PLACES, BOXES = rng().uniform(-2, 2, (5, 2)), rng().uniform(-2, 1, (3, 2))
-TESTS = rng().uniform(-3, 3, (7, 2))
+LAW = {"noise": NOISE, "amplitude": AMPLITUDE, "random_state": 0}
+observed_process = maker(bo.GaussianProcessRegressor, Gaussian(SCALE), **LAW)
+rng = np.random.default_rng(0)
+PLACES, BOXES = rng.uniform(-2, 2, (5, 2)), rng.uniform(-2, 1, (3, 2))
+TESTS = rng.uniform(-3, 3, (7, 2))
 SLOPES, MEANS = np.cos(PLACES[:, 0]), np.array([0.5, 1.0, -0.3])
 SIDES = np.array([1.0, 0.5])
 NEW = (
@@ -476,7 +450,7 @@ def dense(X, y, T):
 
 
 def test_the_exact_process_is_conditioned_on_all_at_once():
-    X, y = data()
+    X, y = table(40)
     model = observed_process().fit(X, y).observe(*NEW)
     mean, cov = dense(X, y, TESTS)
     found, deviation = model.predict(TESTS, return_std=True)
@@ -488,7 +462,7 @@ def test_the_exact_process_is_conditioned_on_all_at_once():
 @pytest.mark.parametrize("centred", [True, False])
 def test_features_are_conditioned_on_rows_of_their_slopes_and_averages(centred):
     """Ridge regression on stacked rows: those of y, ∂φ/∂x_0 without, averages with a constant."""
-    X, y = data()
+    X, y = table(40)
     method = bo.Fourier(bo.IID())
     model = observed_process(method=method, n_features=30, fit_intercept=centred).fit(X, y)
     T = np.vstack([X[:5], TESTS])
@@ -520,7 +494,7 @@ def test_features_are_conditioned_on_rows_of_their_slopes_and_averages(centred):
 
 @pytest.mark.parametrize("options", [{}, {"method": bo.Fourier(), "n_features": 60}], ids=str)
 def test_exact_observations_are_met_by_means_gradients_and_functions(options):
-    X, y = data(t=2)
+    X, y = table(40, t=2)
     slopes = np.stack([SLOPES, 2 * SLOPES], axis=1)
     model = observed_process(**options).fit(X, y).observe(Derivatives(PLACES, 1, slopes))
     assert model.predict(TESTS).shape == (7, 2)
@@ -536,7 +510,7 @@ def test_exact_observations_are_met_by_means_gradients_and_functions(options):
 @pytest.mark.statistical
 def test_functions_have_the_law_that_is_predicted():
     """Of 400 functions: means within 5 and variances within 6 standard errors, 7 places of each."""
-    X, y = data()
+    X, y = table(40)
     model = observed_process().fit(X, y).observe(*NEW)
     mean, deviation = model.predict(TESTS, return_std=True)
     values = model.sample_functions(400, random_state=0)(TESTS)
@@ -546,7 +520,7 @@ def test_functions_have_the_law_that_is_predicted():
 
 
 def test_later_observations_take_the_place_of_earlier_ones_and_fits_forget_them():
-    X, y = data()
+    X, y = table(40)
     model = observed_process().fit(X, y)
     plain = model.predict(TESTS)
     one = observed_process().fit(X, y).observe(NEW[1]).predict(TESTS)
@@ -561,7 +535,7 @@ def test_later_observations_take_the_place_of_earlier_ones_and_fits_forget_them(
 
 @pytest.mark.parametrize("options", [{}, {"method": bo.Nystrom(), "n_features": 20}], ids=str)
 def test_files_keep_observations(tmp_path, options):
-    X, y = data()
+    X, y = table(40)
     model = observed_process(**options).fit(X, y).observe(*NEW)
     bo.save(model, tmp_path / "told.bochner")
     again = bo.load(tmp_path / "told.bochner")
@@ -570,7 +544,7 @@ def test_files_keep_observations(tmp_path, options):
 
 
 def test_a_held_column_has_no_width():
-    X, y = data()
+    X, y = table(40)
     box = BlockAverages([[0.0, 1.0]], [[2.0, 1.0]], [3.0], points=20)
     assert box.places.shape == (20, 2)
     line = np.column_stack([np.linspace(0, 2, 2001), np.ones(2001)])
@@ -590,9 +564,8 @@ def two_columns(n=80, d=2, seed=0, noise=0.1):
     return X, np.sin(3 * X[:, 0]) + X[:, 1] + noise * rng.standard_normal(n)
 
 
-def by_evidence(kernel, lengthscale="evidence", **changes):
-    options = dict(method="nystrom", n_features=80, random_state=0) | changes
-    return bo.GaussianProcessRegressor(kernel, lengthscale=lengthscale, **options)
+MORE = {"lengthscale": "evidence", **LANDMARKS, "n_features": 80}
+by_evidence = maker(bo.GaussianProcessRegressor, "gaussian", **MORE)
 
 
 def likelihood(fitted):
@@ -618,7 +591,9 @@ def test_with_exact_features_they_are_those_of_scikit_learn(start):
 def test_the_evidence_of_the_fit_is_not_less_than_that_of_the_start(kernel, given, centred):
     X, y = two_columns(d=3)
     options = {"fit_intercept": centred} | given
-    before, after = (by_evidence(kernel, how, **options).fit(X, y) for how in ("loo", "evidence"))
+    before, after = (
+        by_evidence(kernel, lengthscale=how, **options).fit(X, y) for how in ("loo", "evidence")
+    )
     assert before.kernel_ == kernel
     assert likelihood(after) > likelihood(before) + 1.0
 
@@ -635,7 +610,9 @@ def test_by_default_a_name_means_the_lengthscales_that_are_likelier_without_each
     X = rng.uniform(-2, 2, (150, 2))
     y = np.sin(5 * X[:, 0]) * np.cos(5 * X[:, 1]) + X[:, 0] + 0.1 * rng.standard_normal(150)
     ways = ("loo", "evidence", "auto")
-    loo, evidence, auto = (by_evidence(name, how, **ROOM[room]).fit(X, y) for how in ways)
+    loo, evidence, auto = (
+        by_evidence(name, lengthscale=how, **ROOM[room]).fit(X, y) for how in ways
+    )
     best = max((loo, evidence), key=lambda fitted: fitted.loo_log_density_)
     assert best is loo or room == "room"
     assert auto.kernel_ == best.kernel_

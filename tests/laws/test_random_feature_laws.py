@@ -8,7 +8,7 @@ import scipy.linalg
 import scipy.sparse
 import tolerance
 import torch
-from gallery import DEEP, NETWORKS, POWERS, SKETCH_METHODS, rows
+from gallery import DEEP, NETWORKS, POWERS, SKETCH_METHODS, fixed_points, rows
 from inside import with_peak
 from scipy.linalg import hadamard
 from scipy.special import hyp1f1
@@ -254,18 +254,15 @@ MAPS = {
 }
 
 
-def fixed_rows(n, d=D_INPUTS, dtype=np.float64, seed=0):
-    X = np.random.default_rng(seed).normal(size=(n, d)).astype(dtype)
-    X.flags.writeable = False
-    return X
-
-
 @pytest.mark.parametrize("phi", MAPS.values(), ids=MAPS)
 def test_transforms_give_the_features_of_the_frequencies(phi):
     assert type(phi.frequencies) is Transforms
     assert phi.matrix.shape == phi.frequencies.shape
     assert phi.n_features == 300
-    X, dense = fixed_rows(25), FourierMap(phi.kernel, phi.matrix, phi.amplitude, phi.phases)
+    X, dense = (
+        fixed_points(25, D_INPUTS),
+        FourierMap(phi.kernel, phi.matrix, phi.amplitude, phi.phases),
+    )
     assert_close(phi(X), dense(X), factor=8)
 
 
@@ -308,7 +305,7 @@ def test_rows_of_structured_blocks_are_orthogonal_and_differ():
 @pytest.mark.parametrize("kernel", [Gaussian(), Matern(0.8), RationalQuadratic(0.8)], ids=repr)
 def test_fastfood_is_unbiased(kernel, d, form):
     """Of maps of 200 seeds; the planted fault is 1.3 times the lengthscale."""
-    X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_rows(2, d) / d**0.5])
+    X = np.concatenate([np.zeros((1, d)), np.eye(d)[:1], fixed_points(2, d) / d**0.5])
     ask = dict(n_features=64, n_inputs=d)
     Z = [draw(kernel, Fourier(Fastfood(), form), **ask, random_state=s)(X) for s in range(200)]
     assert tolerance.bias(kernel(X), Z, 120) < 1 < tolerance.bias(kernel(1.3 * X), Z, 120)
@@ -322,14 +319,14 @@ def test_grids_are_exact_where_points_are_near(d, n_features, q):
     assert not hasattr(Grid(), "place")  # nodes have weights: alone they are no frequencies
     assert not phi.unbiased
     assert phi.n_features == 2 * ((q**d + 1) // 2) <= n_features + 1
-    X = 0.3 * fixed_rows(20, d)
+    X = 0.3 * fixed_points(20, d)
     Z = phi(X)
     assert_close(Z @ Z.T, Gaussian(2.0)(X), factor=100)
     assert_close((Z * Z).sum(axis=1), np.ones(20))
 
 
 def test_grids_serve_sums_of_gaussians():
-    kernel, X = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0), 0.3 * fixed_rows(10, 2)
+    kernel, X = 2.0 * Gaussian((2.0, 3.0)) + Gaussian(4.0), 0.3 * fixed_points(10, 2)
     Z = draw(kernel, Fourier(Grid()), n_features=400, X=X)(X)
     assert_close(Z @ Z.T, kernel(X), factor=100)
 
@@ -337,7 +334,7 @@ def test_grids_serve_sums_of_gaussians():
 @pytest.mark.parametrize("placement", [QMC(), Structured()], ids=repr)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_complex_features_are_the_pairs_as_one_number(placement, dtype):
-    X = fixed_rows(12, 64, dtype)
+    X = fixed_points(12, 64, dtype)
     ask = dict(n_features=400, n_inputs=64, random_state=2)
     phi = draw(Matern(1.5, 9.0), Fourier(placement), **ask)
     Z, P = phi.complex(X), phi(X)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from gallery import maker, table
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from sklearn.base import clone
@@ -24,17 +25,10 @@ from bochner.solvers.convex.losses import Quantile
 KERNEL = Gaussian(lengthscale=0.8)
 GAMMA = 1 / (2 * 0.8**2)
 N = 120
-
-
-def table(n=N, seed=0, noise=0.3):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, 2))
-    return X, np.sin(2 * X[:, 0]) * X[:, 1] + noise * rng.standard_t(3, n)
-
-
-def regressor(kernel=KERNEL, **changes):
-    options = dict(n_features=24, alpha=0.3, random_state=0, method="orthogonal") | changes
-    return bo.KernelRegressor(kernel, **options)
+OPTIONS = {"n_features": 24, "alpha": 0.3, "random_state": 0, "method": "orthogonal"}
+regressor = maker(bo.KernelRegressor, KERNEL, **OPTIONS)
+AS_IT_IS = OPTIONS | {"method": "auto", "n_features": 2, "tol": 1e-12}
+linear = maker(bo.KernelRegressor, Linear(), **AS_IT_IS)
 
 
 def exact(n=N):
@@ -46,7 +40,7 @@ def exact(n=N):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("nu", [0.02, 0.333, 0.95])
 def test_one_class_is_that_of_scikit_learn(nu, weighted, features):
-    X, _ = table()
+    X, _ = table(N, noise=0.3)
     w = np.random.default_rng(1).uniform(0.2, 3, N) if weighted else None
     ours = bo.OneClassSVM(KERNEL, nu=nu, **features).fit(X, sample_weight=w)
     theirs = ExactOneClass(gamma=GAMMA, nu=nu, tol=1e-9).fit(X, sample_weight=w)
@@ -66,10 +60,6 @@ def test_an_offset_that_is_not_unique_is_the_middle_one():
     theirs = ExactOneClass(gamma=0.5, nu=0.25, tol=1e-9).fit(X)
     assert_close(ours.decision_function(X), theirs.decision_function(X), factor=1e8)
     assert np.isfinite(bo.OneClassSVM(Gaussian(1.0), nu=1.0, **exact(4)).fit(X).offset_).all()
-
-
-def linear(**options):
-    return regressor(Linear(), **dict(method="auto", n_features=2, tol=1e-12) | options)
 
 
 SQUARED = dict(C=0.7, epsilon=0.2, loss="squared_epsilon_insensitive", tol=1e-10)
@@ -93,7 +83,7 @@ SAME = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_a_regression_is_that_of_another_learner(name):
-    (X, y), (ours, theirs, close) = table(), SAME[name]
+    (X, y), (ours, theirs, close) = table(N, noise=0.3), SAME[name]
     assert np.abs(ours.fit(X, y).predict(X) - theirs.fit(X, y).predict(X)).max() < close
 
 
@@ -101,7 +91,8 @@ def test_a_regression_is_that_of_another_learner(name):
     ("loss", "kind"), [("poisson", PoissonRegressor), ("gamma", GammaRegressor)]
 )
 def test_log_links_of_a_linear_kernel_are_the_generalised_linear_models(loss, kind):
-    X, y = table()
+    X, y = table(N, noise=0.3)
+    y -= 5
     y = np.exp(y) if loss == "gamma" else np.random.default_rng(0).poisson(np.exp(y)) * 1.0
     w = np.random.default_rng(1).uniform(0.2, 3, N)
     glm = kind(alpha=0.02, tol=1e-10, max_iter=5000).fit(X, y, w)
@@ -113,7 +104,7 @@ def test_log_links_of_a_linear_kernel_are_the_generalised_linear_models(loss, ki
 @pytest.mark.parametrize("alpha", [0.01, 1.0])
 def test_huber_of_a_linear_kernel_is_huber_regressor(alpha):
     """Their penalty alpha is ours over the scale; at the same scale both are one problem."""
-    X, y = table()
+    X, y = table(N, noise=0.3)
     theirs = HuberRegressor(alpha=alpha, tol=1e-10, max_iter=10_000).fit(X, y)
     ours = linear(loss="huber", alpha=alpha * theirs.scale_).fit(X, y)
     assert abs(ours.loss_.threshold / (1.35 * theirs.scale_) - 1) < 1e-3
@@ -149,12 +140,12 @@ def test_at_most_nu_of_the_weight_lies_outside_to_the_letter(kind, features):
 @pytest.mark.parametrize("kernel", [KERNEL, "gaussian"], ids=repr)
 def test_quantiles_never_cross_and_cover(kernel):
     """Binomial at each level: 5 standard deviations, and 0.05 for what 24 features may fit."""
-    X, y = table(600)
+    X, y = table(600, noise=0.3)
     levels = (0.05, 0.1, 0.4, 0.5, 0.6, 0.9, 0.95)
     fitted = regressor(kernel, loss="quantile", quantiles=levels).fit(X, y)
     far = 10 * table(500, seed=2)[0]
     assert np.all(np.diff(fitted.predict(far), axis=1) >= 0)
-    new, target = table(2000, seed=3)
+    new, target = table(2000, seed=3, noise=0.3)
     below = (target[:, None] <= fitted.predict(new)).mean(axis=0)
     sd = np.sqrt(np.array(levels) * (1 - np.array(levels)) / 2000)
     assert np.all(np.abs(below - levels) < 5 * sd + 0.05)
@@ -190,7 +181,7 @@ def test_targets_without_noise_are_fitted_to_tolerance_without_a_warning(d):
 
 def test_huber_of_a_target_that_is_half_one_number():
     """The scale about the median is zero there: the standard deviation takes its place."""
-    X, y = table()
+    X, y = table(N, noise=0.3)
     y[::2] = y[1::2] = np.where(np.arange(60) < 40, 1.0, y[:60])
     for options in ({}, {"alpha": "holdout"}):
         assert np.isfinite(regressor(loss="huber", **options).fit(X, y).predict(X)).all()
@@ -288,6 +279,8 @@ def test_systems_of_rows_and_of_features_find_the_same_minimum(D, w):
 # ---- general regression: Losses of several outputs, penalties of the norm, and coefficients of rows: beside brute force
 
 ALPHA = 0.3
+LANDMARKS = {"method": bo.Nystrom(), "n_features": 25, "random_state": 0, "tol": 1e-10}
+general = maker(bo.KernelRegressor, Gaussian(1.0), alpha=ALPHA, **LANDMARKS)
 A = np.array([[2.0, 0.6], [0.6, 1.0]])
 
 
@@ -296,11 +289,6 @@ def data(n=60, t=3):
     X = g.uniform(-2, 2, (n, 2))
     f = np.stack([X[:, 0], np.sin(2 * X[:, 1]), np.zeros(n)], axis=1)[:, :t]
     return X, softmax(f + 0.1 * g.standard_normal(f.shape), axis=1), g.uniform(0.5, 2.0, n)
-
-
-def general(**options):
-    method = {"method": bo.Nystrom(), "n_features": 25, "random_state": 0, "tol": 1e-10}
-    return bo.KernelRegressor(Gaussian(1.0), **(method | {"alpha": ALPHA} | options))
 
 
 def brute(Z, y, w, loss, penalty):

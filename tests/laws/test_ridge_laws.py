@@ -5,7 +5,7 @@ import warnings
 import naive
 import numpy as np
 import pytest
-from gallery import table
+from gallery import maker, sectors, table
 from inside import seen_by
 from sklearn.kernel_ridge import KernelRidge as Exact
 from sklearn.linear_model import RidgeClassifier
@@ -25,12 +25,9 @@ from bochner.solvers.ridge.solution import Outcome
 
 # ---- ridge: KernelRidge: the same model from blocks, pieces, weights, tables and libraries; and the trap
 
+OPTIONS = {"method": "orthogonal", "n_features": 64, "alpha": 0.3, "random_state": 0}
 KERNEL = Gaussian(lengthscale=0.8)
-
-
-def model(kernel=KERNEL, **changes):
-    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
-    return bo.KernelRidge(kernel, **options)
+model = maker(bo.KernelRidge, KERNEL, **OPTIONS)
 
 
 @pytest.mark.main_cases(2)
@@ -233,24 +230,11 @@ def test_penalties_chosen_for_the_exact_kernel_are_those_of_its_features():
 
 # ---- ridge classifier: KernelRidgeClassifier: ridge regression of ±1, from rows, blocks, pieces and files
 
-WIDER = Gaussian(lengthscale=1.0)
-NAMES = np.array(["ash", "elm", "oak", "yew"])
-
-
-def labelled(n=300, K=3, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2, 2, (n, 2))
-    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.2 * rng.normal(size=n)
-    return X, NAMES[np.floor((angle / (2 * np.pi) % 1) * K).astype(int)]
-
-
-def classifier(kernel=WIDER, **changes):
-    options = dict(method="orthogonal", n_features=64, alpha=0.3, random_state=0) | changes
-    return bo.KernelRidgeClassifier(kernel, **options)
+classifier = maker(bo.KernelRidgeClassifier, Gaussian(lengthscale=1.0), **OPTIONS)
 
 
 def test_balanced_classes_have_the_penalty_of_their_factors():
-    X, y = labelled()
+    X, y = sectors()
     factors = dict(zip(y, balanced(y, np.ones(len(y))), strict=True))
     given, named = (
         classifier(alpha="loo", class_weight=weight).fit(X, y) for weight in (factors, "balanced")
@@ -259,14 +243,14 @@ def test_balanced_classes_have_the_penalty_of_their_factors():
     assert named.partial_fit(X, y).alpha_ > 0  # pieces have their own factors, in one unit
 
 
-@pytest.mark.parametrize("weight", [None, "balanced", {"ash": 3.0}], ids=str)
+@pytest.mark.parametrize("weight", [None, "balanced", {0: 3.0}], ids=str)
 @pytest.mark.parametrize("K", [2, 3, 4])
 def test_it_is_scikit_learns_ridge_classifier_on_the_features(K, weight):
-    X, y = labelled(K=K)
+    X, y = sectors(K=K)
     w = np.random.default_rng(1).uniform(0.2, 2, 300)
     ours = classifier(class_weight=weight).fit(X, y, w)
     theirs = RidgeClassifier(0.3, class_weight=weight).fit(ours.map_(X), y, w)
-    new = labelled(100, K, seed=1)[0]
+    new = sectors(100, K, seed=1)[0]
     if weight == "balanced":  # ours counts weights, theirs rows: the weights of classes differ
         theirs = RidgeClassifier(0.3).fit(ours.map_(X), y, w * balanced(y, w))
     assert_close(ours.decision_function(new), theirs.decision_function(ours.map_(new)), factor=1e6)

@@ -5,7 +5,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from gallery import points
+from gallery import maker, points
 from scipy.linalg import eigh
 from sklearn.cluster import KMeans as LloydKMeans
 from sklearn.cross_decomposition import CCA
@@ -22,11 +22,8 @@ from bochner.solvers.lloyd import assign, run_lloyd
 # ---- pca: KernelPCA: scikit-learn's with exact features; the same from blocks, pieces and weights
 
 KERNEL = Gaussian(1.5)
-
-
-def components(kernel=KERNEL, n_components=4, **changes):
-    options = dict(method="orthogonal", n_features=64, random_state=0) | changes
-    return bo.KernelPCA(n_components, kernel, **options)
+OPTIONS = {"method": "orthogonal", "n_features": 64, "random_state": 0}
+components = maker(bo.KernelPCA, KERNEL, n_components=4, **OPTIONS)
 
 
 def centred(K):
@@ -42,7 +39,7 @@ def up_to_sign(a, b):
 def test_with_exact_features_it_is_scikit_learns(kernel):
     X, new = points(200), points(40, seed=1)
     q = 3
-    ours = components(kernel, q, method="auto", n_features=256).fit(X)
+    ours = components(kernel, n_components=q, method="auto", n_features=256).fit(X)
     exact = Exact(q, kernel="precomputed").fit(kernel(X))
     assert_close(ours.eigenvalues_ / exact.eigenvalues_, np.ones(q), factor=1e6)
     expected = exact.transform(kernel(new, X))
@@ -53,7 +50,9 @@ def test_with_exact_features_it_is_scikit_learns(kernel):
 def test_few_components_of_many_features_are_those_of_a_decomposition(lengthscale):
     """However fast eigenvalues fall; level ones, of rows nearly orthogonal, take many steps."""
     X = points(300)
-    ours = components(Gaussian(lengthscale), 5, method="nystrom", n_features=300).fit(X)
+    ours = components(Gaussian(lengthscale), n_components=5, method="nystrom", n_features=300).fit(
+        X
+    )
     K = ours.map_(X) @ ours.map_(X).T
     assert_close(ours.eigenvalues_, np.linalg.eigvalsh(centred(K))[::-1][:5], factor=1e3)
     V = ours.eigenvectors_
@@ -66,7 +65,7 @@ def test_repeated_eigenvalues_are_found_as_often_as_they_are():
     """Rows on a regular circle: sines and cosines in pairs, and the constant taken away."""
     angle = np.arange(320) * (2 * np.pi / 320)
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    ours = components(Gaussian(0.7), 6, method="nystrom", n_features=320).fit(circle)
+    ours = components(Gaussian(0.7), n_components=6, method="nystrom", n_features=320).fit(circle)
     exact = np.linalg.eigvalsh(centred(Gaussian(0.7)(circle)))[::-1][:6]
     assert np.abs(ours.eigenvalues_ / exact - 1).max() < 1e-6
     assert np.abs(ours.eigenvalues_[1::2] / ours.eigenvalues_[::2] - 1).max() < 1e-6
@@ -75,7 +74,7 @@ def test_repeated_eigenvalues_are_found_as_often_as_they_are():
 def test_linear_kernel_is_principal_components_both_ways():
     X = points(200) * [3.0, 2.0, 0.5] + 7
     ours = components(
-        Linear(), 2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
+        Linear(), n_components=2, fit_inverse_transform=True, inverse_kernel=Linear(), alpha=1e-9
     ).fit(X)
     plain = PCA(2).fit(X)
     assert_close(ours.explained_variance_ratio_, plain.explained_variance_ratio_, factor=1e3)
@@ -111,7 +110,7 @@ def test_pre_images_take_noise_away():
     angle = rng.uniform(0, 2 * np.pi, 400)
     clean = np.column_stack([np.cos(angle), np.sin(angle), np.zeros((400, 8))])
     X = clean + 0.2 * rng.standard_normal(clean.shape)
-    ours = components(Gaussian(2.0), 3, fit_inverse_transform=True).fit(X)
+    ours = components(Gaussian(2.0), n_components=3, fit_inverse_transform=True).fit(X)
     back = ours.inverse_transform(ours.transform(X))
     assert ((back - clean) ** 2).sum() < 0.5 * ((X - clean) ** 2).sum()
 
@@ -133,6 +132,7 @@ def test_more_components_than_there_are_is_said_and_those_there_are_kept():
 # ---- kmeans: KernelKMeans: Lloyd's algorithm, and what its cost says of the kernel's own
 
 UNIT = Gaussian(1.0)
+clusters = maker(bo.KernelKMeans, UNIT, n_clusters=4, **OPTIONS)
 PLACES = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0], [3.0, 3.0]])
 
 
@@ -140,11 +140,6 @@ def places(each=75, seed=0, spread=0.6):
     rng = np.random.default_rng(seed)
     X = np.repeat(PLACES, each, axis=0) + spread * rng.standard_normal((4 * each, 2))
     return X[rng.permutation(len(X))]
-
-
-def clusters(n_clusters=4, kernel=UNIT, **changes):
-    options = dict(method="orthogonal", n_features=64, random_state=0) | changes
-    return bo.KernelKMeans(n_clusters, kernel, **options)
 
 
 def exact_cost(K, labels, w=None):
@@ -190,7 +185,7 @@ def test_it_is_as_good_as_scikit_learns_on_the_same_features():
 def test_minibatches_come_near_and_one_cluster_is_the_running_mean():
     X, w = places(200), np.random.default_rng(0).uniform(0.5, 2, 800)
     full = clusters().fit(X)
-    one = clusters(1)
+    one = clusters(n_clusters=1)
     for part in (slice(0, 300), slice(300, 301), slice(301, 800)):
         one.partial_fit(X[part], sample_weight=w[part])
     mean = np.average(one.map_(X), axis=0, weights=w)
@@ -223,7 +218,7 @@ def test_the_exact_cost_lies_where_the_objective_says(method, kernel, weighted):
 def test_no_clustering_beats_the_best_of_features_by_more_than_is_hidden(method):
     """All clusterings of nine rows into two, in features and in the kernel."""
     X = places(3)[:9]
-    fitted = clusters(2, method=method, n_features=4).fit(X)
+    fitted = clusters(n_clusters=2, method=method, n_features=4).fit(X)
     K, F = UNIT(X), fitted.map_(X) @ fitted.map_(X).T
     labels = [np.array([int(b) for b in f"{i:09b}"]) for i in range(1, 256)]
     exact, features = (np.array([exact_cost(M, each) for each in labels]) for M in (K, F))
@@ -240,10 +235,13 @@ def test_fewer_different_rows_than_clusters_and_centres_that_move_are_said():
     assert fitted.inertia_ < 1e-9
     X = np.random.default_rng(0).standard_normal((9000, 2))
     with pytest.warns(SolutionWarning, match=r"still move after max_iter=1 passes; raise max_iter"):
-        clusters(20, n_features=16, max_iter=1, tol=0.0).fit(X)
+        clusters(n_clusters=20, n_features=16, max_iter=1, tol=0.0).fit(X)
 
 
 # ---- cca: KernelCCA: the generalised eigenproblem, scikit-learn's CCA, blocks, pieces and weights
+
+PAIRED = {"n_components": 2, "alpha": 0.5, **OPTIONS, "n_features": 32}
+correlations = maker(bo.KernelCCA, KERNEL, **PAIRED)
 
 
 def pairs(n=300, seed=0):
@@ -252,11 +250,6 @@ def pairs(n=300, seed=0):
     t = rng.uniform(-1, 1, n)
     X = np.column_stack([t, rng.standard_normal(n)])
     return X, np.column_stack([rng.standard_normal(n), t**2 + 0.02 * rng.standard_normal(n)])
-
-
-def correlations(kernel=KERNEL, n_components=2, **changes):
-    options = dict(method="orthogonal", n_features=32, alpha=0.5, random_state=0) | changes
-    return bo.KernelCCA(n_components, kernel, **options)
 
 
 def brute(A, B, alpha, q):
@@ -297,7 +290,7 @@ def test_with_linear_kernels_it_has_the_correlations_of_scikit_learns(side):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4)) + 5
     Y = X[:, :side] @ rng.standard_normal((side, side)) + rng.standard_normal((300, side))
-    ours = correlations(Linear(), side, alpha=0.0).fit(X, Y)
+    ours = correlations(Linear(), n_components=side, alpha=0.0).fit(X, Y)
     plain = CCA(side, tol=1e-14, max_iter=20000).fit(X, Y)
     assert_close(ours.correlations_, columns(*plain.transform(X, Y)), factor=1e7)
     assert_close(ours.correlations_, ours.singular_values_, factor=1e4)
