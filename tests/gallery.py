@@ -7,6 +7,7 @@ import bochner as bo
 from bochner.features.composed import exact_width
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, Polynomial, Warped
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
+from bochner.sums.passes import sampled
 
 N_COLUMNS = 3
 
@@ -352,6 +353,11 @@ def two_maps(n=300, D=60):
     return [
         bo.draw(Gaussian(1.5), method, **ask) for method in (bo.Fourier(bo.IID()), bo.Nystrom())
     ]
+
+
+def sample_of(X, y, w=None, seed=0):
+    """A sample of rows, as a choice is given them."""
+    return sampled(bo.Blocks.from_arrays(X, y, w), seed)
 
 
 def raw_table(n, seed=0):

@@ -123,10 +123,6 @@ def classes(kind=bo.KernelRidgeClassifier, K=2, **options):
     return kind(Gaussian(), n_features=16, **options).fit(X, np.arange(60) % K)
 
 
-def labels(kind):
-    return classes(kind, probability=False)
-
-
 def shown(kind, *given):
     return getattr(bo, f"{kind}Display").from_estimator(*given)
 
@@ -149,12 +145,8 @@ EXACT = model(method="exact").fit(X, Y)
 LEAVES = model(method=bo.LocalKernel(40, 12), n_features="auto").fit(X, Y)
 
 
-def components():
-    return bo.KernelPCA(2, Gaussian(), n_features=16).fit(X)
-
-
-def correlated():
-    return bo.KernelCCA(1, Gaussian(), n_features=16, alpha=0.5).fit(X, X[:, :2])
+COMPONENTS = bo.KernelPCA(2, Gaussian(), n_features=16).fit(X)
+CORRELATED = bo.KernelCCA(1, Gaussian(), n_features=16, alpha=0.5).fit(X, X[:, :2])
 
 
 def sums(w=None):
@@ -167,11 +159,8 @@ def steps(kernel=None, stream=False, **options):
     return fit.fit_blocks(blocks, bo.engines.Local(memory=0)) if stream else fit.fit(X, Y > 0)
 
 
-def wild(fit):
-    model = bo.KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
-    return fit(model, np.tile(9 * X, (300, 1)), np.tile(Y, 300))
-
-
+WILD = bo.KernelSGDRegressor(Linear(), eta0=10.0, tol=None, random_state=0)
+TILED = np.tile(9 * X, (300, 1)), np.tile(Y, 300)
 NEAR = near().fit(X, Y)
 
 
@@ -222,22 +211,15 @@ def on_grid(kernel, X=X[:, :2], t=1e-3, box=None, **options):
     return bo.KernelRidge(kernel, method=bo.FourierGrid(t, box), **options).fit(X, Y)
 
 
-def sphere():
-    kernel = OnSphere("gaussian", 40.0)
-    return bo.GaussianProcessRegressor(kernel, method=bo.SphericalHarmonics(12))
-
-
+SPHERE = bo.GaussianProcessRegressor(OnSphere("gaussian", 40.0), method=bo.SphericalHarmonics(12))
 GLOBE = Columns(OnSphere("matern32", 25.0), (1, 2))
 HARMONICS = bo.SphericalHarmonics(5)
+ON_GLOBE = model(OnSphere() + Linear(), method=HARMONICS)
 SQUARED_ANGLE = lambda X, Y: np.exp(-(np.arccos(np.clip(X @ Y.T, -1, 1)) ** 2))
 ARC = OnSphere(k.Custom(SQUARED_ANGLE), 180 / np.pi)
 EQUAL = k.Windows(Gaussian(), width=3, channels=2)
 TRACKS = k.Windows(Gaussian(), width=2, channels=2, lengths=True)
 STEPS, LONGER = RNG.normal(size=(60, 4, 2)), RNG.normal(size=(60, 5, 2))
-
-
-def globe_fit(kernel):
-    return model(kernel, method=HARMONICS).fit(X[:, :2], Y)
 
 
 class NotAKernel(k.Homogeneous):
@@ -529,8 +511,8 @@ CASES = [
     (lambda: on_grid(Gaussian(), box=((0.0, 0.5),)), InvalidInput, "a pair for each column; got 1"),
     (lambda: bo.FourierGrid(1e-15), InvalidInput, "tolerance must be from 1e-12 to 1"),
     (lambda: blind(Gaussian(), bo.FourierGrid(), d=2), InvalidInput, "takes the box from rows of"),
-    (lambda: sphere().fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
-    (lambda: sphere().fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
+    (lambda: SPHERE.fit(X[:, :2] + [90, 0], Y), InvalidInput, "must lie within -90 to 90"),
+    (lambda: SPHERE.fit(X[:, :2], Y).predict([[95.0, 10.0]]), InvalidInput, "within -90 to 90"),
     (lambda: degree_variances(ARC, 30), NotPositive, "degree variances must be zero or above; got"),
     (lambda: degree_variances(OnSphere(Gaussian((1.0, 1.0, 2.0))), 30), UnsupportedKernel, "isotr"),
     (lambda: degree_variances(Gaussian(), 30), UnsupportedKernel, "requires a kernel of places on"),
@@ -538,7 +520,7 @@ CASES = [
     (lambda: OnSphere()([[95.0, 0.0]]), InvalidInput, r"within -90 to 90 degrees; got 95\."),
     (lambda: drawn(OnSphere(), bo.SphericalHarmonics()), InvalidInput, "in degrees; got 3 columns"),
     (lambda: bo.SphericalHarmonics(1001), InvalidInput, "degree must be from 1 to 1,000; got"),
-    (lambda: globe_fit(OnSphere() + Linear()), UnsupportedKernel, "kernel of places on the globe"),
+    (lambda: ON_GLOBE.fit(X[:, :2], Y), UnsupportedKernel, "kernel of places on the globe"),
     (lambda: blind(Gaussian(), HARMONICS, 36, d=2), UnsupportedKernel, "places on the globe"),
     (lambda: near(GLOBE * Matern()).fit(X, Y), UnsupportedKernel, "stationary kernel, for which"),
     (lambda: near(GLOBE + k.Exp(Columns(OnSphere(), (0, 1)))).fit(X, Y), UnsupportedKernel, "Near"),
@@ -771,10 +753,10 @@ CASES = [
     (lambda: FITTED.calibrate(X, Y[:5], folds=2), InvalidInput, "X and y must have as many rows"),
     (lambda: PROCESS.predict(X, include_noise=True), InvalidInput, "include_noise is of"),
     # components and correlations
-    (lambda: components().inverse_transform(X), AttributeError, "no attribute 'inverse_"),
-    (lambda: correlated().transform(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of the"),
-    (lambda: correlated().partial_fit(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of"),
-    (lambda: correlated().score(X, X[1:, :2]), InvalidInput, "same number of rows; got 60 and 59"),
+    (lambda: COMPONENTS.inverse_transform(X), AttributeError, "no attribute 'inverse_"),
+    (lambda: CORRELATED.transform(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of the"),
+    (lambda: CORRELATED.partial_fit(X, X[:, 0]), InvalidInput, "Y must have the 2 columns of"),
+    (lambda: CORRELATED.score(X, X[1:, :2]), InvalidInput, "same number of rows; got 60 and 59"),
     (lambda: bo.KernelKMeans(61, Gaussian()).fit(X), InvalidInput, "n_clusters=61 must be .* got"),
     (lambda: bo.KernelKMeans(61, Gaussian()).partial_fit(X), InvalidInput, "n_clusters=61 must be"),
     # moments
@@ -791,7 +773,7 @@ CASES = [
     (lambda: steps(strategy="gram_cached", stream=True), InvalidInput, "'gram_cached' holds all"),
     (lambda: steps(early_stopping=True, stream=True), InvalidInput, "early_stopping=True holds"),
     (lambda: BALANCED.partial_fit(X, Y > 0), InvalidInput, "class_weight="),
-    (lambda: wild(bo.KernelSGDRegressor.fit), InvalidInput, "the steps diverged in epoch"),
+    (lambda: WILD.fit(*TILED), InvalidInput, "the steps diverged in epoch"),
     (lambda: steps(Linear(), strategy="gram_cached").coef_, AttributeError, "dual_coef_ of supp"),
     # neighbours, and losses of one's own
     (lambda: NEAR.predict(X, return_cov=True), InvalidInput, "has no covariance of rows"),
@@ -806,8 +788,12 @@ CASES = [
     # displays, reports and double descent
     (lambda: shown("Path", classes(bo.SVC, C=1.0)), BochnerError, "tried a path.*SVC has none"),
     (lambda: shown("Spectrum", classes(bo.SVC)), BochnerError, r"keeps no moments .*\. Pass rows"),
-    (lambda: shown("Calibration", labels(bo.SVC), X, Y > 0), BochnerError, "no predict_proba"),
-    (lambda: bo.column_importance(components(), X), BochnerError, "a target; KernelPCA has none"),
+    (
+        lambda: shown("Calibration", classes(bo.SVC, probability=False), X, Y > 0),
+        BochnerError,
+        "no predict_proba",
+    ),
+    (lambda: bo.column_importance(COMPONENTS, X), BochnerError, "a target; KernelPCA has none"),
     (lambda: bo.column_importance(FITTED, X, by="shapley"), InvalidInput, "importance: by must be"),
     (lambda: bo.column_importance(FITTED, X[:1]), InvalidInput, "at least 2 rows are required to"),
     (lambda: bo.contributions(FITTED, X, X, n_orders=5), InvalidInput, "n_orders must be even"),

@@ -2,21 +2,16 @@
 
 import numpy as np
 import pytest
+from gallery import sample_of
 from sklearn.base import clone
 
 import bochner as bo
-from bochner import Blocks, tune
+from bochner import tune
 from bochner.kernels import Gaussian, Laplace, Matern
 from bochner.selection.held_out import FOLDS, first_least, nested_errors
 from bochner.selection.lengthscales import tune_lengthscales
 from bochner.selection.rows import screened_lengthscales
 from bochner.solvers.ridge.dual import CRITERIA
-from bochner.sums.passes import sampled
-
-
-def sample_of(X, y, w=None, seed=0):
-    return sampled(Blocks.from_arrays(X, y, w), seed)
-
 
 # --- the judge -----------------------------------------------------------------------------------
 

@@ -48,9 +48,10 @@ def expected(frame):
     return X, np.array(frame["y"]), np.array(frame["w"])
 
 
-def named_sources(frame, folder):
+@pytest.fixture(scope="module")
+def named(frame, tmp_path_factory):
     """Every kind of source with column names, holding the same table."""
-    table = pa.Table.from_pandas(frame)
+    folder, table = tmp_path_factory.mktemp("blocks"), pa.Table.from_pandas(frame)
     pq.write_table(table, folder / "one.parquet", row_group_size=37)
     frame.to_csv(folder / "one.csv", index=False)
     frame.to_csv(folder / "semicolons.csv", index=False, sep=";")
@@ -86,11 +87,6 @@ def named_sources(frame, folder):
     made = {name: Blocks.from_table(t, "y", "w") for name, t in tables.items()}
     made |= {name: Blocks.from_files(p, "y", "w") for name, p in files.items()}
     return made
-
-
-@pytest.fixture(scope="module")
-def named(frame, tmp_path_factory):
-    return named_sources(frame, tmp_path_factory.mktemp("blocks"))
 
 
 @pytest.fixture(scope="module")
@@ -137,8 +133,8 @@ def gathered(blocks):
 
 @pytest.mark.main_cases(47)
 @pytest.mark.parametrize("rows", [1, 7, 50, N - 1, N, N + 1])
-def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(everything, frame, rows):
-    for name, blocks in everything.items():
+def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(named, bare, frame, rows):
+    for name, blocks in (named | bare).items():
         X, y, w, sizes = gathered(blocks.with_rows(rows))
         for got, want in zip((X, y, w), expected(frame), strict=True):
             np.testing.assert_array_equal(got, want, err_msg=name)
@@ -147,10 +143,10 @@ def test_every_source_gives_the_same_numbers_in_blocks_of_any_size(everything, f
     assert [block_rows(d) for d in (1, 1024, 4096, 10**6)] == [4096, 4096, 1024, 256]
 
 
-def test_every_pass_is_the_same_though_one_is_given_up(everything, frame):
+def test_every_pass_is_the_same_though_one_is_given_up(named, bare, frame):
     """A pickle gives it too; and the table is left as it is."""
     before = frame.copy()
-    for name, blocks in everything.items():
+    for name, blocks in (named | bare).items():
         first = gathered(blocks.with_rows(5))
         next(iter(blocks.with_rows(5)))
         again = [blocks]
@@ -176,10 +172,10 @@ def test_blocks_of_arrays_and_memory_maps_are_views(tmp_path):
 
 @pytest.mark.main_cases(3)
 @pytest.mark.parametrize("m", [1, 10, N - 1, N, N + 50])
-def test_sample_is_independent_of_source_and_block_size(everything, frame, m):
+def test_sample_is_independent_of_source_and_block_size(named, bare, frame, m):
     X, y, w = expected(frame)
     index = np.sort(np.argsort(row_priorities(11, 0, N))[:m])
-    for name, blocks in everything.items():
+    for name, blocks in (named | bare).items():
         for rows in (3, 64, N):
             sample = blocks.with_rows(rows).sample(m, 11)
             np.testing.assert_array_equal(sample.index, index, err_msg=name)

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from gallery import sample_of
 from inside import with_peak
 from sklearn.base import clone
 from tolerance import assert_close
 
 import bochner as bo
-from bochner.data.sample import RowSample, row_priorities
 from bochner.errors import UnsupportedKernel
 from bochner.features import Fourier, Projected
 from bochner.kernels import Gaussian, Monotone
@@ -24,12 +24,6 @@ from bochner.selection.spec import EFFORTS, Effort, accepts_sparse
 # ---- candidate: A kernel chosen among candidates: it is never worse than the simplest, and says what it saw
 
 QUICK = Effort(rows=96, finalists=2, rounds=1, families=(Gaussian(),))
-
-
-def sample_of(X, y, w=None):
-    y = y.reshape(len(y), -1)
-    w = np.ones(len(y)) if w is None else w
-    return RowSample(X, y, w, row_priorities(0, 0, len(y)))
 
 
 def table(name, n=300, seed=0):
