@@ -377,8 +377,9 @@ def test_rough_kernels_have_a_coarser_grid_of_so_many_rows_or_none(n):
 
 def test_kernels_of_the_globe_have_harmonics():
     X, y = globe()
-    fit = bo.KernelRidge(OnSphere(lengthscale="auto"), method="exact", random_state=0).fit(X, y)
-    assert 30 < fit.kernel_.kernel.lengthscale < 2000  # degrees, of a smooth function
+    for method in ("exact", bo.SphericalHarmonics(12)):
+        fit = bo.KernelRidge(OnSphere(lengthscale="auto"), method=method, random_state=0).fit(X, y)
+        assert 30 < fit.kernel_.kernel.lengthscale < 2000  # degrees, of a smooth function
     found = waves_for(OnSphere("matern32", 20.0), X, 200_000)
     assert isinstance(found.method, bo.SphericalHarmonics)
     assert found.map.error <= 1e-3

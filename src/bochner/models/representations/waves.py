@@ -316,7 +316,7 @@ def stationary_kernel(
             'serves few; set one of them. lengthscale="evidence" of a Gaussian process scales '
             "columns."
         )
-    if isinstance(asked.method, SphericalHarmonics):
+    if isinstance(asked.method, SphericalHarmonics) and not has_free(kernel):
         known = named_on_sphere(kernel)
         if isinstance(kernel, Kernel) and lengthscale != "evidence":
             return Tuning(known)
