@@ -285,7 +285,8 @@ class LeafRows(Representation):
     block_rows = 4096
 
     def values(self, solution: Any) -> Function:
-        return Function(*(partial(self._of_leaves, solution, values) for values in (True, False)))
+        of_leaves = partial(self._of_leaves, solution)
+        return Function(partial(of_leaves, True), partial(of_leaves, False))
 
     def _of_leaves(self, solution: Any, values: bool, X: Array) -> Array:
         """Return values or gradients of the kernel sums of leaves, at the rows of each."""

@@ -126,10 +126,8 @@ class GridSums(Representation):
         return self.of_waves(full_of(self.problem.gram.spectrum(coef.T)))
 
     def values(self, solution: Any) -> Function:
-        linear = self.linear(solution.coef)
-        return Function(
-            lambda X: linear(X) + solution.intercept, partial(self._slopes, solution.coef)
-        )
+        linear, slopes = self.linear(solution.coef), partial(self._slopes, solution.coef)
+        return Function(lambda X: linear(X) + solution.intercept, slopes)
 
     def of_waves(self, waves: Array) -> Callable[[Array], Float[Array, "b s"]]:
         """Return the real functions of waves; two share a transform, as its two parts."""

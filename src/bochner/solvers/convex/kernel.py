@@ -299,7 +299,8 @@ class GaussianRows:
 def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
     """Return where slopes of the dual agree to ``slopes``, or ``moves`` for each row were made.
 
-    y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part.
+    y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part. A ``tol``
+    below one says that no other machine follows: few rows may then make more moves.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
     moves *= max(1, FEW_ROWS // len(coef)) if tol < 1.0 else 1
