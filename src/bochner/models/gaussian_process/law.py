@@ -556,7 +556,7 @@ class FeatureProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         Z, e = self.at(X), self.unexplained
-        return self.mean(Z), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
+        return self.means()(X), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         Z, one = self.at(X), np.ones(len(X))
