@@ -338,7 +338,7 @@ class Race:
         # Of few columns fewer evaluations are enough; classes of shuttle and pendigits need more
         steps = 24 if self.of_classes else min(24, 8 + rows.X.shape[1] // 4)
         end = search.to_end(search.each(start, search.first_points(start)), steps, 0)
-        again = search.scaled(shortened(end.kernel, rows), end.alpha, min(16, steps), each=True)
+        again = search.scaled(shortened(end.kernel, rows), end.alpha, 16, each=True)
         end = again if again.value < end.value or len(end.of.rows.w) < len(rows.w) else end
         by = "evidence" if self._by is EVIDENCE else "leave-one-out"
         yield self.ended(f"one per column, by {by}", end, rows.X.shape[1])
