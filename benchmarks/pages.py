@@ -263,9 +263,9 @@ def headline(rows: Sequence[Row]) -> str:
     )
     return (
         f"With default parameters, on {len(cases)} tables of up to {most:,} rows: **bochner has "
-        f"the lowest error on {_wins(cases)} of {len(cases)}**,\ncompared with LightGBM, CatBoost, "
+        f"the lowest error on {_wins(cases)} of {len(cases)}**, compared with\nLightGBM, CatBoost, "
         "HistGradientBoosting and scikit-learn's kernel machines. The median fit takes "
-        f"{ours:.2g} CPU\nseconds; LightGBM takes {light:.2g}. "
+        f"{ours:.2g} CPU seconds;\nLightGBM takes {light:.2g}. "
         "`python -m benchmarks tables` reproduces the measurement.\n\n"
         f"![{alt_text(rows)}](docs/pictures/compare-accuracy.svg)"
     )
