@@ -86,7 +86,7 @@ def test_the_least_error_of_a_table_is_bold_and_ours_has_no_favour(pages):
     ]
     claim = pages.headline(rows)
     assert "on 2 tables of up to 100 rows: **bochner has the lowest error on 1 of 2**" in claim
-    assert "takes 3 CPU\nseconds; LightGBM takes 3." in claim
+    assert "takes 3 CPU seconds;\nLightGBM takes 3." in claim
     assert pages.alt_text(rows).endswith("bochner has the lowest error on 1 of them")
 
 
