@@ -36,7 +36,7 @@ if kind != "scale":
 if kind == "features":
     given |= {"method": "orthogonal", "n_features": 1024}
 elif kind == "grid":
-    given["method"] = bo.FourierGrid(1e-3, box=((-3.0, 3.0),) * 2)
+    given["method"] = bo.FourierGrid(1e-3, box=((-3.5, 3.5),) * 2)
     given["kernel"] = bo.kernels.Matern(1.5, 0.6)
 else:
     pieces = lambda: (piece(i, min(10_000, rows - i)) for i in range(0, rows, 10_000))
