@@ -94,7 +94,7 @@ class WaveProcess(law.ProcessLaw):
         return self.representation.intercept(self.coef)
 
     def moments(self, X: Array) -> Both:
-        mean, rows, exact = self.means()(X), waves.as_rows(X), self.by_rows
+        mean, rows, exact = self.means(X), waves.as_rows(X), self.by_rows
         # Where rows are many, draws are faster
         if exact is None or len(rows) * len(exact.representation) ** 2 > 1e11:
             sums = self.representation

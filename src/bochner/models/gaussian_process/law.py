@@ -187,8 +187,9 @@ class ProcessLaw(Lacking, ABC):
         """The law given the values alone, without derivatives and averages."""
         return self
 
+    @cached_property
     def means(self) -> Any:
-        """Return the mean of f: X ↦ (b, t), with its gradients ``slopes``."""
+        """The mean of f: X ↦ (b, t), with its gradients ``slopes``."""
         return self.representation.values(self)
 
     @abstractmethod
@@ -317,15 +318,12 @@ class ExactProcess(ProcessLaw):
         problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return factored(problem, self.evidence.alpha)
 
-    def means(self) -> KernelSum:
-        return self._means
-
     @cached_property
-    def _means(self) -> KernelSum:
+    def means(self) -> KernelSum:
         return KernelSum(self.chosen.kernel, self.representation.X, self.coef, self.intercept)
 
     def moments(self, X: Array) -> Both:
-        return self.means()(X), self.variance(X)
+        return self.means(X), self.variance(X)
 
     def variance(self, X: Array) -> Float[Array, "b t"]:
         """Return the variance of f at rows."""
@@ -338,7 +336,7 @@ class ExactProcess(ProcessLaw):
 
     def at(self, X: Array) -> Float[Array, "b n"]:
         """Return the values that determine f(x), for :meth:`between`: k(x, x_i)."""
-        kernel, rows = self._means.transformed
+        kernel, rows = self.means.transformed
         K = kernel(transformed(self.chosen.kernel, numpy_rows(X))[1], rows)
         return np.asarray(to_numpy(K), np.float64)
 
@@ -556,7 +554,7 @@ class FeatureProcess(ProcessLaw):
 
     def moments(self, X: Array) -> Both:
         Z, e = self.at(X), self.unexplained
-        return self.means()(X), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
+        return self.means(X), self.combined(self.leverage(Z), e.variance(X, Z), e.prior(X))
 
     def covariance(self, X: Array) -> Float[Array, "m m t"]:
         Z, one = self.at(X), np.ones(len(X))

@@ -183,6 +183,7 @@ class NeighbourProcess(ProcessLaw):
         require_order(asked.who, why, where, "Leave where out, or take features.")
         return NeighbourProcess.solved(spec, rows_of(spec, blocks))
 
+    @cached_property
     def means(self) -> Callable[[Array], Float[Array, "b t"]]:
         return lambda X: self._law(X)[0]
 

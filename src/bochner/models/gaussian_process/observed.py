@@ -310,8 +310,9 @@ class ObservedProcess(ProcessLaw):
     def _added(self, X: Array) -> Float[Array, "b t"]:
         return np.einsum("bot,ot->bt", self._cross(X), self.coef)
 
+    @cached_property
     def means(self) -> Function:
-        before = self.base.means()
+        before = self.base.means
 
         def slopes(X: Array) -> Float[Array, "b d t"]:  # of the added part by differences
             steps = 100 * self._steps

@@ -78,7 +78,7 @@ class ProcessFit(FitSummary):
     block_rows = property(attrgetter("law.block_rows"))
 
     def values(self) -> Any:
-        return self.law.means()
+        return self.law.means
 
     def gradients(self, blocks: Blocks) -> Gradients:
         self.law.require("gradient", self.law.spec.features.who)
@@ -353,7 +353,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
                     f"{m:,}. Ask for return_std=True, or for fewer rows."
                 )
             cov = law.covariance(rows).reshape(m, m, *self.target_shape_)
-            return self._shaped(law.means()(rows), rows), from_numpy(cov, like=rows)
+            return self._shaped(law.means(rows), rows), from_numpy(cov, like=rows)
         if not return_std:
             return joined(list(self.predict_blocks(blocks)))
         for block in blocks.with_rows(law.block_rows):
