@@ -289,7 +289,7 @@ def test_a_table_of_ibis_is_computed_batch_by_batch_from_the_columns_that_are_us
     np.testing.assert_array_equal(model.predict(even), model.predict(rows[::2]))
 
 
-# ---- arrays in files and arrays with coordinates: HDF5, Zarr, netCDF, xarray
+# ---- fields of xarray, and arrays in files: HDF5, Zarr
 
 xr = pytest.importorskip("xarray")
 
@@ -307,81 +307,26 @@ def ridge():
 
 
 PLAIN = ridge().fit(ROWS, TARGETS)
-COORDS = {
-    "time": pd.date_range("2000-01-01", periods=10),
-    "lat": np.linspace(-45, 45, 20),
-    "area": ("lat", np.cos(np.linspace(-1, 1, 20))),
-    "variable": ["wind", "pressure"],
-}
-FIELD = xr.DataArray(X, COORDS, ("time", "lat", "lon", "variable"), attrs={"units": "various"})
-TARGET = FIELD.isel(variable=0, drop=True).copy(data=Y)
+DIMS = ("time", "lat", "lon")
+FIELD = xr.Dataset({"wind": (DIMS, X[..., 0]), "pressure": (DIMS, X[..., 1]), "height": (DIMS, Y)})
 
 
-@pytest.mark.parametrize("targets", [TARGET, TARGET.transpose("lon", "time", "lat"), Y])
-def test_rows_lie_along_all_dimensions_but_the_last_and_keep_their_coordinates(targets):
-    model = ridge().fit(FIELD, targets)
-    np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
-    found = model.predict(FIELD)
-    assert found.dims == ("time", "lat", "lon")
-    assert found.name == "prediction"
-    assert set(found.coords) == {"time", "lat", "area"}
-    assert found.attrs == {}
-    xr.testing.assert_equal(found.area, FIELD.area)
-    np.testing.assert_array_equal(found.data.ravel(), PLAIN.predict(ROWS))
+def test_a_field_is_fitted_as_a_data_frame_and_its_predictions_are_a_field_with_gaps(tmp_path):
+    FIELD.where(FIELD["lat"] > 10).to_netcdf(tmp_path / "sea.nc", engine="scipy")
+    table = xr.open_dataset(tmp_path / "sea.nc", engine="scipy").to_dataframe().dropna()
+    rows = table[["wind", "pressure"]]
+    model = ridge().fit(table, "height")
+    plain = ridge().fit(rows.to_numpy(), table.height)
+    found = table.assign(found=model.predict(rows)).found.to_xarray()
+    expected = plain.predict(X[:, 11:].reshape(-1, 2)).reshape(10, 9, 6)
+    np.testing.assert_array_equal(found.transpose(*DIMS), expected)
 
 
-def test_chunks_of_dask_are_predicted_when_they_are_asked_for():
-    pytest.importorskip("dask.array")
-    field = FIELD.chunk(time=3)
-    model = ridge().fit(field, TARGET.chunk(lat=7))
-    np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
-    found = model.predict(field)
-    assert found.chunks is not None
-    xr.testing.assert_allclose(found.compute(), PLAIN.predict(FIELD), rtol=1e-12)
-    blocks = bo.Blocks.from_arrays(field, TARGET)
-    np.testing.assert_array_equal(ridge().fit_blocks(blocks).coef_, PLAIN.coef_)
-
-
-def test_rows_that_are_left_out_of_a_field_are_gaps_in_its_predictions():
-    sea = FIELD.where(FIELD.lat > 0)
-    rows = sea.stack(place=("time", "lat", "lon")).transpose("place", "variable").dropna("place")
-    found = PLAIN.predict(rows).unstack("place")
-    whole = PLAIN.predict(FIELD).sel(lat=found.lat)
-    np.testing.assert_allclose(found.transpose(*whole.dims), whole, rtol=1e-12)
-
-
-def test_several_columns_of_predictions_lie_along_a_dimension_of_their_own():
-    both = xr.concat([TARGET, 2 * TARGET], "target").transpose("time", "target", ...)
-    found = ridge().fit(FIELD, both).predict(FIELD)
-    assert found.dims == ("time", "lat", "lon", "prediction")
-    np.testing.assert_allclose(found[..., 1], 2 * found[..., 0], rtol=1e-9)
-    labels, weights = xr.where(TARGET > 0, "high", "low"), FIELD.area + 0 * TARGET
-    classes = bo.LogisticRegression(C=1.0, **OPTIONS).fit(FIELD, labels, sample_weight=weights)
-    assert set(np.unique(classes.predict(FIELD))) == {"high", "low"}
-    assert classes.predict_proba(FIELD).dims == ("time", "lat", "lon", "probability")
-    process = GaussianProcessRegressor(noise=0.1, amplitude=1.0, **OPTIONS).fit(FIELD, TARGET)
-    mean, deviation = process.predict(FIELD, return_std=True)
-    assert mean.dims == deviation.dims == TARGET.dims
-
-
-def test_columns_alone_are_fitted_too():
-    features = bo.KernelFeatures(**OPTIONS).fit(FIELD)
-    assert features.transform(FIELD).dims == ("time", "lat", "lon", "component")
-    parts = bo.KernelPCA(2, **OPTIONS).fit(FIELD, sample_weight=1 + 0 * TARGET)
-    assert parts.transform(FIELD).sizes["component"] == 2
-
-
-def test_targets_of_other_places_are_refused():
-    for targets, message in (
-        (TARGET.isel(time=slice(9)), "got others .*: 'time'"),
-        (TARGET.isel(lat=0), r"got others \(Dimensions \{'lat'\} do not exist"),
-        (TARGET.assign_coords(lat=np.arange(20.0)), "got others .*: 'lat'"),
-    ):
-        needs = f"KernelRidge: y must have the row dimensions of X, time.*{message}"
-        with pytest.raises(InvalidInput, match=needs):
-            ridge().fit(FIELD, targets)
-    with pytest.raises(InvalidInput, match=r"X must have two dimensions.*DataArray.*\('time',\)"):
-        ridge().fit(FIELD[:, 0, 0, 0], TARGET[:, 0, 0])
+@pytest.mark.parametrize("field", [FIELD, FIELD.wind[0]])
+def test_a_field_itself_is_refused_with_the_name_of_the_conversion(field):
+    for read in (bo.Blocks.from_table, bo.KernelFeatures(**OPTIONS).fit):
+        with pytest.raises((InvalidType, TypeError), match=r"to_dataframe\(\)|to_dataarray\(\)"):
+            read(field)
 
 
 def in_hdf5(folder):
@@ -428,24 +373,6 @@ def test_an_array_in_a_file_is_fitted_and_predicted_as_one_in_memory(stored):
     model = ridge().fit(rows, targets)
     np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
     np.testing.assert_allclose(model.predict(rows).compute(), PLAIN.predict(ROWS), rtol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "package"), [("netcdf", "h5netcdf"), ("zarr", "zarr")])
-def test_a_file_of_xarray_is_predicted_into_another(name, package, tmp_path):
-    pytest.importorskip(package)
-    pytest.importorskip("dask.array")
-    whole = xr.Dataset({"X": FIELD, "y": TARGET})
-    if name == "zarr":
-        whole.drop_vars("variable").to_zarr(tmp_path / "field.zarr", consolidated=False)
-        field = xr.open_zarr(tmp_path / "field.zarr", consolidated=False)
-    else:
-        whole.to_netcdf(tmp_path / "field.nc", engine="h5netcdf")
-        field = xr.open_dataset(tmp_path / "field.nc", engine="h5netcdf", chunks={"time": 4})
-    model = ridge().fit(field.X, field.y)
-    np.testing.assert_array_equal(model.coef_, PLAIN.coef_)
-    model.predict(field.X).to_netcdf(tmp_path / "found.nc", engine="scipy")
-    with xr.open_dataarray(tmp_path / "found.nc", engine="scipy") as found:
-        xr.testing.assert_allclose(found, PLAIN.predict(FIELD), rtol=1e-12)
 
 
 def test_a_checkpoint_tells_stored_rows_from_others(tmp_path):

@@ -26,7 +26,6 @@ from bochner.data.sources import (
     open_arrays,
     open_iterable,
     shaped,
-    values_of,
 )
 from bochner.data.tables import Tables
 from bochner.errors import InvalidInput
@@ -86,7 +85,6 @@ class Blocks:
             NumPy array or memory map, SciPy sparse matrix, dask array, torch tensor or other array
             of the array API standard. float32 and float64 stay; other real numbers become float64,
             block by block. Arrays in a file (of h5py, Zarr) are read chunk by chunk in each pass.
-            Of an xarray.DataArray the last dimension holds the columns, all others are rows.
         y : array (n,) or (n, t), optional
             One or t targets.
         sample_weight : array (n,), optional
@@ -101,7 +99,6 @@ class Blocks:
         InvalidType
             X is a table (use :meth:`from_table`), or an array holds no real numbers.
         """
-        X, y, sample_weight = values_of("Blocks.from_arrays", X, y, sample_weight)
         opener = dask_chunks if library_of(X, "engine") == "dask" else open_arrays
         return cls._of(opener(X, y, sample_weight), block_rows)
 

@@ -221,14 +221,16 @@ def open_table(table: Any) -> Reader:
 
 def _open_stream(table: Any, label: str) -> Reader:
     """Return the reader of an object that starts a stream of Arrow as often as asked."""
-    one_shot = hasattr(table, "read_next_batch")
-    if one_shot or not (library_of(table, "lazy") or hasattr(table, "__arrow_c_stream__")):
+    one_shot, is_field = hasattr(table, "read_next_batch"), _package(type(table)) == "xarray"
+    offers = library_of(table, "lazy") or hasattr(table, "__arrow_c_stream__")
+    if one_shot or is_field or not offers:
         got = f"{label}, which is used up after one pass" if one_shot else label
         raise InvalidType(
             "Blocks.from_table: the table must be a data frame (of pandas, polars, pyarrow, dask, "
             "Ray or Spark), a polars LazyFrame, a pyarrow dataset, a table of ibis or DuckDB, or "
             f"offer Arrow's C stream protocol, again and again; got {got}. Collect or read it into "
-            "a table first; for arrays use Blocks.from_arrays, for files Blocks.from_files."
+            "a table first, as .to_dataframe() does; for arrays use Blocks.from_arrays, for files "
+            "Blocks.from_files."
         )
     columns = arrow_columns(_stream(table, first=True).schema, label)
     first = _first_row(table)

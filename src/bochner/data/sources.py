@@ -1,6 +1,5 @@
 """Sources of rows, and blocks of one size from pieces of any size."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,6 @@ import scipy.sparse
 
 from bochner._core.arrays import array_namespace, as_array, as_floating, is_sparse, taken, to_numpy
 from bochner._core.checks import LARGEST
-from bochner._core.optional import explained
 from bochner.data.encoders import Where
 from bochner.data.schema import Schema
 from bochner.errors import InvalidInput, InvalidType
@@ -423,56 +421,3 @@ def required_targets(who: str, y: Any) -> Any:
             "where the blocks are made."
         )
     return y
-
-
-# --- Arrays of xarray: rows along all dimensions but the last, columns along the last -------------
-
-
-def has_coordinates(X: Any) -> bool:
-    """Whether X is an xarray.DataArray."""
-    xarray = sys.modules.get("xarray")
-    return xarray is not None and isinstance(X, xarray.DataArray)
-
-
-def values_of(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
-    """Return the rows of a DataArray as an array (n, d), with y and w; other inputs as given.
-
-    Rows are in C order of the dimensions of X, and y and w are brought into that order.
-    """
-    if not has_coordinates(X):
-        return X, *(array.data if has_coordinates(array) else array for array in (y, w))
-    if X.ndim < 2:
-        raise InvalidInput(
-            f"{who}: X must have two dimensions, rows and at least one column; got a DataArray of "
-            f"dimensions {X.dims}. Pass X.expand_dims('column', axis=-1) if it is one column."
-        )
-    rows = X.dims[:-1]
-    y, w = (_aligned(who, X, a, name) for a, name in ((y, "y"), (w, "sample_weight")))
-    return X.data.reshape(-1, X.shape[-1]) if len(rows) > 1 else X.data, y, w
-
-
-def _aligned(who: str, X: Any, array: Any, name: str) -> Any:
-    """Return targets or weights in the order of the rows of X."""
-    rows = X.dims[:-1]
-    said = lambda error: InvalidInput(
-        f"{who}: {name} must have the row dimensions of X, {', '.join(map(str, rows))}, and their "
-        f"coordinates; got others ({str(error).splitlines()[0]}). Take both from one data set, or "
-        "align them with xarray.align."
-    )
-    if has_coordinates(array):
-        with explained(said, ValueError):
-            others = {*X.dims, *array.dims}.difference(rows)
-            sys.modules["xarray"].align(X, array, join="exact", copy=False, exclude=others)
-            array = array.transpose(*rows, ...).data
-    n = len(rows)
-    per_row = n > 1 and getattr(array, "shape", ())[:n] == X.shape[:-1]
-    return array.reshape(-1, *array.shape[n:]) if per_row else array
-
-
-def with_coordinates(values: Any, X: Any, name: str) -> Any:
-    """Return values of the rows of X, (n,) or (n, k), with coordinates; columns along ``name``."""
-    xarray = sys.modules["xarray"]
-    rows = X.isel({X.dims[-1]: 0}, drop=True)
-    more = [name] * (values.ndim - 1)
-    values = values.reshape(*rows.shape, *values.shape[1:]) if rows.ndim > 1 else values
-    return xarray.DataArray(values, rows.coords, [*rows.dims, *more], name)

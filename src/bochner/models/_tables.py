@@ -20,7 +20,6 @@ from bochner.data.frames import batches, is_pandas, library_of, names_in, rows_w
 from bochner.data.learning import warn_without_target
 from bochner.data.partitions import MAPPED, with_dask_columns
 from bochner.data.schema import did_you_mean, listed, reasons
-from bochner.data.sources import has_coordinates, values_of, with_coordinates
 from bochner.data.tables import Tables
 from bochner.errors import DataWarning, InvalidInput, InvalidType
 from bochner.features.mercer.sphere import WaveMethod
@@ -107,7 +106,6 @@ def is_table(X: Any) -> bool:
 def given_rows(who: str, X: Any, y: Any = None, w: Any = None) -> tuple[Any, Any, Any]:
     """Return rows, targets and weights as plain arrays, or columns of the table that they name."""
     # Such columns are no features; rows without such a target are left out.
-    X, y, w = values_of(who, X, y, w)
     names = [name for name in (y, w) if isinstance(name, str)]
     if not names or not library_of(X, "memory"):
         return X, y, w
@@ -261,17 +259,12 @@ def _named(column: Any, otherwise: str) -> tuple[Any, dict[str, Any]]:
 
 
 def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a method take tables that an engine holds, lazily, and arrays with coordinates."""
+    """Let a method take tables that an engine holds, lazily."""
     name = _NAMES[method.__name__]
 
     @wraps(method)
     @by_jobs
     def of_rows(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if has_coordinates(X):
-            result = of_rows(self, values_of(type(self).__name__, X)[0], *args, **kwargs)
-            if isinstance(result, tuple):
-                return tuple(with_coordinates(values, X, name) for values in result)
-            return with_coordinates(result, X, name)
         if library_of(X, "lazy"):
             parts = [method(self, batch, *args, **kwargs) for batch in batches(X)]
             if isinstance(parts[0], tuple):
