@@ -220,7 +220,7 @@ def test_ctrl_c_is_held_back_to_the_end_of_a_block_and_leaves_a_checkpoint(folde
         model.fit_blocks(blocks(), where=where)
     assert re.search(r"Local\(.*\): pass \d from row 320 on", caplog.text)
     assert re.search(r"pass \d, 600 rows, .* s", caplog.text)
-    assert "KernelRidge fitted to" in caplog.text
+    assert "KernelRidge fitted in" in caplog.text
     np.testing.assert_array_equal(model.coef_, ridge().fit_blocks(blocks()).coef_)
 
 

@@ -289,7 +289,7 @@ class ByTriangle(FeatureSums):
 
     def decomposed(self):
         X, y, w = self.sample.X, self.sample.y, self.sample.w
-        triangle = Triangle.of(self.chosen.features(X), y, w, self.fit_intercept)
+        triangle = Triangle.of(self.chosen.rounded.features(X), y, w, self.fit_intercept)
         return triangle.eigen(), self.pieces()
 
 

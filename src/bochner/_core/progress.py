@@ -23,16 +23,18 @@ Listener = Callable[[str], None]
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
 
 
-def progress(stage: str, detail: str = "", number: int = 0, total: int = 0) -> None:
+def progress(stage: str, detail: object = "", number: int = 0, total: int = 0) -> None:
     """Log a step, and call the listeners of this context with it.
 
     As "Choosing the kernel: candidate 3 of 7: the step's trial or result".
     """
-    heading = f"{stage} {number} of {total}" if total else stage
-    step = f"{heading}: {detail}" if detail else heading
-    LOG.info("%s", step)
-    for listener in _listeners.get():
-        listener(step)
+    listeners = _listeners.get()
+    if listeners or LOG.isEnabledFor(logging.INFO):  # else no text is made of the detail
+        heading = f"{stage} {number} of {total}" if total else stage
+        step = f"{heading}: {detail}".removesuffix(": ")
+        LOG.info("%s", step)
+        for listener in listeners:
+            listener(step)
 
 
 @contextmanager

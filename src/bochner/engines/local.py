@@ -34,7 +34,7 @@ from bochner.engines.device import DevicePasses, eigh_on, opened
 from bochner.errors import BochnerWarning, DataFileError, InvalidInput, InvalidType
 from bochner.persist.values import decode, encode
 from bochner.selection.chosen import Chosen
-from bochner.sums.passes import LOCAL, Executor, InProcess, RunningSum, Summand, counted
+from bochner.sums.passes import LOCAL, NO_ROWS, Executor, InProcess, RunningSum, Summand, counted
 
 LOG = logging.getLogger("bochner.engines")
 
@@ -227,7 +227,7 @@ class RecordedPasses:
             self._unwritten[name] = deepcopy(record)  # its owner may change the sum
             if time.monotonic() >= self._next:
                 self._write()
-        total, (rows, weighty) = record["total"]
+        total, (rows, weighty) = record["total"] or NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%s: pass %d, %d rows, %.2f s", self.label, number + 1, rows, seconds)
         blocks.finished(rows, weighty)

@@ -13,7 +13,15 @@ from bochner.data.blocks import Blocks
 from bochner.data.sources import Block
 from bochner.errors import BochnerError, EngineError
 from bochner.models._rows import SumOnFeatures
-from bochner.sums.passes import BRANCHES, MergeTree, blocks_per_part, counted, narrowed, summed
+from bochner.sums.passes import (
+    BRANCHES,
+    NO_ROWS,
+    MergeTree,
+    blocks_per_part,
+    counted,
+    narrowed,
+    summed,
+)
 
 Handle = Any
 
@@ -64,7 +72,7 @@ class ClusterPasses:
         root = tree.root()
         while begun:
             self._wait(*begun.popleft(), blocks)
-        total, (n, weighty) = self.result(root)
+        total, (n, weighty) = self.result(root) or NO_ROWS
         seconds = time.monotonic() - began
         LOG.info("%r: %d rows by %d workers, %.2f s", self, n, count, seconds)
         blocks.finished(n, weighty)
@@ -116,7 +124,7 @@ def made(
     block_rows: int,
     source: str,
     *partitions: Any,
-) -> list[Any]:
+) -> list[Any] | None:
     """Return the counted sum of a part, whose rows its partitions hold; errors name the rows."""
     shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
@@ -136,6 +144,6 @@ def made(
         ) from None
 
 
-def merged(summand: Any, a: list[Any], b: list[Any]) -> list[Any]:
+def merged(summand: Any, a: list[Any] | None, b: list[Any] | None) -> list[Any] | None:
     """Return the counted sum of two sums; neither is changed, because a retry may use it."""
-    return counted(summand).merge(deepcopy(a), b)
+    return (a or b) if a is None or b is None else counted(summand).merge(deepcopy(a), b)

@@ -197,11 +197,11 @@ def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
         case FeatureMap():
             return {"features": fit.features(X)}
         case FeaturesFit():
-            return {"features": fit.chosen.features(X)}
+            return {"features": fit.chosen.rounded.features(X)}
         case PrincipalComponents() | Correlations():
             return {"scores": fit.values()(X)}
         case Clustering():
-            xp, Z, C = X.graph, fit.chosen.features(X), fit.clusters.centres
+            xp, Z, C = X.graph, fit.chosen.rounded.features(X), fit.clusters.centres
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
             squares = gaps + squared_norms(Z)[:, None]
             return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
@@ -258,7 +258,7 @@ def _of_process(fit: ProcessFit, X: Traced) -> Outputs:
     xp = X.graph
     match fit.law:
         case FeatureProcess() as law:
-            Z = law.chosen.features(X)
+            Z = law.chosen.rounded.features(X)
             kernel, landmarks = law.unexplained.kernel, law.unexplained.landmarks
             k = kernel.diagonal(X)
             inside = Z if landmarks is None else landmarks.features(X)

@@ -455,8 +455,8 @@ def has_free(kernel: object) -> bool:
     """Whether a kernel has numbers that are free."""
     if not isinstance(kernel, Kernel):
         return False
-    several = (v if isinstance(v, tuple) else (v,) for v in kernel.get_params().values())
-    return any(isinstance(number, Free) for numbers in several for number in numbers)
+    numbers = kernel.get_params().values()
+    return any(isinstance(v, Free) for n in numbers for v in (n if isinstance(n, tuple) else (n,)))
 
 
 def require_numbers(kernel: Kernel) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, is_classifier, is_clusterer, is_regressor
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clusterer
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, estimator_html_repr, validation
 
@@ -151,8 +151,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         began = time.monotonic()
         with listening(print_step if self.verbose else None):
             result = fit(blocks, *others)
-            seconds = f"{time.monotonic() - began:.2f} s"
-            progress(f"{type(self).__name__} fitted to {blocks!r}", seconds)
+            progress(f"{type(self).__name__} fitted in {time.monotonic() - began:.2f} s", blocks)
         return result
 
     @abstractmethod
@@ -272,7 +271,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         asked = {"precision": "auto", **self.get_params(deep=False), "method": method}
         names = ("kernel", "method", "n_features", "precision", "random_state")
         given = {n: asked[n] for n in (*names, "metric", "columns", "effort") if n in asked}
-        return replace(FeatureSpec.of(type(self).__name__, **given), of_classes=is_classifier(self))
+        of_classes = isinstance(self, ClassifierMixin)
+        return FeatureSpec.of(type(self).__name__, **given, of_classes=of_classes)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
@@ -284,7 +284,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         X, y, sample_weight = (*rows, None, None)[:3]
         if isinstance(X, Blocks):
             n_classes = 0 if classes is None else len(classes)
-            asked = n_classes, is_classifier(self) or is_regressor(self), where
+            asked = n_classes, isinstance(self, ClassifierMixin | RegressorMixin), where
             blocks = _tables.encoded(who, X, *asked) if first else self._as_fitted(X)
             return blocks, self._inputs_of(blocks, first)
         for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
@@ -375,7 +375,7 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return the inputs in the blocks; unless ``first``, refuse inputs unlike the fit's."""
         who, schema = type(self).__name__, blocks.schema
         known = None if first else self._inputs
-        if schema is not None and schema.classes and not is_classifier(self):
+        if schema is not None and schema.classes and not isinstance(self, ClassifierMixin):
             raise InvalidInput(
                 f"{who}: target {schema.target!r} must hold numbers; got text "
                 f"({listed(schema.classes)}). Code it as numbers first, or take a classifier."
@@ -489,8 +489,10 @@ class Differentiable(KernelEstimator):
         """
         parts = []
         for rows, G in self._gradients(self._rows_to_predict(X)):
-            shape = self._fitted.target_shape if not is_classifier(self) else G.shape[2:]
-            shape = () if shape == (1,) and is_classifier(self) else shape
+            shape = (
+                self._fitted.target_shape if not isinstance(self, ClassifierMixin) else G.shape[2:]
+            )
+            shape = () if shape == (1,) and isinstance(self, ClassifierMixin) else shape
             parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
         return joined(parts)
 

@@ -138,16 +138,13 @@ class LabelsOf:
 
     who: str
 
-    def zero(self) -> tuple[Array, int]:
-        return np.empty(0), 0
-
-    def add(self, total: tuple[Array, int], block: Any) -> tuple[Array, int]:
+    def add(self, total: tuple[Array, int] | None, block: Any) -> tuple[Array, int]:
         y = required_targets(self.who, block.y)
         if y.ndim != 1:
             raise InvalidInput(
                 f"{self.who}: y must be one column of labels; got rows of shape {y.shape[1:]}."
             )
-        return self.merge(total, (np.unique(to_numpy(y)), len(y)))
+        return self.merge(total or (np.empty(0), 0), (np.unique(to_numpy(y)), len(y)))
 
     def merge(self, a: tuple[Array, int], b: tuple[Array, int]) -> tuple[Array, int]:
         seen = np.union1d(a[0], b[0])

@@ -42,9 +42,6 @@ class SumOnFeatures:
     features: Callable[[Array], Array]
     summand: Any
 
-    def zero(self) -> Any:
-        return self.summand.zero()
-
     def add(self, total: Any, block: Block) -> Any:
         return self.summand.add(total, _featured(self.features, block))
 

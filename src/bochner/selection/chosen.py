@@ -51,6 +51,7 @@ class FeatureSpec:
         metric: object = None,
         columns: str = "as_given",
         effort: Any = None,
+        of_classes: bool = False,
     ) -> "FeatureSpec":
         one_of(precision, who, "precision", ("auto", "float32", "float64"))
         one_of(columns, who, "columns", ("auto", "as_given"))
@@ -65,8 +66,9 @@ class FeatureSpec:
         if effort is not None:
             as_effort(effort, who)
         width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
+        asked = precision, seed, columns, effort
         return FeatureSpec(
-            who, known, how, width, metric == "learned", precision, seed, columns, effort
+            who, known, how, width, metric == "learned", *asked, of_classes=of_classes
         )
 
     @property
@@ -135,27 +137,18 @@ class Chosen:
         return self.choice.map
 
     @property
-    def n_features(self) -> int:
-        return self.map.n_features
-
-    @property
     def block_rows(self) -> int:
         """Rows of a block whose features take about 16 MB."""
-        return block_rows(self.n_features)
+        return block_rows(self.map.n_features)
 
     @property
     def rounded(self) -> Rounded:
         """φ, rounded to its precision."""
         return Rounded(self.map.kernel, self.map, self.precision)
 
-    @property
-    def features(self) -> Callable[[Array], Array]:
-        """X ↦ φ(X), (n, D), of checked rows, in the array library of X."""
-        return self.rounded.features
-
     def double(self, X: Array) -> Float[Array, "n D"]:
         """Return φ(X), computed in the precision of the fit, as NumPy's float64."""
-        return to_numpy(self.features(X)).astype(np.float64, copy=False)
+        return to_numpy(self.rounded.features(X)).astype(np.float64, copy=False)
 
     def in_precision(self, asked: str, n: int | None) -> "Chosen":
         """Return a copy with features in the precision for n rows."""
@@ -200,4 +193,4 @@ def summand_of(chosen: Chosen, precision: Precision) -> MomentsOf:
     if double and landmarks is not None and (landmarks.jitter or 0.0) >= COARSE:
         values = Rounded(plain.kernel, plain, chosen.precision)
         return MomentsOf(values.features, precision, landmarks.root(np.dtype("float64")).T)
-    return MomentsOf(chosen.features, precision)
+    return MomentsOf(chosen.rounded.features, precision)

@@ -50,12 +50,10 @@ class CentroidsOf:
     centres: Float[Array, "k D"]
     power: float | None = None  # Σ w |z|² of all rows, where a pass before has found it
 
-    def zero(self) -> list[Any]:
-        """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels of no rows."""
-        return [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
-
-    def add(self, total: list[Any], block: Any) -> list[Any]:
-        sums, sizes, power, gap, labels = total
+    def add(self, total: list[Any] | None, block: Any) -> list[Any]:
+        """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels."""
+        none: list[Any] = [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
+        sums, sizes, power, gap, labels = total or none
         nearest, gaps = _nearest(block.Z, self.centres)
         w = _weights(block)
         if self.power is None:

@@ -405,25 +405,22 @@ class MomentsOf:
     precision: Precision  # of the products
     root: Array | None = None  # L of φ(x) = L c(x), where c(x) is summed up and whitened last
 
-    def zero(self) -> list[Accumulator]:
-        return []
-
-    def add(self, total: list[Accumulator], block: Any) -> list[Accumulator]:
+    def add(self, total: Accumulator | None, block: Any) -> Accumulator:
         Z = self.features(block.X)
         Z = Z.toarray() if is_sparse(Z) else Z
-        if not total:
-            here = isinstance(Z, np.ndarray)
-            total = [Accumulator(self.precision) if here else DeviceAccumulator(self.precision)]
+        if total is None:
+            kind = Accumulator if isinstance(Z, np.ndarray) else DeviceAccumulator
+            total = kind(self.precision)
         y = np.zeros((Z.shape[0], 0)) if block.y is None else to_numpy(block.y)
         w = None if block.w is None else to_numpy(block.w)
-        total[0].add(Z, y, w)
+        total.add(Z, y, w)
         return total
 
-    def merge(self, a: list[Accumulator], b: list[Accumulator]) -> list[Accumulator]:
-        return [a[0].merge(b[0])] if a and b else a or b
+    def merge(self, a: Accumulator, b: Accumulator) -> Accumulator:
+        return a.merge(b)
 
-    def moments(self, total: list[Accumulator]) -> Moments:
-        sums = (total[0] if total else Accumulator()).moments()
+    def moments(self, total: Accumulator | None) -> Moments:
+        sums = (total or Accumulator()).moments()
         return sums if self.root is None else sums.mapped(self.root, "float32")
 
 

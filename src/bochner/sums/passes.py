@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from operator import methodcaller
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -37,13 +36,9 @@ BRANCHES = 16  # Sums that one node of the tree merges
 
 
 class Summand(Protocol[S]):
-    """A sum over rows that a pass computes, block by block and part by part."""
+    """A sum over rows that a pass computes, block by block and part by part; of no rows None."""
 
-    def zero(self) -> S:
-        """Return the sum of no rows."""
-        ...
-
-    def add(self, total: S, block: Any) -> S:
+    def add(self, total: S | None, block: Any) -> S:
         """Return the sum with the rows of a block, made on the device of the block."""
         ...
 
@@ -60,10 +55,6 @@ class SumOf:
     """The sum of ``part(block)``: numbers and arrays, lists to be joined, or a tuple of these."""
 
     part: Callable[[Any], Any]  # The sum may change its arrays
-    none: Any = None  # The sum of no rows
-
-    def zero(self) -> Any:
-        return self.none
 
     def add(self, total: Any, block: Any) -> Any:
         return added(total, self.part(block))
@@ -125,17 +116,15 @@ class RunningSum(Generic[S]):
 
     def add(self, block: Any) -> None:
         """Add the next block."""
-        part = self._summand.zero() if self._part is None else self._part
-        self._part = self._summand.add(part, block)
+        self._part = self._summand.add(self._part, block)
         self.blocks += 1
         if self.blocks % self._most == 0:
             self._tree.take(self._part)
             self._part = None
 
-    def total(self) -> S:
+    def total(self) -> S | None:
         """Return the sum of all blocks; nothing more can be added after it."""
-        total = self._tree.root(self._part)
-        return self._summand.zero() if total is None else total
+        return self._tree.root(self._part)
 
     def state(self) -> list[Any]:
         """Return the number of blocks, the unfinished part, and the sums of each level."""
@@ -146,7 +135,7 @@ class RunningSum(Generic[S]):
         self.blocks, self._part, self._tree.levels = state
 
 
-def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S:
+def summed(summand: Summand[S], blocks: Iterable[Any], block_rows: int) -> S | None:
     """Return the sum of blocks, merged in the order of the tree."""
     running = RunningSum(summand, block_rows)
     for block in blocks:
@@ -173,7 +162,7 @@ class Executor(Protocol):
         """Whether rows are read in order, in this process."""
         ...
 
-    def sum(self, summand: Summand[S], blocks: Blocks) -> S: ...
+    def sum(self, summand: Summand[S], blocks: Blocks) -> Any: ...
 
 
 @runtime_checkable
@@ -200,7 +189,7 @@ class InProcess:
     def passes(self, asked: str, blocks: Blocks) -> Iterator["InProcess"]:
         yield self
 
-    def sum(self, summand: Summand[S], blocks: Blocks) -> S:
+    def sum(self, summand: Summand[S], blocks: Blocks) -> Any:
         began = time.monotonic()
         total = summed(summand, blocks, blocks.block_rows)
         LOG.debug("a pass over %r, %.2f s", blocks, time.monotonic() - began)
@@ -246,10 +235,8 @@ class Together:
 
     summands: tuple[Any, ...]
 
-    def zero(self) -> list[Any]:
-        return list(map(methodcaller("zero"), self.summands))
-
-    def add(self, total: list[Any], block: Block) -> list[Any]:
+    def add(self, total: list[Any] | None, block: Block) -> list[Any]:
+        total = [None for _ in self.summands] if total is None else total
         for k, summand in enumerate(self.summands):
             total[k] = summand.add(total[k], block)
         return total
@@ -261,7 +248,10 @@ class Together:
 def counted(summand: Any) -> Together:
     """Return the summand with the number of rows, and whether one has a weight."""
     seen = lambda block: (block.X.shape[0], has_weight(block.w))
-    return Together((summand, SumOf(seen, (0, False))))
+    return Together((summand, SumOf(seen)))
+
+
+NO_ROWS = None, (0, False)  # The counted sum of no rows
 
 
 # --- A random sample of rows ---------------------------------------------------------------------

@@ -192,7 +192,7 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
-    amplitude = float(kernel.diag(np.zeros((1, d)))[0])
+    amplitude = float(kernel.diagonal(np.zeros((1, d)))[0])
     if isinstance(placement, Grid):
         measure = kernel.spectral_measure(d)  # type: ignore[attr-defined]
         W, weights = placement.nodes(measure, max(1, m // 2))
@@ -236,11 +236,14 @@ def frequencies(
             return left + draw(kernel.right)[:, rng.permutation(m)]
         case Sum():
             left, right = draw(kernel.left), draw(kernel.right)
-            sizes = kernel.left.diag(np.zeros((1, d)))[0], kernel.right.diag(np.zeros((1, d)))[0]
+            sizes = (
+                kernel.left.diagonal(np.zeros((1, d)))[0],
+                kernel.right.diagonal(np.zeros((1, d)))[0],
+            )
             return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
         case Exp():
             # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ with c = k(0): the sum of a Poisson number of them.
-            counts = rng.poisson(float(kernel.kernel.diag(np.zeros((1, d)))[0]), m)
+            counts = rng.poisson(float(kernel.kernel.diagonal(np.zeros((1, d)))[0]), m)
             total = np.zeros((d, m))
             for n in range(counts.max()):
                 total += np.where(counts > n, draw(kernel.kernel)[:, rng.permutation(m)], 0.0)
@@ -325,7 +328,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
-    amplitude = float(arrays.to_numpy(kernel.diag(np.zeros((1, d))))[0])
+    amplitude = float(arrays.to_numpy(kernel.diagonal(np.zeros((1, d))))[0])
     return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
 
 

@@ -167,14 +167,14 @@ def fit_classifier(
     # Near the minimum a squared hinge has twice the slope of squares: ridge takes alpha/2.
     given = alpha / 2 if alpha else None
     chosen, _ = choose(spec.features, blocks, n_classes=spec.n_classes, alpha=given, where=where)
-    small = count_rows(blocks) * chosen.n_features**2 <= SMALL
+    small = count_rows(blocks) * chosen.map.n_features**2 <= SMALL
     asked = spec.features.precision
     double = small if asked == "auto" else asked == "float64"
     chosen = replace(chosen, precision="float64" if double else "float32")
     if alpha is None:
         alpha, rows = 1.0, class_sample(blocks, spec, where)
         if rows.folds:  # else rows are too few to leave some of a class out
-            single = len(rows.w) * chosen.n_features**2 > SMALL
+            single = len(rows.w) * chosen.map.n_features**2 > SMALL
             Z = to_numpy(chosen.map(rows.X)).astype(np.float32 if single else np.float64)
             largest = float(rows.w @ (Z.astype(np.float64) ** 2).sum(axis=1)) or 1.0
             lost = replace(rows, on=FeatureBlock(Z)).held_out(largest)

@@ -237,7 +237,7 @@ def _best_penalty(
     fit = partial(minimise, tol=TOL, max_iter=spec.max_iter)
     if spec.epsilon is not None:
         sample = sampled(rows.blocks, chosen.seed, where=where).lowest(4096)
-        kept = FeatureBlock(to_numpy(chosen.features(sample.X)), sample.y, sample.w)
+        kept = FeatureBlock(to_numpy(chosen.rounded.features(sample.X)), sample.y, sample.w)
         problem = replace(problem, rows=kept, y=sample.y, w=sample.w[:, None], value=1.0)
         squares = (kept.Z.astype(np.float64) ** 2).sum(axis=1)
         path, end = _by_folds(problem, sample.X, squares, rows, chosen, fit)

@@ -550,7 +550,7 @@ class FeatureProcess(ProcessLaw):
     @property
     def block_rows(self) -> int:  # type: ignore[override]
         """Number of rows predicted together; memory for features or draws limits it."""
-        return block_rows(max(self.chosen.n_features, WIDTH))
+        return block_rows(max(self.chosen.map.n_features, WIDTH))
 
     def moments(self, X: Array) -> Both:
         Z, e = self.at(X), self.unexplained
@@ -683,7 +683,7 @@ class FeatureProcess(ProcessLaw):
         X = sample.lowest(256).X
         if np.all(left.variance(X, self.at(X)) <= EXPLAINED * left.prior(X)):
             return None
-        return _among(sample.X, chosen.kernel, chosen.n_features, chosen.seed, "functions")
+        return _among(sample.X, chosen.kernel, chosen.map.n_features, chosen.seed, "functions")
 
     def scores(self) -> Both | None:
         sample = self.representation.sample

@@ -442,8 +442,8 @@ def by_features_or_neighbours(
     reason = (
         f"{method}: left-out rows are predicted from their {method.neighbours} nearest of "
         f"{sums.rows:,} rows with errors of {error:.3g} deviations of y, against {before:.3g} by "
-        f'{law.chosen.n_features:,} features of {law.chosen.choice.method}. method="auto" takes '
-        "features."
+        f"{law.chosen.map.n_features:,} features of {law.chosen.choice.method}. "
+        'method="auto" takes features.'
     )
     choice = replace(best.chosen.choice, reason=reason)
     return replace(best, chosen=replace(best.chosen, choice=choice))

@@ -102,7 +102,10 @@ class Derivatives(NamedArguments):
         return values
 
     def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
-        slopes, parts = chosen.linear(np.eye(chosen.n_features)).slopes, slices(len(self.X), 256)
+        slopes, parts = (
+            chosen.linear(np.eye(chosen.map.n_features)).slopes,
+            slices(len(self.X), 256),
+        )
         return np.concatenate([slopes(self.X[here])[:, self.column] for here in parts])
 
     def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:

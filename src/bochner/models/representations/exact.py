@@ -133,7 +133,7 @@ def exact_rows(
     asked, alpha = replace(spec.features, width=width), given_alpha(spec.alpha)
     chosen, _ = choose(asked, blocks, alpha=alpha, by_targets=False, where=where)
     reason = (
-        f"The exact kernel, by conjugate gradients preconditioned with {chosen.n_features} "
+        f"The exact kernel, by conjugate gradients preconditioned with {chosen.map.n_features} "
         f"features of {chosen.choice.method}."
     )
     chosen = replace(chosen, choice=Choice(chosen.map, method, (), reason))
@@ -185,7 +185,7 @@ def _by_gradients(
     peak = float(np.sqrt(np.max(kernel.diag(rows.X))))
     sums = summed_features(spec, chosen, blocks, LOCAL, "float64")
     solution, (eigen, _), (centre, mean) = solve(spec, sums), sums.decomposed(), sums.means
-    Z = np.empty((len(rows), chosen.n_features))
+    Z = np.empty((len(rows), chosen.map.n_features))
     for here in slices(len(Z), chosen.block_rows):
         Z[here] = root[here] * (chosen.double(rows.X[here]) - centre)
     alphas = np.broadcast_to(np.asarray(solution.alpha), mean.shape)
@@ -418,7 +418,7 @@ def _solve_leaves(
     t = rows.y.shape[1]
     each = np.broadcast_to(alphas, t)
     coef, intercept = np.empty(rows.y.shape), np.empty(t)
-    by_leaf, errors = np.empty((len(leaves), chosen.n_features, t)), np.empty(rows.y.shape)
+    by_leaf, errors = np.empty((len(leaves), chosen.map.n_features, t)), np.empty(rows.y.shape)
     for alpha in np.unique(each):
         targets, reduced = np.flatnonzero(each == alpha), list[Reduced]()
         for number, (here, mark) in enumerate(zip(leaves, marked, strict=True), 1):
@@ -431,7 +431,7 @@ def _solve_leaves(
             reduced.append(raised(partial(reduced_rows, *group, single, mark), float(alpha), TINY))
         rounding = 1e-5 if reduced[-1].single else 1e-12  # relative error of sums of groups
         sums = reduce(add, (each.sums for each in reduced))
-        shared = across(sums, chosen.n_features, spec.fit_intercept, rounding)
+        shared = across(sums, chosen.map.n_features, spec.fit_intercept, rounding)
         u = unit[targets]
         intercept[targets] = u * shared.intercept + mean[targets]
         for leaf, (here, mark, part) in enumerate(zip(leaves, marked, reduced, strict=True)):

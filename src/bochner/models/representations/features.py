@@ -80,7 +80,7 @@ class FeatureSums(Representation):
         return (self.centred(self.sample.take(rows)) for rows in blocks)
 
     def centred(self, rows: RowSample) -> Rows:
-        Z, (centre, middle) = self.chosen.features(rows.X), self.means
+        Z, (centre, middle) = self.chosen.rounded.features(rows.X), self.means
         Z = Z - centre.astype(Z.dtype)
         if self.moments.precision == "float32":
             Z = Z.astype(np.float32, copy=False)
@@ -158,7 +158,7 @@ def summed_features(
     chosen, method, n = replace(chosen, precision=dtype), chosen.choice.method, blocks.n_rows
     random = isinstance(method, Nystrom) and not isinstance(method.landmarks, Given)
     automatic = whitens_sums and precision is None and asked == "auto" and random
-    D = chosen.n_features
+    D = chosen.map.n_features
     if automatic and n is not None and n >= 8 * D and n * D**2 > SMALL:  # sums, then whitened
         chosen = _with_jitter(chosen, COARSE)
     sums = add_up(chosen, blocks, dtype, where, passes.sample_of(chosen.seed))
@@ -178,7 +178,7 @@ def _with_jitter(chosen: Chosen, jitter: float | None) -> Chosen:
 
 def _triangle_of(block: Block, chosen: Chosen, centred: bool) -> Triangle:
     y, w = to_numpy(block.y).astype(np.float64), None if block.w is None else to_numpy(block.w)
-    return Triangle.of(to_numpy(chosen.features(block.X)), y, w, centred)
+    return Triangle.of(to_numpy(chosen.rounded.features(block.X)), y, w, centred)
 
 
 def solve(

@@ -258,7 +258,7 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
     rows = Piece(_rows(block), block.y)
     fit = _start(spec, blocks, rows, inputs, in_pieces=True, where=where)
     if spec.strategy == "auto":  # features that fit are kept
-        size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.n_features
+        size = np.dtype(fit.chosen.precision).itemsize * n * fit.chosen.map.n_features
         kept_at = STRATEGIES.index(fit.strategy) + (size <= checks.free_bytes() // 2)
         fit = replace(fit, strategy=STRATEGIES[kept_at])
 
@@ -266,10 +266,10 @@ def fit_stream(spec: SgdSpec, blocks: Blocks, inputs: Inputs, where: Executor = 
         for block in blocks.with_rows(8192):
             X, y, w = _of_weight(block)
             if len(w):
-                read = _reader(fit, X, fit.chosen.n_features)
+                read = _reader(fit, X, fit.chosen.map.n_features)
                 yield read, fit.targets(y), w / (weight / n)
 
-    return replace(_walked(fit, windows, fit.chosen.n_features), rows=n, weight=weight)
+    return replace(_walked(fit, windows, fit.chosen.map.n_features), rows=n, weight=weight)
 
 
 def plan_sgd(spec: SgdSpec, blocks: Blocks, inputs: Inputs) -> StrategyPlan:
@@ -345,7 +345,7 @@ def _over_rows(fit: SgdFit, rows: Piece, w: Array, held_out: Piece | None = None
     # Rows that have coefficients, and then those to step on
     every = [Piece(X) for X in (fit.support, rows.X) if X is not None]
     support = join(every).X if fit.is_dual else None
-    width = fit.chosen.n_features if support is None else support.shape[0]
+    width = fit.chosen.map.n_features if support is None else support.shape[0]
     window = _reader(fit, rows.X, width, support), fit.targets(rows.y), w
     judge = _judge(fit, held_out, width, support)
     fit = replace(_walked(fit, lambda: (window,), width, judge), weight=weight, rows=seen)
@@ -468,7 +468,7 @@ def _start(
         return replace(options[plan.best], plan=plan)
     with suppress(UnsupportedKernel):  # of pieces without an end exact features if few
         exact = _with_strategy(fit, EXACT[0], sample)
-        if exact.chosen.n_features <= spec.features.width_to_search:
+        if exact.chosen.map.n_features <= spec.features.width_to_search:
             return exact
     return _with_strategy(fit, STRATEGIES[4], sample)
 
@@ -535,7 +535,7 @@ def _planned(
             costs += [StrategyCost(each, refused=str(refused)) for each in (name, cached)]
             continue
         options |= {name: option, cached: replace(option, strategy=cached)}
-        width = n if option.is_dual else option.chosen.n_features
+        width = n if option.is_dual else option.chosen.map.n_features
         features = 0 if name in (*EXACT, *DUAL) else 8 * d * width
         at_hand = item * width * min(n, block_rows(width, batch))
         memory, values = 8 * width * t + features + at_hand, n * width * (30 + d / 4)

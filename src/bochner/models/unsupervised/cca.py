@@ -79,28 +79,28 @@ class CorrelationsOf:
     def _moments(self) -> MomentsOf:
         return MomentsOf(lambda Z: Z, self.x.precision)
 
-    def zero(self) -> list[Any]:
-        return [self._moments.zero(), self._moments.zero()]
-
-    def add(self, total: list[Any], block: Block) -> list[Any]:
+    def add(self, total: list[Any] | None, block: Block) -> list[Any]:
         """Add each row of a block to its half."""
         Y = columns_of(block.y)
-        Zx, Zy = self.x.features(block.X), to_numpy(self.y.features(Y))
+        Zx, Zy = self.x.rounded.features(block.X), to_numpy(self.y.rounded.features(Y))
         Z = array_namespace(Zx).concat([Zx, from_numpy(Zy, like=Zx)], axis=1)
         # The half depends on what a row and its partner hold
         marks = row_marks(block.X, self.x.seed) + row_marks(Y, self.x.seed)
         first, w = marks >> np.uint64(63) == 0, weights_of(block)
         halves = [Block(Z, None, w * half, block.start) for half in (first, ~first)]
-        return [self._moments.add(t, half) for t, half in zip(total, halves, strict=True)]
+        return [
+            self._moments.add(t, half)
+            for t, half in zip(total or (None, None), halves, strict=True)
+        ]
 
     def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
         return [self._moments.merge(x, y) for x, y in zip(a, b, strict=True)]
 
     def over(self, blocks: Blocks, where: Executor = LOCAL) -> Halves:
         """Return the moments of each half of all rows."""
-        size = block_rows(self.x.n_features + self.y.n_features)
+        size = block_rows(self.x.map.n_features + self.y.map.n_features)
         first, second = [
-            self._moments.moments(half) if any(part.rows for part in half) else None
+            self._moments.moments(half) if half.rows else None
             for half in where.sum(self, blocks.with_rows(size))
         ]
         return first, second
@@ -115,7 +115,7 @@ def solved(
     rows: int,
 ) -> Correlations:
     """Return the fit that sums lead to; without ``alpha`` one is chosen by left-out rows."""
-    moments, width = added(*halves), sides[0].n_features
+    moments, width = added(*halves), sides[0].map.n_features
     if moments is None:
         raise InvalidInput(
             "KernelCCA: at least one row with a positive weight is required; got none."

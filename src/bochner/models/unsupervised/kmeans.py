@@ -132,7 +132,15 @@ class Clustering(FitSummary):
             low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
         weight = float(clusters.sizes.sum())
         return KernelCost(
-            cost, low, high, hidden, confidence, weight, k, chosen.n_features, below_kernel=below
+            cost,
+            low,
+            high,
+            hidden,
+            confidence,
+            weight,
+            k,
+            chosen.map.n_features,
+            below_kernel=below,
         )
 
 
@@ -142,7 +150,7 @@ def followed(
     """Move the centres in one pass, block after block, and assign the rows in another."""
     features = Features(chosen.map, blocks, chosen.precision)
     sums: Any = Together((diagonal_of(chosen.kernel), sample_of(chosen.seed)))
-    total = sums.zero()
+    total: Any = None
     for block in features:
         centres, seen = stepped(centres, seen, block)
         total = sums.add(total, block)
@@ -229,7 +237,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         few = few.take(np.resize(np.arange(len(few)), max(len(few), k)))
         seed = int(stream(chosen.seed, "clusters").integers(2**31))
         means = KMeans(k, n_init=self.n_init, max_iter=self.max_iter, random_state=seed)
-        Z = to_numpy(chosen.features(few.X))
+        Z = to_numpy(chosen.rounded.features(few.X))
         with warnings.catch_warnings():  # of fewer different rows than clusters
             warnings.simplefilter("ignore", ConvergenceWarning)
             means.fit(Z, sample_weight=few.w)
@@ -241,7 +249,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
                 "fewer."
             )
             centres[empty] = Z[empty % len(few)]  # their own centres may be anywhere
-        points = FeatureBlock(to_numpy(chosen.features(rows.X)), w=rows.w)
+        points = FeatureBlock(to_numpy(chosen.rounded.features(rows.X)), w=rows.w)
         end = run_lloyd(points, assign(points, centres), self.max_iter, self.tol)
         return chosen, rows, end.means
 
@@ -288,7 +296,7 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
         """Yield the nearest centres of each block of rows."""
         fit = self._fitted
         for block in self._as_fitted(blocks).with_rows(fit.chosen.block_rows):
-            gaps = distances(to_numpy(fit.chosen.features(block.X)), fit.clusters.centres)
+            gaps = distances(to_numpy(fit.chosen.rounded.features(block.X)), fit.clusters.centres)
             nearest = np.argmin(gaps, axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 

@@ -53,7 +53,7 @@ def choose_alone(
     rows = sampled(blocks, spec.seed, where=where) if spec.needs_rows else None
     chosen, n = choose_quickly(spec, blocks.n_columns, rows), blocks.n_rows
     # No penalty divides here, and float32 loses little
-    single = n is None or n * chosen.n_features**2 > SMALL
+    single = n is None or n * chosen.map.n_features**2 > SMALL
     single = single if spec.precision == "auto" else spec.precision == "float32"
     return replace(chosen, precision="float32" if single else "float64"), rows
 
@@ -180,7 +180,7 @@ class KernelFeatures(KernelTransformer):
         """Return the features of rows."""
         return {"features": super().outputs(X)["scores"]}
 
-    _n_features_out = learned("chosen.n_features", "Columns of ``transform``.")
+    _n_features_out = learned("chosen.map.n_features", "Columns of ``transform``.")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -261,7 +261,7 @@ def add_up(
     spec: PcaSpec, chosen: Chosen, blocks: Blocks, where: Executor, start: int = 0
 ) -> PcaSums:
     """Return the sums of all rows, whose numbers count from ``start``."""
-    moments_of = MomentsOf(chosen.features, chosen.precision)
+    moments_of = MomentsOf(chosen.rounded.features, chosen.precision)
     kept = () if spec.inverse is None else (sample_of(chosen.seed, start),)
     sums = (moments_of, diagonal_of(chosen.kernel), *kept)
     totals = where.sum(Together(sums), blocks.with_rows(chosen.block_rows))
@@ -273,7 +273,7 @@ def solved(spec: PcaSpec, inputs: Inputs, chosen: Chosen, summed: PcaSums) -> Pr
     """Decompose the moments, and learn the way back."""
     values, vectors = _leading(summed.moments.gram, spec.n_components)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-    D, double = chosen.n_features, chosen.precision == "float64"
+    D, double = chosen.map.n_features, chosen.precision == "float64"
     rounding = float(np.finfo(np.float64).eps) * D if double else 1e-6  # share of the largest
     q = rank = max(1, int(np.sum(values > rounding * values[0])))
     if (count := spec.n_components) is not None:

@@ -115,7 +115,7 @@ class FeatureBlock:
             yield FeatureBlock(Z, y, w, self.start + i)
 
     def sum(self, summand: Any) -> Any:
-        total = summand.zero()
+        total = None
         for block in self:
             total = summand.add(total, block)
         return total
@@ -156,9 +156,6 @@ class OverRows:
     first: int = 0
     into: bool = False  # whether part(total, Z, *numbers) adds to the total, None at first
     stacked: bool = False  # whether parts are put into a list and not added up
-
-    def zero(self) -> None:
-        return None
 
     def add(self, total: Any, block: Any) -> Any:
         rows = places(block, self.first)
