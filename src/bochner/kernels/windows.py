@@ -264,12 +264,13 @@ def windows_of(kernel: object, n_columns: int) -> int:
 
 def as_rows(who: str, X: Any, kernel: object, n_columns: int | None = None) -> Any:
     """Return sequences as rows of ``n_columns`` columns, if given; other X unchanged."""
-    windows = sequences_of(kernel)
     several = isinstance(X, list | tuple) or (isinstance(X, np.ndarray) and X.dtype.kind == "O")
     first = getattr(X[0], "ndim", 0) if several and len(X) else 0
+    if getattr(X, "ndim", 0) != 3 and first not in (1, 2):
+        return X
+    windows = sequences_of(kernel)
     # Arrays of one dimension are sequences only where lengths may differ.
-    ragged = first == 1 and windows is not None and windows.lengths
-    if getattr(X, "ndim", 0) != 3 and first != 2 and not ragged:
+    if first == 1 and not (windows is not None and windows.lengths):
         return X
     if windows is None:
         raise InvalidInput(

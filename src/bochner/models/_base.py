@@ -332,8 +332,9 @@ class KernelEstimator(NamedArguments, BaseEstimator):
         """Return rows checked by scikit-learn, NaN where a cell is missing, and their inputs."""
         who = type(self).__name__
         refuse_dates(X, who)
+        served = known is not None or not is_sparse(X) or accepts_sparse(self.kernel)
         options: Any = {
-            "accept_sparse": "csr" if known is not None or accepts_sparse(self.kernel) else False,
+            "accept_sparse": served and "csr",
             "dtype": ["float64", "float32"],
             "ensure_all_finite": "allow-nan",
         }

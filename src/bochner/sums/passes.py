@@ -236,7 +236,7 @@ class Together:
     summands: tuple[Any, ...]
 
     def add(self, total: list[Any] | None, block: Block) -> list[Any]:
-        total = [None for _ in self.summands] if total is None else total
+        total = [None] * len(self.summands) if total is None else total
         for k, summand in enumerate(self.summands):
             total[k] = summand.add(total[k], block)
         return total

@@ -15,7 +15,7 @@ d_λ = Σ w/(w + λ), P⊥ the part of P that no direction explains and r = min(
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -50,8 +50,18 @@ class Eigen:
         return replace(self, projected=self.projected[:, i : i + 1], power=self.power[i : i + 1])
 
     def at(self, alphas: Any) -> "SpectralPath":
-        """Return the solutions along a path of penalties."""
-        return SpectralPath(self, np.asarray(alphas, np.float64))
+        """Return numbers of the solutions along a path of penalties."""
+        # λ yᵀ(ZZᵀ + λI)⁻¹y and λ² yᵀ(ZZᵀ + λI)⁻²y: P less what is explained, or summed up
+        alphas = np.asarray(alphas, np.float64)
+        inverse, squares, (share, outside) = self._inverse(alphas), self.projected**2, self.shares
+        shrunk, most = alphas * inverse, 1e-6 * self.power
+        left = self.power - inverse.T @ squares
+        q = np.where(left > most, left, outside + shrunk.T @ share) / alphas[:, None]
+        left = self.power - (inverse * (1 + shrunk)).T @ squares
+        rss = np.where(left > most, left, outside + (shrunk**2).T @ share)
+        rest = self.count - self.centred - len(self.values)
+        log_det = np.log(self.values[:, None] + alphas).sum(axis=0) + rest * np.log(alphas)
+        return SpectralPath(alphas, rss, q, self.left_over(alphas), log_det)
 
     @property
     def top(self) -> float:
@@ -91,41 +101,14 @@ class Eigen:
         return share, outside * (not every)
 
 
-@dataclass(frozen=True, eq=False)
-class SpectralPath:
-    """Solutions along a path of penalties, by eigenvalues: numbers for each penalty and target."""
+class SpectralPath(NamedTuple):
+    """Numbers of the solutions along a path of penalties, as the criteria take them."""
 
-    eigen: Eigen
     alpha: Float[Array, " p"]
-
-    @cached_property
-    def rss(self) -> Float[Array, "p t"]:
-        return self._left(2)
-
-    @cached_property
-    def quadratic_form(self) -> Float[Array, "p t"]:
-        return self._left(1) / self.alpha[:, None]
-
-    def _left(self, power: Literal[1, 2]) -> Float[Array, "p t"]:
-        """Return λ^power yᵀ(ZZᵀ + λI)^(−power) y: P less what is explained, or summed up."""
-        eigen, alphas = self.eigen, self.alpha
-        inverse = eigen._inverse(alphas)
-        factor = inverse if power == 1 else inverse * (1 + alphas * inverse)
-        left = eigen.power - factor.T @ eigen.projected**2
-        share, outside = eigen.shares
-        summed = outside + ((alphas * inverse) ** power).T @ share
-        return np.where(left > 1e-6 * eigen.power, left, summed)
-
-    @cached_property
-    def free(self) -> Float[Array, " p"]:
-        return self.eigen.left_over(self.alpha)
-
-    @cached_property
-    def log_det(self) -> Float[Array, " p"]:
-        """Log |ZZᵀ + λI| on the contrasts."""
-        values = self.eigen.values
-        rest = self.eigen.count - self.eigen.centred - len(values)
-        return np.log(values[:, None] + self.alpha).sum(axis=0) + rest * np.log(self.alpha)
+    rss: Float[Array, "p t"]
+    quadratic_form: Float[Array, "p t"]
+    free: Float[Array, " p"]
+    log_det: Float[Array, " p"]  # log |ZZᵀ + λI| on the contrasts
 
 
 def decompose(sums: Any, centred: bool = True) -> Eigen:
