@@ -239,7 +239,7 @@ EYE, GAP = np.eye(3), np.array([0, 1, np.nan])
 ARRAYS = [
     ((np.ones(3),), InvalidInput, r"X must have two dimensions.*got shape \(3,\).*reshape"),
     ((EYE[:, :0],), InvalidInput, r"rows and at least one column; got shape \(3, 0\)"),
-    ((EYE[:0],), InvalidInput, r"X must have at least one row; got none"),
+    ((EYE[:0],), InvalidInput, r"must have at least one row; arrays of numpy has none"),
     ((EYE, np.ones(2)), InvalidInput, r"y must be dense.* one entry per row of X \(3\); got"),
     ((EYE, np.ones((3, 1, 1))), InvalidInput, r"y must be dense.*shape \(3, 1, 1\)"),
     ((EYE, scipy.sparse.csr_array(EYE)), InvalidInput, r"got a sparse array of shape"),

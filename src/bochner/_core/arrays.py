@@ -5,7 +5,7 @@ array-api-strict) are taken as they come; everything else is asked to become a N
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import filterfalse
 from typing import Any
@@ -193,9 +193,13 @@ def slices(n: int, step: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
-def joined(parts: list[Array]) -> Array:
+def joined(parts: Sequence[Array]) -> Array:
     """Concatenate arrays of one library by rows."""
-    return parts[0] if len(parts) == 1 else array_namespace(*parts).concat(parts, axis=0)
+    if len(parts) == 1:
+        return parts[0]
+    if is_sparse(parts[0]):
+        return scipy.sparse.vstack(parts, format="csr")
+    return array_namespace(*parts).concat(parts, axis=0)
 
 
 def numpy_rows(X: Any) -> Any:

@@ -37,32 +37,29 @@ SHARED, PART = 2048, 512
 def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m"]:
     """Return A @ B, C-contiguous; both of one dtype, float32 or float64."""
     dtype = np.float32 if A.dtype == np.float32 else np.float64
-    A, B = (np.ascontiguousarray(each, dtype) for each in (A, B))
+    A, B = np.ascontiguousarray(A, dtype), np.ascontiguousarray(B, dtype)
     C = np.empty((len(A), B.shape[1]), dtype)
-    rows = len(A) >= B.shape[1]
-    parts = _equal_parts(max(C.shape), C.size * B.shape[0])
-    tasks = [
-        partial(
-            lapack.add_product,
-            (C[part] if rows else C[:, part]).T,
-            (B if rows else B[:, part]).T,
-            (A[part] if rows else A).T,
-            keep=0.0,
-        )
-        for part in parts
-    ]
-    side_by_side(tasks, most=len(tasks))
+
+    def multiply(part: slice) -> None:
+        if len(A) >= B.shape[1]:
+            lapack.add_product(C[part].T, B.T, A[part].T, keep=0.0)
+        else:
+            lapack.add_product(C[:, part].T, B[:, part].T, A.T, keep=0.0)
+
+    _in_parts(multiply, _equal_parts(max(C.shape), C.size * B.shape[0]))
     return C
 
 
-def _equal_parts(length: int, work: int) -> list[slice]:
-    """Return the parts of rows or columns for threads, for this number of multiplications."""
+def _equal_parts(length: int, work: int) -> list[int]:
+    """Return the ends of equal parts of rows or columns, for this number of multiplications."""
     count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
-    return _between([length * k // count for k in range(count + 1)])
+    return [length * k // count for k in range(count + 1)]
 
 
-def _between(ends: Sequence[int]) -> list[slice]:
-    return [slice(start, end) for start, end in pairwise(ends)]
+def _in_parts(task: Callable[[slice], None], ends: Sequence[int]) -> None:
+    """Call ``task`` with the rows or columns between these ends, side by side, last ones first."""
+    tasks = [partial(task, slice(*between)) for between in pairwise(ends)][::-1]
+    side_by_side(tasks, most=len(tasks))
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
@@ -96,7 +93,7 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
             lapack.add_product(G[above, part], A[above], A[part], factor, transposed=(False, True))
         lapack.add_square(G[part, part], A[part], factor)
 
-    side_by_side([partial(add_to, part) for part in _between(ends)], most=count)
+    _in_parts(add_to, ends)
 
 
 def factor(A: Float[Array, "n n"]) -> None:
@@ -109,28 +106,28 @@ def factor(A: Float[Array, "n n"]) -> None:
             lapack.factor(A)
         return
 
+    def solve(pivot: slice, part: slice) -> None:
+        lapack.solve_by_triangle(A[pivot, pivot], A[pivot, part])
+
     def update(pivot: slice, part: slice) -> None:  # from the pivot down to the diagonal
         between = slice(pivot.stop, part.start)
         above = A[pivot, between], A[pivot, part]
         lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
         lapack.add_square(A[part, part], A[pivot, part], -1.0, transposed=True)
 
-    parts = _between([*range(0, len(A), PART), len(A)])
-    for number, pivot in enumerate(parts):
+    for start in range(0, len(A), PART):
+        pivot, ends = slice(start, start + PART), [*range(start + PART, len(A), PART), len(A)]
         with one_thread():
             lapack.factor(A[pivot, pivot])
-        right = parts[:number:-1]
-        solve = partial(lapack.solve_by_triangle, A[pivot, pivot])
-        side_by_side([partial(solve, A[pivot, part]) for part in right], most=len(right))
-        side_by_side([partial(update, pivot, part) for part in right], most=len(right))
+        _in_parts(partial(solve, pivot), ends)
+        _in_parts(partial(update, pivot), ends)
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
     """Overwrite C with C @ L.T, for lower triangular L: half the work of a product."""
     C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
-    parts = _equal_parts(len(C), C.size * len(L) // 2)
-    tasks = [partial(lapack.multiply_by_triangle, L, C[part].T) for part in parts]
-    side_by_side(tasks, most=len(tasks))
+    multiply = lambda part: lapack.multiply_by_triangle(L, C[part].T)
+    _in_parts(multiply, _equal_parts(len(C), C.size * len(L) // 2))
     return C
 
 

@@ -85,12 +85,11 @@ def add_product(
     transposed: tuple[bool, bool] = (False, False),
 ) -> None:
     """Overwrite C with keep · C + factor · A B, A and B optionally transposed."""
-    (n, k), (inner, m) = (
-        each.shape[::-1] if turned else each.shape
-        for each, turned in zip((A, B), transposed, strict=True)
-    )
-    fit, sides = C.shape == (n, m) and inner == k, map(SIDE.get, transposed)
-    _blas("gemm", fit, *sides, n, m, k, float(factor), A, B, float(keep), C)
+    left, right = transposed
+    n, k = A.shape[::-1] if left else A.shape
+    inner, m = B.shape[::-1] if right else B.shape
+    fit = C.shape == (n, m) and inner == k
+    _blas("gemm", fit, SIDE[left], SIDE[right], n, m, k, float(factor), A, B, float(keep), C)
 
 
 def add_square(
@@ -155,13 +154,16 @@ def _array(A: Array) -> tuple[Any, Any]:
 def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
     """Call a routine with letters, sizes, factors and arrays; refuse what does not fit."""
     arrays = [each for each in arguments if isinstance(each, np.ndarray)]
-    dtype = arrays[0].dtype
-    if dtype not in _KINDS or any(each.dtype != dtype for each in arrays):
-        dtypes = ", ".join(str(each.dtype) for each in arrays)
-        raise ValueError(f"BLAS requires numbers of one kind, float32 or float64, got {dtypes}")
-    if not fit:
-        shapes = ", ".join(str(each.shape) for each in arrays)
-        raise ValueError(f"BLAS requires shapes that fit together, got {shapes}")
+    dtype, small = arrays[0].dtype, True
+    for each in arrays:
+        fit = fit and each.dtype == dtype
+        small = small and max(each.shape) <= SMALL
+    if not fit or dtype not in _KINDS:
+        got = ", ".join(f"{each.dtype} {each.shape}" for each in arrays)
+        raise ValueError(
+            "BLAS requires numbers of one kind, float32 or float64, and shapes that fit together, "
+            f"got {got}"
+        )
     letter, number = _KINDS[dtype]
     by_address: list[Any] = []
     for each in arguments:
@@ -171,7 +173,6 @@ def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
             by_address.append(_integer(each))
         else:
             by_address.append(ctypes.byref(number(each)) if isinstance(each, float) else each)
-    small = max(max(each.shape) for each in arrays) <= SMALL
     _routine(module, letter + name, len(by_address), small)(*by_address)
 
 

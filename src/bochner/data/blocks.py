@@ -230,7 +230,10 @@ class Blocks:
     @classmethod
     def _of(cls, source: Source, block_rows: int | None) -> "Blocks":
         rows = sizes.block_rows(source.n_columns) if block_rows is None else block_rows
-        return cls(source, integer(rows, "Blocks", "block_rows", 1))
+        blocks = cls(source, integer(rows, "Blocks", "block_rows", 1))
+        if source.n_rows == 0:
+            blocks.finished(0, weighty=False)  # refuses it
+        return blocks
 
     @property
     def n_columns(self) -> int:
@@ -294,7 +297,7 @@ class Blocks:
 
     def finished(self, rows: int, weighty: bool) -> None:
         """Raise an error for no rows, no positive weight, or a changed number of rows."""
-        if rows == 0 and not self.n_rows:
+        if not rows and not self.n_rows:
             raise InvalidInput(
                 f"Blocks: a table must have at least one row; {self.source} has none."
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from numbers import Real
 from typing import Any
 
@@ -30,9 +30,18 @@ _KINDS = {
 
 def library_of(table: Any, *how: str) -> str:
     """Return the package of a table or array that is read in one of these ways, else ""."""
-    known = {name for kind in how for name in _KINDS[kind]}
-    names = ((_package(cls), cls.__name__) for cls in type(table).__mro__)
-    return next((package for package, name in names if f"{package}.{name}" in known), "")
+    package, kind = _known(table.__class__)
+    return package if kind in how else ""
+
+
+@cache
+def _known(cls: type) -> tuple[str, str]:
+    """Return the package of a class of tables, and how they are read; "" of other classes."""
+    for base in cls.__mro__:
+        name = f"{_package(base)}.{base.__name__}"
+        if kind := next((kind for kind, names in _KINDS.items() if name in names), ""):
+            return _package(base), kind
+    return "", ""
 
 
 def is_pandas(table: Any) -> bool:

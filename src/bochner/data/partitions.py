@@ -11,7 +11,7 @@ import numpy as np
 
 from bochner._core.optional import explained, needed
 from bochner.data.frames import WHO, arrow_columns, label_of, open_table, rows_of
-from bochner.data.sources import CELLS_READ, Arrays, Partition, size_of, stand_ins
+from bochner.data.sources import CELLS_READ, Arrays, Partition, shaped, stand_in
 from bochner.data.tables import Column, Reader
 from bochner.errors import DataFileError, DataWarning, InvalidType
 
@@ -97,9 +97,8 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
     for array in (X, y, w):
         if array is not None and np.isnan(array.shape).any():
             array.compute_chunk_sizes()
-    size = size_of(stand_ins(X, y, w))
-    n = size["n_rows"]
-    rows = max(min(8192, CELLS_READ // size["n_columns"], -(-n // 64)), *X.chunks[0])
+    n, d = shaped(*map(stand_in, (X, y, w))).X.shape
+    rows = max(1, min(8192, CELLS_READ // d, -(-n // 64)), *X.chunks[0])
     starts = range(0, n, rows)
     parts = [
         [None] * len(starts) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
@@ -116,7 +115,7 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
         )
         for i, (task, start) in enumerate(zip(tasks, starts, strict=True))
     )
-    return Arrays(partitions, str(X.name), label="the dask Array", **size)
+    return Arrays(partitions, str(X.name), label="the dask Array", n_columns=d, n_rows=n)
 
 
 def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:

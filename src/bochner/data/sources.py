@@ -7,9 +7,16 @@ from typing import Any, NamedTuple
 
 import array_api_compat
 import numpy as np
-import scipy.sparse
 
-from bochner._core.arrays import array_namespace, as_array, as_floating, is_sparse, taken, to_numpy
+from bochner._core.arrays import (
+    array_namespace,
+    as_array,
+    as_floating,
+    is_sparse,
+    joined,
+    taken,
+    to_numpy,
+)
 from bochner._core.checks import LARGEST
 from bochner.data.encoders import Where
 from bochner.data.schema import Schema
@@ -130,30 +137,21 @@ def cut(pieces: Iterable[Piece], rows: int) -> Iterator[Piece]:
 
 def part(piece: Any, rows: slice | np.ndarray) -> Piece:
     """Return rows of X, y and w: views for a slice, copies for an array of row numbers."""
-
-    def chosen(array: Any) -> Any:
-        if array is None:
-            return None
-        if not isinstance(rows, slice):
-            return taken(array, rows, axis=0)
-        return array[rows] if is_sparse(array) else array[rows, ...]
-
-    return Piece(chosen(piece.X), chosen(piece.y), chosen(piece.w))
+    X, y, w = piece.X, piece.y, piece.w
+    if isinstance(rows, slice):
+        X = X[rows] if is_sparse(X) else X[rows, ...]
+        return Piece(X, None if y is None else y[rows, ...], None if w is None else w[rows])
+    y = None if y is None else taken(y, rows, axis=0)
+    return Piece(taken(X, rows, axis=0), y, None if w is None else taken(w, rows, axis=0))
 
 
 def join(pieces: Sequence[Any]) -> Piece:
     """Concatenate X, y and w of pieces by rows; those of a single piece are unchanged."""
-
-    def stacked(arrays: tuple[Any, ...]) -> Any:
-        if arrays[0] is None or len(arrays) == 1:
-            return arrays[0]
-        if is_sparse(arrays[0]):
-            return scipy.sparse.vstack(arrays, format="csr")
-        if isinstance(arrays[0], np.ndarray):
-            return np.concatenate(arrays)
-        return array_namespace(arrays[0]).concat(list(arrays))
-
-    return Piece(*map(stacked, zip(*((rows.X, rows.y, rows.w) for rows in pieces), strict=True)))
+    arrays = [(piece.X, piece.y, piece.w) for piece in pieces]
+    if len(arrays) == 1:
+        return Piece(*arrays[0])
+    columns = zip(*arrays, strict=True)
+    return Piece(*(None if column[0] is None else joined(column) for column in columns))
 
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
@@ -285,25 +283,21 @@ def open_arrays(X: Any, y: Any, w: Any) -> Arrays:
             f"Blocks.from_arrays: X must be an array; got a table ({type(X).__name__}). "
             "Use Blocks.from_table(table, target=...)."
         )
-    label = f"arrays of {type(X).__module__.partition('.')[0]}"
-    if not is_stored(X):
+    label, step = f"arrays of {type(X).__module__.partition('.')[0]}", 0
+    if is_stored(X):
+        piece = shaped(stand_in(X), y, w)._replace(X=X)
+        chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // X.shape[1])
+        step = most if chunk > most else most - most % chunk
+    else:
         piece = shaped(X, y, w)
-        size = size_of(piece)
-        return Arrays((Partition(piece, size["n_rows"]),), label=label, **size)
-    y, w = (np.asarray(array) if is_stored(array) else array for array in (y, w))
-    piece = shaped(stand_ins(X).X, y, w)
-    size = size_of(piece)
-    chunk, most = int((X.chunks or (1,))[0]), max(1, CELLS_READ // size["n_columns"])
-    step = most if chunk > most else most - most % chunk
-    partition = Partition(piece._replace(X=X), size["n_rows"])
-    return Arrays((partition,), label=label, step=step, **size)
+    n, d = piece.X.shape
+    return Arrays((Partition(piece, n),), step=step, label=label, n_columns=d, n_rows=n)
 
 
 def is_stored(X: Any) -> bool:
     """Whether X is an array in a file that is read by slices (h5py, Zarr), of no array library."""
-    parts = ("shape", "dtype", "chunks", "__getitem__")
-    foreign = hasattr(X, "rechunk") or array_api_compat.is_array_api_obj(X)
-    return all(hasattr(X, name) for name in parts) and not foreign
+    in_chunks = hasattr(X, "chunks") and hasattr(X, "dtype") and not hasattr(X, "rechunk")
+    return in_chunks and not array_api_compat.is_array_api_obj(X)
 
 
 def open_iterable(source: Any) -> Iterables:
@@ -374,28 +368,21 @@ def shaped(X: Any, y: Any = None, w: Any = None) -> Piece:
     return Piece(X, y, w)
 
 
-def size_of(piece: Piece) -> dict[str, Any]:
-    """Return the number of rows, at least one, and the number of columns."""
-    n, d = piece.X.shape
-    if not n:
-        raise InvalidInput("Blocks.from_arrays: X must have at least one row; got none.")
-    return {"n_rows": n, "n_columns": d}
-
-
-def stand_ins(*arrays: Any) -> Piece:
-    """Return arrays of the shapes and types of X, y and w, that take no memory and fit together."""
-    empty = (None if a is None else np.broadcast_to(np.zeros((), a.dtype), a.shape) for a in arrays)
-    return shaped(*empty)
+def stand_in(array: Any) -> Any:
+    """Return an array of the same shape and type that takes no memory."""
+    return None if array is None else np.broadcast_to(np.zeros((), array.dtype), array.shape)
 
 
 def checked(piece: Piece, numbers: range | np.ndarray) -> Piece:
     """Return the rows with these numbers as floats; check values and weights."""
-    X, y, w = (None if array is None else as_floating(array) for array in piece)
+    X, y, w = as_floating(piece.X), piece.y, piece.w
     where = lambda row: f"row {numbers[row]} (counted from 0)"
     require_finite(X, lambda col: f"column {col} of X", where)
     if y is not None:
+        y = as_floating(y)
         require_finite(y, lambda col: f"column {col} of y" if y.ndim == 2 else "y", where)
     if w is not None:
+        w = as_floating(w)
         require_weights(w, where)
     return Piece(X, y, w)
 
