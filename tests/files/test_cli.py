@@ -31,6 +31,7 @@ from bochner.data.writers import write_table
 from bochner.errors import MissingDependency
 from bochner.features.rules import NAMED as NAMED_METHODS
 from bochner.kernels import Gaussian, Linear, Matern
+from bochner.models._base import FitSummary
 from bochner.report.render import number
 from bochner.selection.spec import NAMED
 from bochner.solvers.ridge.solution import PENALTY_CRITERIA
@@ -752,9 +753,9 @@ def test_check_counts_each_row_once_whatever_classes_weighed_in_the_fit(learner,
 
 def test_each_row_is_predicted_once(learner, monkeypatch):
     _, _, file = learner("svc")
-    decisions, rows = bo.SVC._decisions, []
-    note = lambda model, X: rows.append(X.n_rows) or decisions(model, X)
-    monkeypatch.setattr(bo.SVC, "_decisions", note)
+    predictions, rows = FitSummary.predictions, []
+    note = lambda fit, X: rows.append(X.n_rows) or predictions(fit, X)
+    monkeypatch.setattr(FitSummary, "predictions", note)
     predicted(file)
     assert rows.count(90) == 1
     facts(f"check {file} in/rows.parquet")

@@ -55,17 +55,16 @@ def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarr
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):
         assert coverage is not None
-        parts = model.predict(rows, return_std=True)
-        mean, of_mean = (part.reshape(len(part), -1) for part in parts)
+        mean, of_mean = model.outputs(rows).values()
         of_both, law = np.sqrt(of_mean**2 + model.noise_variance_), model.calibration_
         half = ndtri(0.5 + coverage / 2) * of_both  # normal, where scores are too few
         low, high = mean - half, mean + half
         if law.calibrates(coverage):
-            low, high = law.bounds(X, mean, coverage, of_both)
+            by_target = [values.reshape(len(values), -1) for values in (mean, of_both)]
+            ends = law.bounds(X, by_target[0], coverage, by_target[1])
+            low, high = (end.reshape(mean.shape) for end in ends)
         names = (*names, "deviation_of_observation", "deviation_of_mean")
-        columns = [mean, low, high, of_both, of_mean]
-        shaped = [values.reshape(len(values), *model.target_shape_) for values in columns]
-        by_name = dict(zip(names, shaped, strict=True))
+        by_name = dict(zip(names, (mean, low, high, of_both, of_mean), strict=True))
     elif coverage is not None:
         by_name = dict(zip(names, model.predict_interval(rows, coverage), strict=True))
     else:

@@ -30,7 +30,7 @@ OPSET, FORMAT = 18, 8
 LEARNERS, DOMAIN = 3, "ai.onnx.ml"
 
 
-class Unwritable(Exception):
+class Unwritable(NotImplementedError):
     """Raised for formulas without an ONNX node; its text completes ``the graph would need …``."""
 
 
@@ -276,7 +276,7 @@ class Graph:
         if isinstance(values, Traced):
             return values
         A = np.asarray(values, dtype)
-        A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE}.get(A.dtype.kind, A.dtype))
+        A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE, "U": object}.get(A.dtype.kind, A.dtype))
         return Traced(self, self.constant(A), A.shape, A.dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:
@@ -382,8 +382,8 @@ class Graph:
         return reduce(self.multiply, (a[part] for part in parts))
 
     # In each row, the first of equal ones
-    argmax = lambda self, a: self._of("ArgMax", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
-    argmin = lambda self, a: self._of("ArgMin", [a], a.shape[:1], WHOLE, axis=1, keepdims=0)
+    argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), WHOLE, axis=axis, keepdims=0)
+    argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), WHOLE, axis=axis, keepdims=0)
 
     def sort(self, a: Traced, axis: int = -1) -> Traced:
         """Return each row in rising order."""

@@ -1,7 +1,6 @@
 """Fitted learners and maps as graphs of ONNX, for runtimes without Python."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -14,19 +13,17 @@ from bochner._core.native import Chains, Programme
 from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
-from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.errors import InvalidType, UnsupportedKernel
 from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
-from bochner.models.convex.classification import OneClassSVM
 from bochner.models.gaussian_process.law import ExactProcess, FeatureProcess
 from bochner.models.gaussian_process.regressor import ProcessFit
 from bochner.models.representations.exact import LeafRows
 from bochner.models.ridge.fit import RidgeFit
-from bochner.models.unsupervised.cca import Correlations
 from bochner.models.unsupervised.kmeans import Clustering, KernelCost
-from bochner.models.unsupervised.transformers import FeaturesFit, PrincipalComponents
+from bochner.models.unsupervised.transformers import FeaturesFit
 from bochner.persist.values import stored_classes
 
 
@@ -190,47 +187,26 @@ def _columns(encoder: Encoder, cells: Traced) -> Traced:
 Outputs = dict[str, Traced]
 
 
-def outputs(model: Any, X: Traced) -> Outputs:  # noqa: PLR0911  one per kind
+def outputs(model: Any, X: Traced) -> Outputs:
     """Return the outputs of a map or learner for rows X, by name."""
-    fit = model if isinstance(model, FeatureMap) else model.fit_
-    match fit:
-        case FeatureMap():
-            return {"features": fit.features(X)}
-        case FeaturesFit():
-            return {"features": fit.chosen.rounded.features(X)}
-        case PrincipalComponents() | Correlations():
-            return {"scores": fit.values()(X)}
-        case Clustering():
+    if isinstance(model, FeatureMap):
+        return {"features": model.features(X)}
+    match model.fit_:
+        case Clustering() as fit:
             xp, Z, C = X.graph, fit.chosen.rounded.features(X), fit.clusters.centres
             gaps = squared_norms(C) - 2.0 * (Z @ C.T)
             squares = gaps + squared_norms(Z)[:, None]
-            return {"cluster": xp.argmin(gaps), "distances": xp.sqrt(xp.maximum(squares, 0.0))}
-        case ProcessFit():
+            distances = xp.sqrt(xp.maximum(squares, 0.0))
+            return {"cluster": xp.argmin(gaps, axis=1), "distances": distances}
+        case ProcessFit() as fit:
             return _of_process(fit, X)
-        case RidgeFit(representation=LeafRows() as rows):  # zero for rows outside of a leaf
+        case FeaturesFit() as fit:
+            f = fit.chosen.rounded.features(X)
+        case RidgeFit(representation=LeafRows() as rows) as fit:  # zero for rows outside of a leaf
             f = sum(rows.machine(leaf, fit.solution)(X) * at for leaf, at in _leaves(rows, X))
-        case _:
+        case fit:
             f = fit.values()(X)
-    if isinstance(model, OneClassSVM):
-        inside = X.graph.where(f[:, 0] >= 0.0, 1.0, -1.0)
-        return {"label": X.graph.astype(inside, np.int64), "decision": f[:, 0]}
-    if fit.inputs.classes is not None:
-        return _labels(model, f)
-    f = model._predicted(f)
-    return {"prediction": f if fit.target_shape else f[:, 0]}
-
-
-def _labels(model: Any, f: Traced) -> Outputs:
-    """Return labels, decision values, and probabilities if any."""
-    xp, labels, binary = f.graph, model.classes_, f.shape[1] == 1
-    codes = xp.astype(f[:, 0] > 0.0, np.int64) if binary else xp.argmax(f)
-    labels = labels.astype(object) if labels.dtype.kind in "UOS" else labels
-    columns = {"label": xp.take(labels, codes), "decision": f[:, 0] if binary else f}
-    if hasattr(model, "predict_proba"):
-        # A fit without left-out rows has no calibration; a loss of one's own may use NumPy
-        with suppress(AttributeError, InvalidInput, Unwritable):
-            columns["probability"] = model._probabilities(f)
-    return columns
+    return model._outputs_of(f)
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_clusterer
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, estimator_html_repr, validation
 
@@ -261,10 +261,12 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
         The names are the names in graphs of :func:`bochner.export.to_onnx`.
         """
-        if hasattr(self, "predict"):
-            return {"cluster" if is_clusterer(self) else "prediction": to_numpy(self.predict(X))}
-        transformer: Any = self
-        return {"scores": to_numpy(transformer.transform(X))}
+        values = self._fitted.predictions(self._rows_to_predict(X))
+        return self._outputs_of(np.concatenate([to_numpy(f) for _, f in values]))
+
+    def _outputs_of(self, f: Array) -> dict[str, Array]:
+        """Return the outputs by the values of the fit, which may be nodes of a graph of ONNX."""
+        return {"scores": f}
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Check what is asked of features."""

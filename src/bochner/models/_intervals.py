@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin, clone
 from sklearn.utils import _safe_indexing, check_consistent_length
 
-from bochner._core.arrays import from_numpy, joined, to_numpy
+from bochner._core.arrays import array_namespace, from_numpy, joined, to_numpy
 from bochner._core.checks import integer, share
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Tabular
@@ -44,6 +44,10 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def _predicted(self, f: Float[Array, "b t"]) -> Float[Array, "b t"]:
         """Return predictions from the values of the fit."""
         return f
+
+    def _outputs_of(self, f: Array) -> dict[str, Array]:
+        shape = f.shape[0], *self.target_shape_
+        return {"prediction": array_namespace(f).reshape(self._predicted(f), shape)}
 
     def _by_target(self, values: Any) -> Any:
         if self.target_shape_:

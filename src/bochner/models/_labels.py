@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -178,13 +179,13 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
         """Return the predicted classes, (n,)."""
         return self.classes_[decided(self._decisions(X))]
 
-    def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return the label, the decision values and, where there are any, the probabilities."""
-        f = to_numpy(self._decisions(X))
-        decision = f[:, 0] if f.shape[1] == 1 else f
-        columns = {"label": self.classes_[decided(f)], "decision": decision}
+    def _outputs_of(self, f: Array) -> dict[str, Array]:
+        xp, decision = array_namespace(f), f[:, 0] if f.shape[1] == 1 else f
+        columns = {"label": xp.take(xp.asarray(self.classes_), decided(f)), "decision": decision}
         if hasattr(self, "predict_proba"):
-            columns["probability"] = self._probabilities(f)
+            # a fit without left-out rows has no calibration; a loss of one's own may use NumPy
+            with suppress(AttributeError, InvalidInput, NotImplementedError):
+                columns["probability"] = self._probabilities(f)
         return columns
 
     @by_partition
@@ -386,7 +387,8 @@ def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
 
 def decided(f: Float[Array, "n t"]) -> Array:
     """Return the predicted codes: largest decision value, or sign of a single one."""
-    return (f[:, 0] > 0).astype(np.int64) if f.shape[1] == 1 else f.argmax(axis=1)
+    xp = array_namespace(f)
+    return xp.astype(f[:, 0] > 0, xp.int64) if f.shape[1] == 1 else xp.argmax(f, axis=1)
 
 
 def agreeing(p: Float[Array, "n K"], f: Float[Array, "n t"]) -> Float[Array, "n K"]:

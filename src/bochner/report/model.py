@@ -1,6 +1,6 @@
 """A report of a fitted learner on rows: all numbers as values, and one HTML page of them."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from inspect import signature
 from os import PathLike
@@ -160,18 +160,14 @@ class ModelReport:
             "errors": self.quality.errors,
             "certificate": self.certificate and self.certificate.to_dict(),
             "certificate_words": self.certificate_words,
-            "path": _arrays(self.path),
-            "spectrum": _arrays(self.spectrum),
-            "importance": _arrays(self.importance),
+            "path": self.path and asdict(self.path),
+            "spectrum": self.spectrum and asdict(self.spectrum),
+            "importance": self.importance and asdict(self.importance),
             "dependence": [*map(dict, self.dependence)],
-            "calibration": _arrays(self.quality.calibration),
+            "calibration": self.quality.calibration and asdict(self.quality.calibration),
             "worst_rows": [row.number for row in self.seen.worst],
             "without": self.without,
         }
-
-
-def _arrays(display: Any) -> dict[str, Any] | None:
-    return None if display is None else {f.name: getattr(display, f.name) for f in fields(display)}
 
 
 def report_model(
@@ -243,13 +239,10 @@ def report_model(
         parts["path"] = bo.PathDisplay.from_estimator(model)
     except InvalidInput:
         without["path"] = "The learner tried no other penalty than its own."
-    if kind_of(model) not in ("regression", "classification"):
-        without["importance"] = "The learner predicts no target."
-    else:
-        try:
-            parts |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
-        except InvalidInput as error:
-            without["importance"] = str(error)
+    try:
+        parts |= _importance(model, bo.Blocks.from_arrays(sample.X), seed)
+    except InvalidInput as error:
+        without["importance"] = str(error)
     facts: dict[str, Any] = {
         "learner": type(model).__name__,
         "kind": kind_of(model),

@@ -1,6 +1,6 @@
 """HTML page of a model report: one file without scripts and external resources."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -70,7 +70,9 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-# A picture is shown beside the table of its numbers: its head, lines, caption and bold line.
+def _shown(title: str, plot: Callable[[Any], Any], *table: Any, words: str = "") -> dict[str, Any]:
+    """Return a picture, described by ``words``, beside its table: head, rows, caption, bold row."""
+    return {"title": title, "picture": picture(words or title, plot), "table": table}
 
 
 def _path(display: bo.PathDisplay) -> dict[str, Any]:
@@ -82,10 +84,9 @@ def _path(display: bo.PathDisplay) -> dict[str, Any]:
     if display.effective_dimension is not None:
         columns["d_λ"] = display.effective_dimension
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
-    drawing = picture(f"{display.unit} against the penalty", display.plot)
-    caption = display.unit[:1].upper() + display.unit[1:]
-    table = [*columns], rows, caption, chosen.index(at)
-    return {"title": "Error of each penalty", "picture": drawing, "table": table}
+    table = [*columns], rows, display.unit[:1].upper() + display.unit[1:], chosen.index(at)
+    words = f"{display.unit} against the penalty"
+    return _shown("Error of each penalty", display.plot, *table, words=words)
 
 
 def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
@@ -97,19 +98,16 @@ def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
         [f"{r:,}", number(values[r - 1], 3), f"{number(100 * values[r:].sum() / total, 3)} %"]
         for r in (*(r for r in ranks if r < rank), rank)
     ]
-    head = ["number", "eigenvalue", "of the trace beyond"]
-    drawing = picture("Eigenvalues of G against their number", display.plot)
-    table = head, rows, f"Of {display.n_rows:,} rows"
-    return {"title": "Spectrum of the features", "picture": drawing, "table": table}
+    table = ["number", "eigenvalue", "of the trace beyond"], rows, f"Of {display.n_rows:,} rows"
+    words = "Eigenvalues of G against their number"
+    return _shown("Spectrum of the features", display.plot, *table, words=words)
 
 
 def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
-    title = "Importance of columns"
-    drawing = picture(title, display.plot)
-    return {"title": title, "picture": drawing, "table": (head, rows, caption)}
+    return _shown("Importance of columns", display.plot, head, rows, caption)
 
 
 def _dependence(one: Any) -> dict[str, Any]:
@@ -146,17 +144,14 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
     shares = (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)
     rows = [[f"{100 * s:g} %", number(float(np.quantile(e, s)), 3)] for s in shares]
     caption = f"Mean {number(float(e.mean()), 2)}, deviation {number(float(e.std()), 3)}"
+    table = ["of the rows below", f"residual, {name}"], rows, caption
     return {
         "actual": picture(
             f"Observed against predicted {name}, a dot for each row of the sample",
             lambda ax: dots.plot(ax, kind="actual_vs_predicted"),
         ),
         "against": picture(f"Residuals against predicted {name}", dots.plot),
-        "histogram": {
-            "title": "Residuals",
-            "picture": picture("Histogram of the residuals", histogram),
-            "table": (["of the rows below", f"residual, {name}"], rows, caption),
-        },
+        "histogram": _shown("Residuals", histogram, *table, words="Histogram of the residuals"),
     }
 
 
@@ -165,9 +160,8 @@ def _calibration(display: bo.CalibrationDisplay) -> dict[str, Any]:
     columns = zip(display.expected, display.observed, display.spread, display.count, strict=True)
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Off by {number(display.error, 2)} on average, row by row"
-    drawing = picture(f"{up} against {across}", display.plot)
     table = [across, up, "by chance", "rows"], rows, caption
-    return {"title": "Calibration", "picture": drawing, "table": table}
+    return _shown("Calibration", display.plot, *table, words=f"{up} against {across}")
 
 
 def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[Any, Any, str]:

@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 from sklearn.utils.metaestimators import available_if
 
-from bochner._core.arrays import from_numpy, is_sparse, joined, to_numpy, unit_of
+from bochner._core.arrays import array_namespace, from_numpy, is_sparse, joined, to_numpy, unit_of
 from bochner._core.blas import symmetric_product
 from bochner._core.checks import finite, one_of, positive
 from bochner._core.random import stream
@@ -768,10 +768,9 @@ class OneClassSVM(FeatureParameters, OutlierMixin, Differentiable, WithoutTarget
         """Return +1 for rows inside and −1 for those outside, (n,)."""
         return joined(list(self.predict_blocks(self._rows_to_predict(X))))
 
-    def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return +1 or −1, and the value above zero inside, of each row."""
-        f = to_numpy(self.decision_function(X))
-        return {"label": np.where(f >= 0, 1, -1), "decision": f}
+    def _outputs_of(self, f: Array) -> dict[str, Array]:
+        decision = f[:, 0]
+        return {"label": array_namespace(f).where(decision >= 0, 1, -1), "decision": decision}
 
     def predict_blocks(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the predictions of each block of rows."""

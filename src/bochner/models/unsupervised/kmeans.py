@@ -300,6 +300,10 @@ class KernelKMeans(FeatureParameters, ClusterMixin, WithoutTarget, KernelTransfo
             nearest = np.argmin(gaps, axis=1)
             yield from_numpy(nearest.astype(np.int32), like=block.X)
 
+    def outputs(self, X: Tabular) -> dict[str, Array]:
+        """Return the clusters of rows."""
+        return {"cluster": to_numpy(self.predict(X))}
+
     def score(self, X: Tabular, y: object = None, sample_weight: Array | None = None) -> float:
         """Return minus Σ wᵢ |φ(xᵢ) − c(i)|² of these rows."""
         fit = self._fitted

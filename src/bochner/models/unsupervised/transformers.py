@@ -176,9 +176,8 @@ class KernelFeatures(KernelTransformer):
         spec = self._feature_spec(self.method)
         return FeaturesFit(inputs, choose(spec, blocks, where=where)[0])
 
-    def outputs(self, X: Tabular) -> dict[str, Array]:
-        """Return the features of rows."""
-        return {"features": super().outputs(X)["scores"]}
+    def _outputs_of(self, f: Array) -> dict[str, Array]:
+        return {"features": f}
 
     _n_features_out = learned("chosen.map.n_features", "Columns of ``transform``.")
 
