@@ -496,10 +496,10 @@ def test_numbers_are_of_held_out_cells_only(demo):
     assert all(row["r_squared"] > 0.6 for row in result["methods"])
     assert all(c["rmse"][-1] < c["rmse"][0] for c in result["curves"])
     assert lines[-1] == f"Wrote {result['page']}"
-    shown = "\n".join(lines)
-    assert all(
-        row["name"] in shown and f"{row['rmse']:.0f} m" in shown for row in result["methods"]
-    )
+    for row in result["methods"]:
+        line = next(line for line in lines if line.strip().startswith(row["name"] + "  "))
+        assert f"{row['rmse']:.0f} m" in line
+        assert (row is rival) or line.endswith(f"ε {number(row['epsilon'], 3)}")
 
 
 def test_code_on_the_page_makes_the_same_model(demo):

@@ -19,7 +19,7 @@ import click
 
 import bochner as bo
 from bochner._core.progress import Bar, listening
-from bochner._core.text import columns, facts_in_words
+from bochner._core.text import facts_in_words
 from bochner.cli import arguments as kinds
 from bochner.cli.arguments import STANDARD_OUTPUT, found_files, on_coordinates, refuse_overwriting
 
@@ -58,7 +58,8 @@ class Terminal:
 
     def show(self, words: Mapping[str, Any] | None = None, /, **facts: Any) -> None:
         """Print all facts as JSON, or the facts in ``words`` (default: all) as a table."""
-        lines = facts_in_words(facts if words is None else words)
+        seconds = {"seconds": self.seconds} if self.seconds else {}
+        words, facts = {**(facts if words is None else words), **seconds}, {**facts, **seconds}
         if self.as_json:
             unicode = "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
             items = lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
@@ -66,7 +67,7 @@ class Terminal:
             plain = json.loads(text, parse_constant=lambda _: None)  # NaN and infinities
             click.echo(json.dumps(plain, ensure_ascii=not unicode))
         elif not self.quiet:
-            for label, text in lines:
+            for label, text in facts_in_words(words):
                 line, indent = f"{label:<{LABELS}}  {text}", " " * (LABELS + 2)
                 if sys.stdout.isatty():  # elsewhere unbroken: for grep, and paths that are copied
                     how: Any = {"subsequent_indent": indent, "break_on_hyphens": False}
@@ -75,8 +76,8 @@ class Terminal:
                 click.echo(line)
 
 
-def _option(name: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
-    return click.option(name, type=kind, help=words, metavar=sign, **more)
+def _option(names: str, words: str, kind: Any = None, sign: str | None = None, **more: Any) -> Any:
+    return click.option(*names.split(), type=kind, help=words, metavar=sign, **more)
 
 
 def _target(words: str, **more: Any) -> Any:
@@ -164,13 +165,7 @@ def demo(terminal: Terminal, given: Any) -> None:
     facts = run_demo(given.out, quick=given.quick, seed=given.seed, show=said)
     del facts["maps"]
     lines = {name: facts[name] for name in ("kernel", "certificate_words", "seconds", "page")}
-    best, rows = facts["best"], [("method", "features", "RMSE, m", "R²", "seconds", "ε")]
-    for row in facts["methods"]:
-        errors = number(row["rmse"]), f"{row['r_squared']:.4f}"
-        more = f"{row['seconds']:.2f}", number(row["epsilon"])
-        rows.append((row["name"], f"{row['n_features']:,}", *errors, *more))
-    terminal.say(columns(rows))
-    terminal.say(f"ε: distance from the exact kernel at alpha = {facts['alpha']:.3g}\n")
+    best = facts["best"]
     words = f"RMSE {number(best['rmse'])} m, R² {number(best['r_squared'])}"
     lines["best"] = f"{best['name']}, {best['n_features']:,} features: {words}"
     terminal.show(lines, **facts)
@@ -292,7 +287,6 @@ def fit(terminal: Terminal, given: Any) -> None:
         certificate=certificate and certificate.to_dict(),
         certificate_words=words,
         **intervals,
-        seconds=terminal.seconds,
         out=str(given.out),
     )
 
@@ -345,7 +339,6 @@ def map_(terminal: Terminal, given: Any) -> None:
         axes={name: ends(axis) for name, axis in display.axes.items()},
         mean=ends(display.mean),
         deviation=ends(display.deviation),
-        seconds=terminal.seconds,
         out=str(out),
         picture=str(where),
     )
@@ -389,16 +382,14 @@ def compare(terminal: Terminal, given: Any) -> None:
         with atomic(plot) as file:
             figure.savefig(file, format=plot.suffix[1:].lower())
     terminal.say(str(comparison))
-    words = {"rows": blocks.n_rows, "seconds": terminal.seconds, "plot": plot}
     terminal.show(
-        words,
+        {"rows": blocks.n_rows, "plot": plot},
         rows=blocks.n_rows,
         sample=comparison.n_sample,
         kernel=repr(comparison.kernel),
         features=comparison.n_features,
         methods=[{**row, "method": repr(row.method)} for row in comparison.rows],
         best=repr(comparison.best),
-        seconds=terminal.seconds,
     )
 
 
@@ -438,8 +429,7 @@ def plan(terminal: Terminal, given: Any) -> None:
             random_state=given.seed,
         )
     terminal.say(str(planned))
-    seconds = {"seconds": terminal.seconds}
-    terminal.show(seconds, **planned.facts() | seconds)
+    terminal.show({}, **planned.facts())
 
 
 def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
@@ -467,14 +457,12 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
     kinds.table,
     required=True,
 )
-@click.option(
-    "--interval",
-    "--coverage",
-    "coverage",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    metavar="SHARE",
-    help="Probability that an interval contains a new observation. gp: 0.9 if not given; others: "
-    "no intervals if not given.",
+@_option(
+    "--coverage --interval",
+    "Probability that an interval contains a new observation. gp: 0.9 if not given; others: no "
+    "intervals if not given.",
+    click.FloatRange(0, 1, min_open=True, max_open=True),
+    "SHARE",
 )
 @_separator
 def predict(terminal: Terminal, given: Any) -> None:
@@ -498,9 +486,7 @@ def predict(terminal: Terminal, given: Any) -> None:
         rows = models.written(out, chain([first], chunks))
     if out != STANDARD_OUTPUT:
         more = {"intervals": intervals} if intervals else {}
-        terminal.show(
-            rows=rows, columns=list(first), **more, seconds=terminal.seconds, out=str(out)
-        )
+        terminal.show(rows=rows, columns=list(first), **more, out=str(out))
 
 
 @_command
@@ -529,7 +515,6 @@ def check(terminal: Terminal, given: Any) -> None:
         errors_words=quality.errors_in_words(errors),
         certificate=certificate and certificate.to_dict(),
         certificate_words=words,
-        seconds=terminal.seconds,
     )
 
 
@@ -568,7 +553,7 @@ def report(terminal: Terminal, given: Any) -> None:
     with terminal.phase("write"):
         page = document.write(given.out)
     whose = {True: ", those of the fit", False: ", not those of the fit", None: ""}
-    last, driven = {"seconds": terminal.seconds, "page": str(page)}, None
+    driven = None
     if document.importance is not None:
         share = -1 if len(document.importance.outputs) == 1 else 1
         driven = ", ".join(f"{line[0]} {line[share]}" for line in document.importance.table(3)[1])
@@ -578,23 +563,27 @@ def report(terminal: Terminal, given: Any) -> None:
         "errors": errors_in_words(document.quality.errors),
         "driven_by": driven,
         "certificate": document.certificate_words,
+        "page": str(page),
     }
-    terminal.show(words | last, **document.to_dict() | last)
+    terminal.show(words, **document.to_dict(), page=str(page))
 
 
 @_command
 @_model
 def show(terminal: Terminal, given: Any) -> None:
     """Describe the file MODEL: learner, columns, kernel, method, penalty, outcome."""
-    from bochner.cli.models import inputs_of
     from bochner.models._base import KernelEstimator
 
-    with terminal.phase("read"):
-        loaded = bo.load(Path(given.model))
+    loaded = bo.load(Path(given.model))
     if not isinstance(loaded, KernelEstimator):
         terminal.show(model=type(loaded).__name__, holds=str(loaded))
         return
-    inputs = {} if loaded.schema_ is None else inputs_of(loaded.schema_)
+    inputs, schema = {}, loaded.schema_
+    if schema is not None:
+        inputs = dict.fromkeys(schema.columns, "number")
+        coded = (e for e in schema.plain if e.feature_names != (e.name,))
+        inputs |= {e.name: f"becomes {', '.join(e.feature_names)}" for e in coded}
+        inputs |= {name: f"left out ({reason})" for name, reason in schema.dropped}
     defaults = type(loaded)().get_params(deep=False)
     parameters = {name: repr(value) for name, value in loaded.get_params(deep=False).items()}
     terminal.show(

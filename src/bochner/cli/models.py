@@ -144,12 +144,3 @@ def written(out: Path, chunks: Iterable[Chunk]) -> int:
             copyfileobj(file, stream)
             stream.flush()
     return rows
-
-
-def inputs_of(schema: bo.Schema) -> dict[str, str]:
-    """Return what each column of a table becomes."""
-    encoders = {e.name: e for e in schema.encoders if e.feature_names != (e.name,)}
-    words = {name: f"becomes {', '.join(e.feature_names)}" for name, e in encoders.items()}
-    words |= {name: f"categories {', '.join(levels)}" for name, levels in schema.categories}
-    words |= {name: f"left out ({reason})" for name, reason in schema.dropped}
-    return {name: words.get(name, "number") for name in schema.columns}

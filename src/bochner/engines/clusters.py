@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from socket import create_connection
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from bochner._core.checks import Positive
+from bochner._core.checks import Check, Positive
 from bochner._core.names import NamedArguments
 from bochner._core.optional import explained, needed
 from bochner.data.blocks import Blocks
@@ -27,6 +27,17 @@ from bochner.errors import BochnerError, EngineError, InvalidType
 from bochner.sums.passes import LOCAL, Engine
 
 # --- What all have in common ----------------------------------------------------------------------
+
+
+def connection(attribute: str, words: str) -> Check:
+    """Return the check of None, an address, or a connection, which has this attribute."""
+
+    def check(given: Any, who: str, name: str) -> Any:
+        if given is None or isinstance(given, str) or hasattr(given, attribute):
+            return given
+        raise InvalidType(f"{who}: {name} must be {words}; got {type(given).__name__}.")
+
+    return check
 
 
 def answering(
@@ -74,6 +85,8 @@ def with_rows(
 
 # --- Dask -----------------------------------------------------------------------------------------
 
+_CLIENT = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
+
 
 @dataclass(frozen=True, eq=False)
 class Dask(NamedArguments):
@@ -109,13 +122,8 @@ class Dask(NamedArguments):
     >>> model = bo.KernelRidge(random_state=0).fit_blocks(blocks, where)  # doctest: +SKIP
     """
 
-    client: Any = None
+    client: Annotated[Any, connection("scheduler_info", _CLIENT)] = None
     timeout: Positive = 30.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        words = "a distributed.Client or the address of a scheduler, as 'tcp://127.0.0.1:8786'"
-        _require(self.client, "scheduler_info", "Dask: client", words)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
@@ -166,12 +174,6 @@ class Dask(NamedArguments):
         # as the result of a task: scattered values are lost with their worker
         share = partial(submit, "share", lambda shared: shared)
         return ClusterPasses(repr(self), count, share, submit, wait, result)
-
-
-def _require(given: Any, attribute: str, what: str, words: str) -> None:
-    """Refuse what is neither None, an address, nor has the attribute of a connection."""
-    if given is not None and not isinstance(given, str) and not hasattr(given, attribute):
-        raise InvalidType(f"{what} must be {words}; got {type(given).__name__}.")
 
 
 def _dask_here() -> Engine:
@@ -272,6 +274,8 @@ class Ray(NamedArguments):
 #: Times that a part is handed out before the fit is given up.
 TRIES = 4
 
+_SESSION = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
+
 
 @dataclass(frozen=True, eq=False)
 class Spark(NamedArguments):
@@ -306,17 +310,12 @@ class Spark(NamedArguments):
     >>> where = bo.engines.Spark("local[2]")  # doctest: +SKIP
     """
 
-    session: Any = None
+    session: Annotated[Any, connection("sparkContext", _SESSION)] = None
     timeout: Positive = 30.0
-
-    def __post_init__(self) -> None:
-        needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
-        super().__post_init__()
-        words = "a pyspark.sql.SparkSession or the address of a master, as 'spark://host:7077'"
-        _require(self.session, "sparkContext", "Spark: session", words)
 
     @contextmanager
     def passes(self, asked: str, blocks: Blocks) -> Iterator[ClusterPasses]:
+        needed("pyspark", "Spark", "'bochner[spark]' (and Java 17)")
         context = self._begun().sparkContext
         stopped = EngineError(
             "Spark: the session must be there until the fit is made; it was stopped. Start it "

@@ -219,7 +219,7 @@ class RecordedPasses:
     def sum(self, summand: Summand[Any], blocks: Blocks) -> Any:
         number, self._number = self._number, self._number + 1
         name, began = RECORDS.replace("*", f"{number:05}"), time.monotonic()
-        digest = digest_of((summand, blocks.block_rows))
+        digest: str = _Digest("md5").hash((summand, blocks.block_rows))
         record = self._read(name, number, digest) or {"digest": digest}
         if "total" not in record:
             record["total"] = self._made(name, record, counted(summand), blocks)
@@ -313,9 +313,3 @@ class _Digest(NumpyHasher):
             values = [getattr(obj, field.name) for field in fields(obj)]
             obj = f"{type(obj).__module__}.{type(obj).__qualname__}", values
         super().save(obj)
-
-
-def digest_of(value: Any) -> str:
-    """Return a digest of the summand of a pass, so that a recorded pass is known again."""
-    digest: str = _Digest("md5").hash(value)
-    return digest

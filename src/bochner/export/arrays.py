@@ -37,6 +37,8 @@ class Unwritable(NotImplementedError):
 # --- Arrays that record the operations on them ----------------------------------------------------
 
 FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+TEXT = np.dtype(object)
+_STORED = {"f": FLOAT, "i": WHOLE, "u": WHOLE, "U": TEXT}  # The type of constants by their kind
 
 
 class Rows(int):
@@ -276,7 +278,7 @@ class Graph:
         if isinstance(values, Traced):
             return values
         A = np.asarray(values, dtype)
-        A = A.astype({"f": FLOAT, "i": WHOLE, "u": WHOLE, "U": object}.get(A.dtype.kind, A.dtype))
+        A = A.astype(_STORED.get(A.dtype.kind, A.dtype))
         return Traced(self, self.constant(A), A.shape, A.dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Traced:

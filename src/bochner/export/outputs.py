@@ -14,7 +14,7 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, DOMAIN, FLOAT, WHOLE, Graph, Rows, Traced, Unwritable
+from bochner.export.arrays import ANY, DOMAIN, FLOAT, TEXT, WHOLE, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
@@ -159,7 +159,7 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
     keys = [*encoder.levels, *[""] * ("" not in encoder.levels)]
     place = graph.node(
         "LabelEncoder",
-        graph.input(encoder.name, np.dtype(object), 1, "texts, '' where missing").name,
+        graph.input(encoder.name, TEXT, 1, "texts, '' where missing").name,
         domain=DOMAIN,
         keys_strings=keys,
         values_int64s=list(range(len(keys))),

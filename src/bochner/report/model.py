@@ -24,7 +24,7 @@ from bochner.models.inspection import Inspected
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
 from bochner.report.quality import Examined, kind_of
-from bochner.report.render import imports, versions
+from bochner.report.render import imports
 from bochner.sums.passes import indicators
 
 
@@ -108,8 +108,8 @@ class ModelReport:
         Missing parts, with reasons.
     sample_rows, seed : int
         Rows of the sample that pictures show, and its seed.
-    source, command, versions : str
-        The data's name, the command that wrote it, the versions.
+    source, command : str
+        The data's name, and the command that wrote the page.
 
     See Also
     --------
@@ -131,7 +131,6 @@ class ModelReport:
     seed: int
     source: str
     command: str
-    versions: str
 
     def _repr_html_(self) -> str:
         """Return the page in a frame, which isolates its style from the notebook's."""
@@ -264,7 +263,6 @@ def report_model(
         seed=seed,
         source=source,
         command=command,
-        versions=versions(),
         **parts,
     )
 

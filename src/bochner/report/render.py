@@ -45,12 +45,10 @@ def number(value: Any, digits: int = 4) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     size = abs(value)
-    if value == round(value) and size < 1e9:
+    if size < 1e9 and (value == round(value) or size >= 10 ** (digits - 1)):
         text = f"{value:,.0f}"
-    elif 1e-4 <= size < 10 ** (digits - 1):
+    elif 1e-4 <= size < 1e9:
         text = f"{value:#.{digits}g}".rstrip(".")
-    elif 1 <= size < 1e9:
-        text = f"{value:,.0f}"
     else:
         mantissa, power = f"{value:.{digits - 1}e}".split("e")
         short = mantissa.rstrip("0").rstrip(".")
