@@ -25,8 +25,8 @@ def require_places(who: str, X: Array) -> None:
         )
 
 
-def unit_vectors(X: Float[Array, "*n 2"]) -> Float[Array, "*n 3"]:
+def unit_vectors(X: Float[Array, "n 2"]) -> Float[Array, "n 3"]:
     """Return (cos φ cos λ, cos φ sin λ, sin φ) for latitude φ and longitude λ in degrees."""
     xp: Any = array_namespace(X)
-    phi, lam = X[..., 0] * (math.pi / 180), X[..., 1] * (math.pi / 180)
-    return xp.stack([xp.cos(phi) * xp.cos(lam), xp.cos(phi) * xp.sin(lam), xp.sin(phi)], axis=-1)
+    phi, lam = X[:, 0] * (math.pi / 180), X[:, 1] * (math.pi / 180)
+    return xp.stack([xp.cos(phi) * xp.cos(lam), xp.cos(phi) * xp.sin(lam), xp.sin(phi)], axis=1)

@@ -5,7 +5,6 @@ from importlib import resources
 
 import numpy as np
 
-from bochner._core.globe import unit_vectors
 from bochner.errors import InvalidInput
 
 
@@ -136,7 +135,8 @@ def on_sphere(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
             "first, both in degrees."
         )
     # In float64, so that float32 places lose only their own rounding.
-    points = unit_vectors(np.stack([latitude, longitude], axis=-1).astype(np.float64))
+    phi, lam = np.deg2rad(latitude, dtype=np.float64), np.deg2rad(longitude, dtype=np.float64)
+    points = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)], axis=-1)
     single = latitude.dtype == longitude.dtype == np.float32
     return points.astype(np.float32) if single else points
 
