@@ -259,11 +259,11 @@ ARRAYS = [
     ((EYE, None, [0, 1, 1e200]), InvalidInput, r"1e\+150 at most; got 1e\+200 in row 2 .* divide"),
 ]
 SOURCES = [
-    (iter([EYE]), InvalidInput, r"readable more than once; got list_iterator.*Pass the funct"),
+    (iter([EYE]), InvalidInput, r"readable more than once; got list_iterator.*Pass a func"),
     ((X for X in [EYE]), InvalidInput, r"got generator, which is used up after one pass"),
     ([], InvalidInput, r"must give at least one row; got none"),
     ([EYE[:0]], InvalidInput, r"at least one row; pieces of list has none"),
-    (partial(next, iter([iter([EYE])] * 9)), InvalidInput, r"must make a new iterator each"),
+    (partial(next, iter([iter([EYE])] * 9)), InvalidInput, r"makes a new iterator each time"),
     (3, InvalidType, r"must be an iterable of \(X,\), .* or a function .*; got int"),
     (lambda: None, InvalidType, r"got a function that returns NoneType"),
     ([(EYE, 1, 2, 3, 4)], InvalidInput, r"must be \(X,\), \(X, y\) or \(X, y, w\); got 5"),

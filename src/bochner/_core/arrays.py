@@ -98,6 +98,13 @@ def taken(A: Array, places: np.ndarray, axis: int) -> Array:
     return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
 
 
+def all_finite(X: Array) -> bool:
+    """Return whether no value of a dense or sparse array is NaN or infinite."""
+    values = X.data if is_sparse(X) else X
+    xp = array_namespace(values)
+    return bool(xp.all(xp.isfinite(values)))
+
+
 def as_matrix(X: Any, who: str, name: str = "X") -> Any:
     """Return X as a two-dimensional float32 or float64 array, or CSR matrix, of finite numbers."""
     array = as_array(X, who, name)
@@ -108,9 +115,7 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
             f"{name}.reshape(1, -1) if it is one row."
         )
     array = as_floating(array)
-    values = array.data if is_sparse(array) else array
-    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
+    if not all_finite(array):
         raise InvalidInput(
             f"{who}: {name} must be finite; got NaN or infinity. Remove or fill these rows first."
         )

@@ -8,7 +8,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -39,8 +38,6 @@ def finite(
     holds: Callable[[Any], bool] = math.isfinite,
 ) -> float:
     """Return ``value`` as a float (the same object if it is one already)."""
-    if type(value) is float and math.isfinite(value) and holds(value):
-        return value
     plain = unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
@@ -59,7 +56,7 @@ share = partial(finite, kind="a number above 0 and below 1", holds=lambda x: 0 <
 
 def integer(value: object, who: str, name: str, least: int = 0) -> int:
     """Return ``value`` as an int, ``least`` or above."""
-    plain = value if type(value) is int else unpacked(value)
+    plain = unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Integral):
         raise InvalidType(
             f"{who}: {name} must be an integer, {least} or above; got {value!r} of type "
@@ -112,8 +109,6 @@ def each(check: Check) -> Check:
             raise InvalidInput(
                 f"{who}: {name} must be a sequence of one item or more; got {value!r}."
             )
-        with suppress(InvalidInput, InvalidType):  # the place of an item is for refusals alone
-            return tuple([check(item, who, name) for item in items])
         return tuple(check(item, who, f"{name}[{i}]") for i, item in enumerate(items))
 
     return checked

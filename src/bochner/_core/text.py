@@ -102,12 +102,7 @@ def paragraph(text: str) -> str:
 
 def html_facts(pairs: Iterable[tuple[str, str]]) -> str:
     """Return a table of names and values, without lines that have no words."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td class="words">{escape(words)}</td></tr>'
-        for name, words in pairs
-        if words
-    )
-    return f"<table><tbody>{rows}</tbody></table>"
+    return html_table((), [pair for pair in pairs if pair[1]], words=(1,))
 
 
 def html_table(
@@ -129,8 +124,8 @@ def html_table(
         )
         best = ' class="best"' if i == marked else ""
         lines.append(f'<tr{best}><th scope="row">{escape(first)}</th>{cells}</tr>')
-    body = "\n".join(lines)
-    return f"<table>{caption}\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
+    body, top = "\n".join(lines), f"<thead><tr>{names}</tr></thead>\n" if head else ""
+    return f"<table>{caption}\n{top}<tbody>\n{body}\n</tbody></table>"
 
 
 class HtmlResult:

@@ -25,6 +25,7 @@ from bochner.data.sources import (
     cut,
     open_arrays,
     open_iterable,
+    part,
     shaped,
 )
 from bochner.data.tables import Tables
@@ -347,13 +348,11 @@ class Blocks:
         """Return the same blocks of a table with targets and weights that are not in it."""
         n = count_rows(self.cells())
         y, w = (None if array is None else np.asarray(array) for array in (y, w))
-        _, y, w = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
+        others = checked(shaped(np.broadcast_to(0.0, (n, 1)), y, w), range(n))
 
         def with_others(block: Block) -> Block:
-            rows = slice(block.start, block.start + block.X.shape[0])
-            return block._replace(
-                y=None if y is None else y[rows], w=None if w is None else w[rows]
-            )
+            rows = part(others, slice(block.start, block.start + block.X.shape[0]))
+            return block._replace(y=rows.y, w=rows.w)
 
         return self.changed(with_others)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
+from bochner._core.random import scattered
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds, ordered, parts_for
 from bochner.data.sample import RowSample
@@ -107,12 +108,9 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
 
 def _marks(columns: Float[Array, "c n"], start: int) -> Array:
     """Return a number per column, equal only for columns with the same cells."""
-    rows = np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64)
-    odd = (rows * np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
+    rows = scattered(np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64))
     bits = np.where(np.isnan(columns), -1e308, columns + 0.0).view(np.uint64)
-    bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (bits ^ (bits >> np.uint64(32))) * odd
-    return (mixed ^ (mixed >> np.uint64(31))).sum(axis=1, dtype=np.uint64)
+    return scattered(bits ^ rows).sum(axis=1, dtype=np.uint64)
 
 
 def shrunk(

@@ -196,11 +196,11 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     if isinstance(array, str):
         return Column(name, "neither numbers nor text", array)
     dtype = getattr(array, "type", None) or arrow_rows(array, 0, 0).type
-    column, places = _kind_of(dtype)._replace(name=name), range(0, len(array), 4096)
-    if column.kind not in ("lists or records", "text") and places:
+    column = _kind_of(dtype)._replace(name=name)
+    if len(array) and column.kind not in ("lists or records", "text"):
         every = needed("pyarrow.compute", WHO).all
-        nulls = (arrow_rows(array, at, at + 4096).is_null(nan_is_null=True) for at in places)
-        if all(every(part).as_py() for part in nulls):
+        rows = (arrow_rows(array, at, at + 4096) for at in range(0, len(array), 4096))
+        if all(every(some.is_null(nan_is_null=True)).as_py() for some in rows):
             return Column(name, "nothing", "all values missing")
     chunks = getattr(array, "num_chunks", 0)
     words = getattr(array.chunk(0), "dictionary", None) if chunks else None

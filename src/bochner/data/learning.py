@@ -119,7 +119,6 @@ def _roles(
     known = [c.name for c in reader.columns if c.name not in others]
     if columns is None and drop is None:
         _require_same_names(readers)
-        _require_names(reader, roles)
     if columns is not None and (isinstance(columns, str) or not len(columns)):
         raise InvalidInput(
             "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "

@@ -9,6 +9,7 @@ import array_api_compat
 import numpy as np
 
 from bochner._core.arrays import (
+    all_finite,
     array_namespace,
     as_array,
     as_floating,
@@ -156,16 +157,13 @@ def join(pieces: Sequence[Any]) -> Piece:
 
 def require_finite(array: Any, column: Callable[[int], str], where: Where) -> None:
     """Raise an error for the first missing or infinite value, with its column and row."""
-    values = array.data if is_sparse(array) else array
-    xp = np if isinstance(values, np.ndarray) else array_namespace(values)
-    if bool(xp.all(xp.isfinite(values))):
+    if all_finite(array):
         return
-    numbers = to_numpy(values).ravel()
+    numbers = array.data if is_sparse(array) else to_numpy(array).ravel()
     at = int(np.argmin(np.isfinite(numbers)))
     value = numbers[at]
     if is_sparse(array):
-        row = int(np.searchsorted(array.indptr, at, side="right")) - 1
-        col = int(array.indices[at])
+        row, col = (int(places[at]) for places in array.tocoo().coords)
     else:
         row, col = map(int, divmod(at, array.shape[1] if array.ndim == 2 else 1))
     got = "a missing value (NaN or null)" if np.isnan(value) else repr(float(value))
@@ -302,17 +300,12 @@ def is_stored(X: Any) -> bool:
 
 def open_iterable(source: Any) -> Iterables:
     """Look at the first piece of a re-iterable, or of what a function returns."""
-    if isinstance(source, Iterator):
-        raise InvalidInput(
-            "Blocks.from_iterable: the source must be readable more than once; got "
-            f"{type(source).__name__}, which is used up after one pass. Pass the function that "
-            "makes it, without calling it."
-        )
     started = _fresh(source)
     if started is _fresh(source):
         raise InvalidInput(
-            "Blocks.from_iterable: the function must make a new iterator each time it is called; "
-            "got the same one twice, which is used up after one pass. Make it inside the function."
+            "Blocks.from_iterable: the source must be readable more than once; got "
+            f"{type(started).__name__}, which is used up after one pass. Pass a function that "
+            "makes a new iterator each time it is called."
         )
     for piece in _pieces(started):
         label = f"pieces of {getattr(source, '__name__', type(source).__name__)}"

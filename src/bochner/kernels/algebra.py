@@ -69,7 +69,7 @@ def answer(
         )
     xp = arrays.array_namespace(result)
     result = xp.astype(result, getattr(xp, str(like.dtype).rpartition(".")[2]), copy=False)
-    if not bool(xp.all(xp.isfinite(result))):
+    if not arrays.all_finite(result):
         values = arrays.to_numpy(result)
         bad = int((values - values != 0).sum())
         raise InvalidInput(

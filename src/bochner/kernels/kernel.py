@@ -118,11 +118,9 @@ TunedNumbers = Annotated[float | tuple[float, ...], free_or(one_or_each(positive
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
     """Return computed values; refuse an overflow."""
-    values = K.data if arrays.is_sparse(K) else K
-    xp = arrays.array_namespace(values)
-    if not bool(xp.all(xp.isfinite(values))):
+    if not arrays.all_finite(K):
         raise InvalidInput(
-            f"{who}: {what} must be a number of dtype {values.dtype}; got an overflow{cause}"
+            f"{who}: {what} must be a number of dtype {K.dtype}; got an overflow{cause}"
         )
     return K
 
