@@ -129,8 +129,13 @@ class Task:
         model = KernelRidge(
             self.kernel, method=method, n_features=width, random_state=self.seed, **parameters
         )
-        act = lambda: FitTrial(model, n, self.seconds(lambda: quiet_fit(model, self.rows(n)), 1))
-        return self.once((n, method, width, *parameters.items()), act)
+
+        def fitted() -> FitTrial:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", BochnerWarning)
+                return FitTrial(model, n, self.seconds(lambda: model.fit(*self.rows(n)), 1))
+
+        return self.once((n, method, width, *parameters.items()), fitted)
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
         """Return the least seconds of a few repeats: other processes only add to them."""
@@ -169,13 +174,6 @@ class Task:
         Z = np.ones((256, 256), precision)
         act = lambda: self.seconds(lambda: product(Z, Z)) / 256**3
         return float(self.once(("multiplication", precision), act))
-
-
-def quiet_fit(model: Any, rows: tuple[Any, ...]) -> None:
-    """Fit without warnings of this package."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BochnerWarning)
-        model.fit(*rows)
 
 
 def expected(path: Path, m: int, n: int) -> float:

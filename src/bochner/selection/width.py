@@ -10,7 +10,7 @@ import numpy as np
 from bochner._core.arrays import as_matrix, in_float64, to_numpy
 from bochner._core.blas import eigh
 from bochner._core.checks import free_bytes, positive, share
-from bochner._core.random import Seed, seed_of
+from bochner._core.random import Seed, seed_of, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.text import HtmlResult
 from bochner._core.threads import one_thread
@@ -252,7 +252,7 @@ def penalty_for(
 
     Errors of m ≤ 1024 and of m/4 rows give a power of the number of rows, between 0 and 1. O(m³).
     """
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(y))[:1024])
+    chosen = np.sort(stream(seed, "penalty").permutation(len(y))[:1024])
     X, y = X[chosen], y[chosen]
     few = max(2, len(y) // 4)
     small, large = (_exact_penalty(kernel, X[:m], y[:m]) for m in (few, len(y)))

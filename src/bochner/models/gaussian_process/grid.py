@@ -41,6 +41,7 @@ from bochner.solvers.gram import (
     spread,
 )
 from bochner.solvers.ridge.kernel_path import choose_penalty
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Evidence
 from bochner.solvers.waves import (
     MOST_EXACT,
@@ -218,7 +219,7 @@ class WaveProcess(law.ProcessLaw):
         variance = np.maximum(variance - self.left_out_variance, 0.0)  # Of what waves draw
         noise = np.maximum(self.evidence.noise, np.finfo(np.float64).tiny)
         slack = np.clip(1 - sample.w[:, None] * variance / noise, 1e-3, 1.0)
-        errors = (sample.y - mean) / slack
+        errors = left_out_errors(sample.y - mean, slack)
         return errors, np.sqrt(variance / slack + self.noise + self.left_out_variance)
 
     @cached_property

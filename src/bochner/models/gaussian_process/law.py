@@ -37,7 +37,7 @@ from bochner.selection.spec import UNASKED
 from bochner.solvers.ridge.dual import KernelFactor, KernelRows
 from bochner.solvers.ridge.eigen import EPS, FLOAT32_GRAM
 from bochner.solvers.ridge.kernel_path import EVIDENCE_ROWS, choose_penalty
-from bochner.solvers.ridge.problem import amplitude_at, evidence, slack_of_leverage
+from bochner.solvers.ridge.problem import amplitude_at, evidence, left_out_errors, slack_of_leverage
 from bochner.solvers.ridge.solution import Evidence, EvidenceOutcome, maximise_evidence
 from bochner.sums.moments import Precision, require_squares
 from bochner.sums.passes import LOCAL, Executor, require_order
@@ -721,7 +721,7 @@ class FeatureProcess(ProcessLaw):
         resolved = slack > rounding
         centre = self.intercept + self.feature_mean @ self.coef
         slack = np.where(resolved, slack, least)
-        errors = np.where(resolved, (y - self.mean(Z)) / slack, y - centre)
+        errors = np.where(resolved, left_out_errors(y - self.mean(Z), slack), y - centre)
         return errors, ((1 - slack) / slack, left, prior)
 
     @staticmethod

@@ -58,7 +58,7 @@ from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
 from bochner.solvers.ridge.kernel_path import PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
-from bochner.solvers.ridge.problem import TINY
+from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
 from bochner.sums.passes import LOCAL, Executor
 
@@ -118,7 +118,8 @@ class MatrixRows(Representation):
             return None
         finite = np.flatnonzero(np.isfinite(slack).all(axis=1))
         residual = solution.alpha * solution.coef[finite] / w[finite, None]
-        return calibrate(y[finite] - residual / slack[finite], decided(y[finite]), w[finite])
+        errors = left_out_errors(residual, slack[finite])
+        return calibrate(y[finite] - errors, decided(y[finite]), w[finite])
 
 
 def exact_rows(

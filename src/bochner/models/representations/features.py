@@ -39,6 +39,7 @@ from bochner.solvers.ridge.eigen import (
     floor,
     left_out_rows,
 )
+from bochner.solvers.ridge.problem import left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, as_given, given_alpha, solve_ridge
 from bochner.sums import passes
 from bochner.sums.moments import Moments, Precision, require_power
@@ -111,8 +112,8 @@ class FeatureSums(Representation):
         alpha = np.maximum(alpha, floor(eigen))
         parts = list(left_out_rows(eigen, rows, alpha))
         residuals, errors = (np.concatenate(part) for part in zip(*parts, strict=True))
-        left_out_errors, sample = np.where(np.isfinite(errors), errors, residuals), self.sample
-        predicted = sample.y - left_out_errors
+        sample = self.sample
+        predicted = sample.y - np.where(np.isfinite(errors), errors, residuals)
         predictions = LeftOutRows(sample.X, predicted, errors, sample.w, "leave one out")
         return predictions.take(no_landmarks(self.chosen.map, sample.X))
 
@@ -265,7 +266,7 @@ class WideSums(Representation):
         rows = self.sample.lowest(len(slack))
         values, blocks = self.values(solution), Blocks.from_arrays(rows.X)
         predicted = [values(block.X) for block in blocks.with_rows(self.block_rows)]
-        errors = (rows.y - np.concatenate(predicted)) / slack
+        errors = left_out_errors(rows.y - np.concatenate(predicted), slack)
         return LeftOutRows(rows.X, rows.y - errors, errors, rows.w, "leave one out")
 
 

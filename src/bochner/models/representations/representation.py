@@ -315,9 +315,8 @@ class LocalKernel(Method):
 
 def named(method: Any) -> Any:
     """Return the method of the names "exact" and "local"; others as they are."""
-    if isinstance(method, str) and method in ("exact", "local"):
-        return ExactKernel() if method == "exact" else LocalKernel()
-    return method
+    known = {"exact": ExactKernel(), "local": LocalKernel()}
+    return known.get(method, method) if isinstance(method, str) else method
 
 
 def as_features(method: Any) -> Method | str:

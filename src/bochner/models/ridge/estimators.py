@@ -41,9 +41,10 @@ class RidgeEstimator(KernelParameters, Differentiable, AddsRows):
     alpha_per_target: bool
 
     def _spec(self) -> RidgeSpec:
-        centred = switch(self.fit_intercept, type(self).__name__)
         features = self._feature_spec(as_features(self.method))
-        return RidgeSpec(features, as_alpha(self.alpha), self.alpha_per_target, centred)
+        centred = switch(self.fit_intercept, features.who)
+        alpha = as_alpha(self.alpha, features.who)
+        return RidgeSpec(features, alpha, self.alpha_per_target, centred)
 
     def _fit(
         self,

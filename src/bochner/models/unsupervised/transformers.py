@@ -377,7 +377,8 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
     alpha: float | str = "loo"
 
     def _spec(self) -> PcaSpec:
-        features, count, alpha = self._width_spec(), self.n_components, as_alpha(self.alpha)
+        features, count = self._width_spec(), self.n_components
+        alpha = as_alpha(self.alpha, features.who)
         if count is not None:
             count = integer(count, "KernelPCA", "n_components", 1)
         if not self.fit_inverse_transform:

@@ -223,28 +223,26 @@ def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None 
     )
 
 
-def as_alpha(alpha: Any) -> Alpha:
+def as_alpha(alpha: Any, who: str) -> Alpha:
     """Return a criterion's name, a penalty ≥ 0, or a tuple of them."""
     if isinstance(alpha, str):
         if alpha in PENALTY_CRITERIA:
             return alpha  # type: ignore[return-value]
         raise InvalidInput(
-            'alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or such a number '
-            f"for each target; got {alpha!r}."
+            f'{who}: alpha must be "loo", "gcv", "evidence" or a number of 0 or above, or such a '
+            f"number for each target; got {alpha!r}."
         )
     if isinstance(alpha, list | tuple) or np.ndim(alpha) == 1:
-        each = tuple(nonnegative(a, "KernelRidge", f"alpha[{i}]") for i, a in enumerate(alpha))
+        each = tuple(nonnegative(a, who, f"alpha[{i}]") for i, a in enumerate(alpha))
         if not each:
-            raise InvalidInput("alpha must be a number for each target; got an empty sequence.")
+            raise InvalidInput(f"{who}: alpha must be a number for each target; got none.")
         return each
-    return nonnegative(alpha, "KernelRidge", "alpha")
+    return nonnegative(alpha, who, "alpha")
 
 
 def given_alpha(alpha: Alpha) -> float | None:
     """Return the smallest of given penalties, None where a criterion chooses."""
-    if isinstance(alpha, str):
-        return None
-    return min(alpha) if isinstance(alpha, tuple) else alpha
+    return None if isinstance(alpha, str) else float(np.min(alpha))
 
 
 def solve_ridge(
