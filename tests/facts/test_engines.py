@@ -500,7 +500,9 @@ def test_a_table_of_ray_or_spark_is_fitted_where_its_parts_are(name, request):
 
 GAPS = TABLE[["a", "b", "fare"]].iloc[:3_000].copy()
 GAPS.loc[GAPS.index % 7 == 0, "fare"] = np.nan
-NO_FARE = r"429 rows have no target 'fare', of 3,000 rows; first in row 0 of partition 0 of the"
+NO_FARE = (
+    r"rows without a target 'fare' are left out: 429 of 3,000; first in row 0 of partition 0 of the"
+)
 
 
 @pytest.mark.parametrize("engine", ["dask", "dask workers", "ray", "spark"])

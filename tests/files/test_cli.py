@@ -388,7 +388,7 @@ WRONG = [
     (1, "fit in/train.parquet --target c --out m", "c"),
     (1, "fit in/train.parquet --target y --out m --lengthscale 1,2", "lengthscale"),
     (1, FIT + " --features 3", "even number"),
-    (1, "check in/train.parquet in/one.csv", "as bochner.save writes it; it is a Parquet table"),
+    (1, "check in/train.parquet in/one.csv", "as bochner.save writes it; it is something else"),
     (1, "check in/m.bochnr in/one.csv", "no such file (did you mean 'm.bochner'?)"),
     (1, "check in/kernel in/one.csv", "fitted learner, as bochner fit writes; it holds a Gau"),
     (1, "predict in/unfitted in/one.csv --out p.csv", "it holds one that is not fitted."),

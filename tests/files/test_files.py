@@ -57,28 +57,17 @@ def test_folders_and_globs_are_read_in_the_order_of_names(tmp_path):
     assert numbers(Blocks.from_files(tmp_path))[:, 0].tolist() == [1, 2, 2.5, 3]
 
 
-@pytest.mark.parametrize("order", [1, -1], ids=["in order", "backwards"])
 @pytest.mark.parametrize("name", ["t.parquet", "t.feather"])
-def test_parts_are_the_rows_and_in_order_no_row_is_read_twice(tmp_path, monkeypatch, name, order):
-    """Of one row group; a part that begins before where the last has ended reads the group again."""
-    path, read = tmp_path / name, []
+def test_parts_of_a_row_group_are_its_rows(tmp_path, monkeypatch, name):
+    path = tmp_path / name
     save = pq.write_table if name == "t.parquet" else pf.write_feather
     save(pa.table({"a": np.arange(20_000.0)}), path)
     monkeypatch.setattr("bochner.data.tables.CELLS_PER_PIECE", 1 << 10)
-    iter_batches = pq.ParquetFile.iter_batches
-
-    def counted(*args, **options):
-        for batch in iter_batches(*args, **options):
-            read.append(batch.num_rows)
-            yield batch
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
     blocks = Blocks.from_files(path, block_rows=1000)
-    for start in range(0, 20_000, 2500)[::order]:
-        part = blocks.part(start, min(start + 2500, 20_000))
+    for start in (0, 2500, 17_500, 5000):
+        part = blocks.part(start, start + 2500)
         found = np.concatenate([block.X[:, 0] for block in part])
         np.testing.assert_array_equal(found, np.arange(start, start + 2500.0))
-    assert name == "t.feather" or (sum(read) == 20_000) == (order == 1)
 
 
 def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
@@ -537,8 +526,8 @@ ARGUMENTS = [
     ({"dtypes": {"c": "number"}}, "must name columns of '.*x.csv'; got 'c', which it does not"),
     ({"dtypes": ["a"]}, "must be a mapping from names of columns to .*; got list"),
     ({"dtypes": {"a": "number"}, "schema": NUMBERS}, "dtypes must be left out where schema is"),
-    ({"columns": []}, "columns must name at least one feature column"),
-    ({"columns": "ab"}, "columns must name at least one feature column"),
+    ({"columns": []}, "must have at least one feature column beside target and weight; got none"),
+    ({"columns": "ab"}, "must have a column 'ab'"),
     ({"separator": ";;"}, "separator must be one character; got ';;'"),
     ({"target": "c", "separator": ";"}, r"its columns are 'a,b' \(read with separator ';'"),
     ({"target": "c"}, r"must have a target column 'c'; its columns are 'a', 'b'"),

@@ -449,7 +449,9 @@ def test_rows_without_a_target_are_left_out_by_every_way_in(tmp_path, target):
         asked = kind(**FAST).fit(rest, target).predict(rest)
     for given, rows in zip(doors(frame, tmp_path), (64, 4096) * 4, strict=False):
         make = Blocks.from_files if isinstance(given, list) else Blocks.from_table
-        with pytest.warns(DataWarning, match=rf"54 rows have no target '{target}', of 400 rows;"):
+        with pytest.warns(
+            DataWarning, match=rf"without a target '{target}' are left out: 54 of 400;"
+        ):
             blocks = make(given, target=target, block_rows=rows)
         with pytest.warns(DataWarning, match="columns are left out"):
             model = kind(**FAST).fit_blocks(blocks)
@@ -468,7 +470,7 @@ def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
     frame, rest = without(MISSING)
     frame, rest = frame[["size", "y"]], rest[["size", "y"]]
     list(doors(frame, tmp_path))
-    with pytest.warns(DataWarning, match="108 rows have no target 'y', of 800 rows; first in row"):
+    with pytest.warns(DataWarning, match="target 'y' are left out: 108 of 800; first in row"):
         whole = Blocks.from_files([tmp_path / f"t.{suffix}"] * 2, target="y")
     y = np.tile(rest["y"], 2)
     for start, stop in ((0, 64), (0, len(y)), (200, 250), (300, 400), (345, 347), (691, 692)):
@@ -481,7 +483,7 @@ def test_parts_of_tables_hold_the_rows_that_have_a_target(tmp_path, suffix):
 
 def test_lines_of_text_files_are_told_by_their_number(tmp_path):
     (tmp_path / "t.csv").write_text('a,y\n"two\nlines",1\nx,\n\nx,3\n')
-    with pytest.warns(DataWarning, match=r"1 row has no target 'y', of 3 rows; first in line 4 of"):
+    with pytest.warns(DataWarning, match=r"target 'y' are left out: 1 of 3; first in line 4 of"):
         Blocks.from_files(tmp_path / "t.csv", target="y")
     (tmp_path / "t.csv").write_text("a,y\n1,\n2,\n")
     with pytest.raises(InvalidInput, match="one row must have a target 'y'; got none in 2"):
@@ -499,7 +501,10 @@ def test_models_are_checked_on_rows_with_a_target_and_predict_all(tmp_path, caps
     out = ["--out", f"{tmp_path}/m.bochner", "--features", "32", "--kernel", "gaussian"]
     assert run(["fit", f"{tmp_path}/t.csv", "--target", "y", *out]) == 0
     told = capsys.readouterr()
-    assert "Note: Blocks: 54 rows have no target 'y', of 400 rows; first in line 2 of" in told.err
+    assert (
+        "Note: Blocks: rows without a target 'y' are left out: 54 of 400; first in line 2 of"
+        in told.err
+    )
     assert re.search(r"rows +346\n", told.out)
 
     def checked(name):

@@ -139,10 +139,10 @@ class Blocks:
             that the table lacks. Default: learn it, in one more pass over text columns if any.
         block_rows : int, optional
             Rows per block; default 4096, fewer for more than 1024 columns.
-        columns : sequence of str, optional
+        columns : str or sequence of str, optional
             The feature columns, by name or by pattern as "temp*"; default all but target and
             weight. Not used with ``schema``.
-        drop : sequence of str, optional
+        drop : str or sequence of str, optional
             Names and patterns of columns that are no features.
         dtypes : mapping of str to {"number", "category"}, optional
             Types of columns, where the default is wrong: every cell of a "number" column must be a

@@ -79,14 +79,7 @@ class Numbers(Encoder):
         return (self.name,)
 
     def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
-        cells = numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
-        if np.isinf(cells).any():
-            row = int(np.argmax(np.isinf(cells)))
-            raise InvalidInput(
-                f"Blocks: column {self.name!r} must hold finite numbers; got {cells[row]} in "
-                f"{where(row)}. Drop such rows first, or leave such cells empty for a fit."
-            )
-        return cells
+        return numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
         gone = np.isnan(cells)
@@ -228,7 +221,7 @@ class Times(Encoder):
         if "string" not in kind:
             if not kind.startswith(("timestamp", "date", "time", "duration", "null")):
                 raise _of_another_type(self.name, "times", kind, where)
-            return np.full(len(column), np.nan) if kind == "null" else seconds_in(column)
+            return seconds_in(column)
         form = self.form or form_of(texts_in(column)) or "year-month-day"
         read = partial(seconds_of, form=form)
         return _by_text(self.name, column, read, f"times as {form}", where)
@@ -377,8 +370,6 @@ def numbers_of(
 ) -> Float[np.ndarray, " n"]:
     """Return a column of numbers, or of texts that are numbers; NaN where cells are missing."""
     kind = str(column.type)
-    if kind == "null":
-        return np.full(len(column), np.nan, dtype)
     if "string" in kind or kind.startswith("dictionary"):
 
         def read(text: str) -> float | None:

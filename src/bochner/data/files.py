@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from os import PathLike
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
@@ -56,6 +55,14 @@ class File:
             info = self.system.info(self.path)
             version = str(info.get("mtime", "")) or self.system.ukey(self.path)
             return replace(self, size=int(info["size"] or 0), version=version)
+
+    @property
+    def arrow(self) -> Any:
+        """The file system that pyarrow reads it by."""
+        systems = needed("pyarrow.fs", WHO)
+        if self.system.protocol[0] == "file":
+            return systems.LocalFileSystem()
+        return systems.PyFileSystem(systems.FSSpecHandler(self.system))
 
 
 _ONE = (str, PathLike, File)
@@ -148,11 +155,10 @@ def _expand(name: str | PathLike[str] | File) -> list[File]:
             system.ls(root)  # fails where the folder may not be read; find would skip it
             files = (PurePosixPath(p).relative_to(root) for p in system.find(root))
             paths = [f"{root}/{file}" for file in _tables(files, given)]
-        elif system.exists(root):
-            paths = [root]
         else:
-            globbed = sorted(path for path in system.glob(root) if system.isfile(path))
-            paths = globbed or _nothing(given, system, root)
+            paths = [root] if system.exists(root) else sorted(system.glob(root))
+            paths = [path for path in paths if not system.isdir(path)]
+            paths = paths or _nothing(given, system, root)
     is_relative = isinstance(given, Path) and not given.is_absolute()
     here = lambda path: str(Path(path).relative_to(Path.cwd()))
     called = here if is_relative else system.unstrip_protocol if is_url else str
@@ -210,27 +216,13 @@ def _nothing(name: Any, system: Any, path: str) -> Any:
     raise DataFileError(f"{WHO}: {none}. {more}")
 
 
-def within(file: File) -> tuple[str, Any]:
-    """Return the path and the file system that pyarrow reads it by."""
-    systems = needed("pyarrow.fs", WHO)
-    if file.system.protocol[0] == "file":
-        return file.path, systems.LocalFileSystem()
-    return file.path, systems.PyFileSystem(systems.FSSpecHandler(file.system))
-
-
-def unpacked(file: File) -> Any:
-    """Open a text file, which may be compressed, for reading."""
-    path, system = within(file)
-    return system.open_input_stream(path, compression="detect")
-
-
 # --- Parquet and Feather --------------------------------------------------------------------------
 
 
 def open_file(file: File, separator: str | None) -> Reader:
     """Return the reader of a file, by its first bytes, or by its name for text."""
-    file, suffix, (path, system) = file.now(), table_suffix(str(file)), within(file)
-    with readable(file), system.open_input_stream(path, compression=None) as stream:
+    file, suffix = file.now(), table_suffix(str(file))
+    with readable(file), file.arrow.open_input_stream(file.path, compression=None) as stream:
         head = stream.read(6)
     if not head:
         raise DataFileError(f"{WHO}: '{file}' is empty; it must hold a table.")
@@ -272,44 +264,28 @@ def _read(
     text: frozenset[str],
     rows: int,
 ) -> Iterator[Any]:
-    """Yield batches of Parquet or Feather; a part that begins where another ended continues it.
+    """Yield batches of Parquet or Feather with the rows of a reader.
 
     ``groups`` are the rows of each row group or batch of the file; ``coded`` are the columns of
     Parquet that are read as codes, None for Feather.
     """
-
-    def batches_from(group: int) -> Iterator[Any]:
-        """Yield the Arrow batches of this group and those after it."""
-        numbers = range(group, len(groups))
-        if coded is not None:
-            with _opened(file, "Parquet", names, text & coded) as opened:
-                yield from opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
-            return
-        with _opened(file, "Feather", names) as opened:
-            for batch in map(opened.get_batch, numbers):
-                batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
-                yield batch
-
     first, end = reader.first, reader.first + (reader.n_rows or 0)
-    key = str(file), file.size, file.version, names, text, rows
-    with unchanged(file):
-        group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
-        at, batches = _PAUSED.pop(key, (-1, iter(())))
-        if not sum(groups[:group]) <= at <= first:
-            at, batches = sum(groups[:group]), batches_from(group)
+    group = int(np.searchsorted(np.cumsum(groups), first, side="right"))
+    at, numbers = sum(groups[:group]), range(group, len(groups))
+    kind, codes = ("Feather", frozenset[str]()) if coded is None else ("Parquet", text & coded)
+    with unchanged(file), _opened(file, kind, names, codes) as opened:
+        if coded is None:
+            batches = map(opened.get_batch, numbers)
+        else:
+            batches = opened.iter_batches(rows, [*numbers], [*names], use_threads=False)
         for batch in batches:
+            if coded is None:
+                batch.validate(full=True)  # offsets of texts of a damaged file may point anywhere
             begin, at = min(max(first - at, 0), batch.num_rows), at + batch.num_rows
             stop = batch.num_rows - max(at - end, 0)
             yield batch.slice(begin, stop - begin)
             if at >= end:
-                if end < sum(groups):
-                    _PAUSED.clear()
-                    _PAUSED[key] = end, chain([batch.slice(stop)], batches)
                 return
-
-
-#: Where the last reading of a part has ended, and its further batches.
-_PAUSED: dict[tuple[Any, ...], tuple[int, Iterator[Any]]] = {}
 
 
 def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
@@ -339,8 +315,8 @@ def _opened(
     file: File, kind: str, names: Sequence[str] = (), text: Iterable[str] = ()
 ) -> Iterator[Any]:
     """Open a file of Parquet or Feather, which is read by these columns or all."""
-    path, system = within(file)
-    with readable(file, partial(_no_whole, file, kind)), system.open_input_file(path) as source:
+    said = partial(_no_whole, file, kind)
+    with readable(file, said), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
             ipc = needed("pyarrow.ipc", WHO)
             places = [*map(ipc.open_file(source).schema.names.index, names)] if names else []
@@ -367,19 +343,18 @@ class TextFile:
     file: File
     separator: str
     block: int = 0  # bytes read at a time
-    columns: tuple[Column, ...] = ()
 
     def read(
         self, reader: Reader, names: tuple[str, ...], text: frozenset[str], rows: int
     ) -> Iterator[Any]:
         """Yield tables of some blocks each."""
-        booleans = {c.name for c in self.columns if c.type_text == "bool"}
+        booleans = {c.name for c in reader.columns if c.type_text == "bool"}
         pa = needed("pyarrow", WHO)
         kinds = {
             name: pa.string() if name in text else pa.bool_() if name in booleans else pa.float64()
             for name in names
         }
-        said = partial(_sentence, self)
+        said = partial(_sentence, self, reader.columns)
         with unchanged(self.file), readable(self.file, said):
             # a table has its own dictionaries of texts: few large ones are faster
             waiting: list[Any] = []
@@ -402,16 +377,20 @@ class TextFile:
             quoted_strings_can_be_null=False,
         )
         return pc.open_csv(
-            unpacked(self.file),
+            self.opened(),
             read_options=pc.ReadOptions(use_threads=False, block_size=self.block),
             parse_options=pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
             convert_options=convert,
         )
 
+    def opened(self) -> Any:
+        """Open the file, which may be compressed."""
+        return self.file.arrow.open_input_stream(self.file.path, compression="detect")
+
     def line_of(self, row: int) -> int:
         """Return the line that a row begins in, from 1; empty lines are no rows."""
         begins, record = 1, -1
-        with unpacked(self.file) as stream:
+        with self.opened() as stream:
             lines = io.TextIOWrapper(stream, "utf-8-sig", errors="replace", newline="")
             reader = csv.reader(lines, delimiter=self.separator)
             for fields in reader:
@@ -425,7 +404,7 @@ class TextFile:
 def _open_text(path: File, separator: str | None) -> Reader:
     """Find the separator, the names and, from the first block, the types."""
     file, label = TextFile(path, separator or ""), f"'{path}'"
-    with readable(path, partial(_sentence, file)), unpacked(path) as stream:
+    with readable(path, partial(_sentence, file, ())), file.opened() as stream:
         first_lines = stream.read(1 << 16)
     if not first_lines.strip():
         raise DataFileError(f"{WHO}: {label} is empty; it must hold a table.")
@@ -447,19 +426,18 @@ def _open_text(path: File, separator: str | None) -> Reader:
         )
     block = max(1 << 20, 4 * max(map(len, head.splitlines())))
     file = replace(file, separator=separator, block=block)
-    with readable(path, partial(_sentence, file)):
+    with readable(path, partial(_sentence, file, ())):
         opened = file.batches({})
         columns = arrow_columns(opened.schema, label)
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(label)
-    file, n_rows = replace(file, columns=columns), 0 if first is None else None
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
     return Reader(
         label,
         columns,
         file.read,
-        n_rows,
+        0 if first is None else None,
         f"{label} {path.size} {path.version} {separator!r}",
         text_file=file,
         hint=hint * (len(columns) == 1),
@@ -480,7 +458,7 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
     return max((",", ";", "\t", "|"), key=merit)
 
 
-def _sentence(file: TextFile, error: Exception) -> BochnerError:
+def _sentence(file: TextFile, columns: tuple[Column, ...], error: Exception) -> BochnerError:
     """Return Arrow's message, which names line, column and value, and the remedy."""
     text, label = str(error).splitlines()[0], f"'{file.file}'"
     if "UTF8" in text:
@@ -497,7 +475,7 @@ def _sentence(file: TextFile, error: Exception) -> BochnerError:
             "separator in quotes, or pass another separator."
         )
     if match := re.search(r"In CSV column #(\d+): ", text):
-        name = file.columns[int(match[1])].name
+        name = columns[int(match[1])].name
         return InvalidInput(
             f"Blocks: column {name!r} of {label} must hold to its end what it holds at first "
             f"({text[match.end() :][:200]}). Mend the value, write decimals with a point, or take "

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from numbers import Real
 from typing import Any
 
@@ -248,12 +248,7 @@ def _open_stream(table: Any, label: str) -> Reader:
             f"Blocks.from_table: the stream of {label} must have rows, and the same each time it "
             "is opened; got none or others. Read it into a table first."
         )
-    return Reader(label, columns, partial(_streamed, table))
-
-
-def _streamed(table: Any, _reader: Reader, names: tuple[str, ...], *_how: Any) -> Any:
-    """Yield the rows of a stream, which is started now."""
-    return _stream(table, names)
+    return Reader(label, columns, lambda _reader, names, *_how: _stream(table, names))
 
 
 def _stream(table: Any, names: Sequence[str] = (), first: bool = False) -> Any:

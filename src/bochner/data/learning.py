@@ -119,13 +119,6 @@ def _roles(
     known = [c.name for c in reader.columns if c.name not in others]
     if columns is None and drop is None:
         _require_same_names(readers)
-    if columns is not None and (isinstance(columns, str) or not len(columns)):
-        raise InvalidInput(
-            "Blocks: columns must name at least one feature column, as columns=['a', 'b']; got "
-            f"{columns!r}. Leave it out to take all but target and weight."
-        )
-    if isinstance(drop, str):
-        raise InvalidInput(f"Blocks: drop must name columns, as drop=['a', 'b*']; got {drop!r}.")
     taken = known if columns is None else _matching(columns, known, reader)
     dropped = set(_matching(drop or (), known, reader, " to drop"))
     kept = tuple(name for name in taken if name not in dropped)
@@ -143,6 +136,7 @@ def _matching(
 ) -> list[str]:
     """Return the columns of these names; patterns with * and ? mean all that match, once each."""
     names: dict[str, None] = {}
+    patterns = [patterns] if isinstance(patterns, str) else patterns
     for pattern in patterns:
         is_name = pattern in known or not any(c in str(pattern) for c in "*?[")
         matching = [pattern] if is_name else fnmatch.filter(known, pattern)
@@ -233,11 +227,8 @@ def warn_without_target(
         raise InvalidInput(
             f"{who}: at least one row must have a target {target}; got none in {rows:,} rows."
         )
-    have, left = ("1 row has", "It is") if missing == 1 else (f"{missing:,} rows have", "They are")
-    warn_user(
-        f"{who}: {have} no target {target}, of {rows:,} rows; first {first}. {left} left out.",
-        DataWarning,
-    )
+    left_out = f"rows without a target {target} are left out: {missing:,} of {rows:,}"
+    warn_user(f"{who}: {left_out}; first {first}.", DataWarning)
 
 
 def _learned(

@@ -229,6 +229,8 @@ class Tables(Source):
             codes = _codes(encoder.name, column, levels, where)
             return codes[:, None] == np.arange(len(levels))
         cells = encoder.cells(column, where)
+        known = np.where(np.isnan(cells), 0.0, cells)
+        require_finite(known, lambda _: f"column {encoder.name!r}", where)
         if self.raw or not self.schema.encoders:
             return cells[:, None]
         if isinstance(encoder, Levels) and encoder.name in self.fold_tables:

@@ -38,13 +38,6 @@ from bochner.persist.values import class_of, decode, encode, name_of
 FORMAT = 3  # Rises when versions before could not read the file
 _DAMAGED = "it is cut short or altered. Copy it again, or save the model again"
 _MISREAD = SafetensorError, AttributeError, LookupError, RecursionError, TypeError, ValueError
-_BEGINNINGS = {
-    b"PK\x03\x04": "a ZIP archive",
-    b"\x80": "a pickle, which bochner does not read because loading one runs code",
-    b"PAR1": "a Parquet table",
-    b"\x89HDF": "an HDF5 file",
-    b"\x1f\x8b": "a gzip file",
-}
 
 
 def save(model: Any, path: str | PathLike[str]) -> None:
@@ -210,8 +203,7 @@ def _what(beginning: bytes) -> str:
         return "it is empty. Copy it again, or save the model again"
     if beginning[8:9] == b"{":
         return _DAMAGED
-    kinds = (f"it is {name}" for mark, name in _BEGINNINGS.items() if beginning.startswith(mark))
-    return next(kinds, "it is something else, or its beginning is damaged")
+    return "it is something else, such as a pickle or a table, or its beginning is damaged"
 
 
 def _header(path: Path, file: IO[bytes], size: int) -> dict[str, Any]:
