@@ -25,6 +25,7 @@ from bochner.selection.waves import most_waves, waves_for
 from bochner.solvers import waves
 from bochner.solvers.gram import ToeplitzGram, conjugate_gradients, from_real, full_of, to_real
 from bochner.solvers.harmonics import from_waves, to_waves
+from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.problem import evidence
 from bochner.solvers.waves import WaveProblem
 from bochner.sums.fourier import BoxPlaces, GlobePlaces, as_complex, nufft, waves_of
@@ -716,9 +717,16 @@ def test_the_certificate_says_what_the_tolerance_met():
     assert model.certificate_.epsilon < 0.1
 
 
-def test_a_grid_of_places_is_predicted_with_its_coordinates():
+@pytest.mark.parametrize("method", [bo.FourierGrid(1e-3), bo.NearestNeighbours(10), None])
+def test_a_grid_of_places_is_predicted_with_its_coordinates(method, monkeypatch):
+    """By each law, after derivatives are told too, and without factoring a matrix again."""
     X, y = places(200, 2)
-    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=bo.FourierGrid(1e-3)).fit(X, y)
+    model = bo.GaussianProcessRegressor(Gaussian(0.3), method=method, noise=0.1).fit(X, y)
+    if method is None:
+        model = model.observe(bo.Derivatives(X[:3], 0, y[:3], noise=0.1))
+    model.predict(X[:1], return_std=True)
+    monkeypatch.setattr(KernelRows, "factored", None)
+    assert model.plot_deviation(places=9).collections
     a, b = np.linspace(0, 1, 5), np.linspace(0, 1, 3)
     mean, std = model.predict_grid(u=a, v=b, return_std=True)
     rows = np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2)
