@@ -277,7 +277,10 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     if known == D or isinstance(method, Fourier):  # the error falls as 1/√D
         kernel_error = task.kernel_error(method, tried) * (known / D) ** 0.5
     steps = _steps(task, trials, D, first, precision)
-    size = BESIDE + _moment_bytes(D, task.n_rows, precision)
+    # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
+    each = 24.0 if precision == "float32" else 36.0  # of a feature of a row
+    errors = 24 * D**2 + each * min(task.n_rows, block_rows(D)) * D
+    size = BESIDE + max(40.0 * D**2, errors)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
 
@@ -311,12 +314,6 @@ def _steps(
         further = task.once(id(trial.model), act)
         steps["further rows"] = (task.n_rows - kept) * further * row / each
     return steps
-
-
-def _moment_bytes(D: int, n: int, precision: Precision) -> float:
-    """Return the bytes of the eigendecomposition, or of the leave-one-out errors of a block."""
-    each = 24.0 if precision == "float32" else 36.0  # of a feature of a row
-    return max(40.0 * D**2, 24 * D**2 + each * min(n, block_rows(D)) * D)
 
 
 # --- the exact kernel ----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from bochner._core.shapes import Array, Float, Int
 
 AT_ONCE = 2048  # Up to this size eigenvalues are found in the main thread, in one to two seconds
 SLAB = 1024  # Rows of a slab
+FLOAT32_PENALTY = 1e-6  # Least penalty that float32 products resolve, in traces or norms
 
 T = TypeVar("T")
 

@@ -47,6 +47,7 @@ from bochner.solvers.convex.problem import (
     side_by_side,
     solved,
 )
+from bochner.solvers.factorisations import FLOAT32_PENALTY
 
 EVERY = 4  # Step of thinning, where enough rows are left to start from
 TRUSTED = 100  # Multiple of the rounding below which slopes judge steps
@@ -234,7 +235,7 @@ def _system(
     if not (last and np.array_equal(rows, last[0][0]) and np.array_equal(h, last[0][1])):
         # Whether a factor of float32 over these rows turns steps by next to nothing
         many = len(rows) > 256 and alpha > 1e-30 and float(diagonal.max()) < 1e30
-        single = many and float(h @ diagonal[rows]) * 1e-6 <= alpha
+        single = many and float(h @ diagonal[rows]) * FLOAT32_PENALTY <= alpha
         matrix = problem.rows.single if single else K
         if len(rows) < n:
             matrix = matrix[np.ix_(rows, rows)]

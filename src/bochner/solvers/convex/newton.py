@@ -54,7 +54,7 @@ from bochner.solvers.convex.problem import (
     solved,
     taken_rows,
 )
-from bochner.solvers.factorisations import raised_factor
+from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
 
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
 FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
@@ -336,7 +336,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
             total = _changed(problem.rows, sums[k], c)
             H = total[0]
             trace = float(np.trace(H, dtype=np.float64)) + len(H) * problem.alpha
-            single = H.dtype == np.float32 and problem.alpha >= 2e-6 * trace
+            single = H.dtype == np.float32 and problem.alpha >= FLOAT32_PENALTY * trace
             least = FLOOR * float(problem.w.sum())
             last = hessian_factor(H, problem.alpha, least, problem.fit_intercept, single)
         sums[k] = total

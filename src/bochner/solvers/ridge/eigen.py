@@ -21,6 +21,7 @@ import numpy as np
 
 from bochner._core.blas import eigh, product, qr, svd
 from bochner._core.shapes import Array, Both, Float
+from bochner.solvers.factorisations import FLOAT32_PENALTY
 from bochner.solvers.ridge.problem import TINY, freedom, left_out_errors, slack_of_leverage
 
 LOWEST = 1e-11  # Smallest penalty of the path, as a share of ‖G‖
@@ -158,7 +159,7 @@ def floor(eigen: Eigen) -> float:
     predictions by 1e-4 of their spread at a penalty of 1e-6 ‖G‖, 2e-3 at 2e-7 and 2e-2 at 2e-8.
     """
     if eigen.precision == "float32":
-        return 1e-6 * eigen.top
+        return FLOAT32_PENALTY * eigen.top
     return 10 * len(eigen.values) * EPS * eigen.top
 
 
