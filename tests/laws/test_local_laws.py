@@ -115,7 +115,7 @@ def test_classes_are_targets_and_one_leaf_is_the_exact_kernel():
 @pytest.fixture
 def few(monkeypatch):
     """More than 250 rows are many."""
-    monkeypatch.setattr("bochner.models.ridge.fit.DIRECT_ROWS", 250)
+    monkeypatch.setattr("bochner.models.ridge.fit.most_at_once", lambda _: 250)
 
 
 def test_many_rows_are_split_into_leaves_by_default(few):
@@ -188,3 +188,15 @@ def test_predictions_keep_where_landmarks_make_up_the_intercept_too():
         found = model(Gaussian(6.0), alpha=alpha).fit(X, y)
         assert abs(found.intercept_) < 1e6
         assert np.abs(found.predict(X) - y).max() < 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("learner", [bo.KernelRidge, bo.KernelRidgeClassifier])
+def test_near_rows_of_one_value_choose_no_penalty(learner, seed):
+    """All near rows were far from 40 others of another class, and a constant was predicted."""
+    X, rare = np.random.default_rng(seed).standard_normal((900, 2)), np.arange(900) < 40
+    X[rare] += 20
+    fit = learner("gaussian", method=bo.LocalKernel(leaf_rows=300), random_state=seed).fit(
+        X, rare * 1
+    )
+    assert np.abs(fit.predict(X) - rare).max() < 0.01

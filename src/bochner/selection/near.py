@@ -32,7 +32,7 @@ from bochner.selection.record import KernelComparison, Tuning
 from bochner.selection.rows import laplace_scales, near_rows, rounded, times
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.kernel_path import solve_kernel
-from bochner.solvers.ridge.solution import Solution
+from bochner.solvers.ridge.solution import Outcome, Solution
 
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 LOOKED_AT = 64
@@ -258,7 +258,8 @@ def judge_among_near_rows(
         problem = KernelRows(to_numpy(kernel(here.X)), here.y, here.w, centred)
         known = start if np.isfinite(start) else None
         solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
-        losses = squared(kernel, solution.alpha)
+        constant = solution.outcome is Outcome.CONSTANT_TARGET and known is not None
+        losses = squared(kernel, known if constant else solution.alpha)
         errors[kernel] = float(losses.mean())
         progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
         return AtDensity(kernel, solution, errors[kernel], losses)

@@ -244,7 +244,7 @@ class KernelRidgeClassifier(LabelEstimator, RidgeEstimator):
     Parameters
     ----------
     kernel, method, n_features : default "auto", None, None
-        As in :class:`KernelRidge`.
+        As in :class:`KernelRidge`, but "exact" up to 12,288 rows.
     alpha : float, (K,) or {"loo", "gcv", "evidence"}, default "loo"
         The penalty, or how to choose it, by the squared error of ±1. With the exact kernel "loo"
         starts there and minimises the leave-one-out log loss of calibrated probabilities.

@@ -36,6 +36,7 @@ PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and in
 DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows that noise and amplitude are chosen by
+ALL_ROWS = 8192  # Largest number of rows of which several penalties are tried
 LOST_ROWS = 2048  # Largest number of rows scored when alpha is chosen by log loss
 COMPARED = 1e-4  # Residual of solutions whose errors are compared, for three digits
 
@@ -254,7 +255,7 @@ def solve_kernel(
             bounds = penalties.bounds if lost is not None else (-np.inf, np.log(at))
             last = PENALTY_ROWS if lost is None else min(LOST_ROWS, len(dense.w))
             at = _settled(lambda a: each(dense, a, last), at, bounds)
-        if (lost is None) == has_all_rows:
+        if (lost is None) == has_all_rows and len(rows.w) <= ALL_ROWS:
             # Errors of all rows: from one penalty to the next, without what lies between.
             before, least = (before, -np.inf) if has_all_rows else (None, penalties.bounds[0])
             # With all rows a quarter of the penalty must lower the loss by 0.2 %.
