@@ -496,7 +496,7 @@ class Normalised(Kernel):
             return arrays.array_namespace(K).astype(K, X.dtype, copy=False)
 
         wide = arrays.precision(X) == np.float64
-        return block(X, Y) if wide else distances.by_blocks(block, X, Y, 3)
+        return block(X, Y) if wide else distances.by_blocks(block, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         size = self._size(self.rows(arrays.in_float64(X)))

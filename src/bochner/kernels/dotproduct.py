@@ -175,7 +175,7 @@ class DotProductKernel(Kernel):
         return self.power_series.slope(t)
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y, 2)
+        return distances.by_blocks(lambda A, B: _in_range(self, distances.inner(A, B)), X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return _in_range(self, squared_norms(X))

@@ -161,6 +161,8 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
     K: Values
     if isinstance(kernel, Combined):
         values, backs = zip(*map(of, parts_of(kernel)), strict=True)
+        if isinstance(kernel, Product):  # whose factors are asked for at each level
+            values = tuple(map(cache, values))
         joined = lambda: kernel.joined(*values)
         K = joined if isinstance(kernel, Sum | Scaled) else cache(joined)
 
@@ -181,14 +183,14 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
         if wanted is None:
             return K, lambda C: kernel.back(X, known(C))
     elif wanted is None:
-        return cache(lambda: kernel.evaluate(X, Y)), lambda C: kernel.pullback(X, Y, C)
-    elif isinstance(kernel, Radial):
-        K, known = _traced_radial(kernel, X)
+        return lambda: kernel.evaluate(X, Y), lambda C: kernel.pullback(X, Y, C)
     else:
         K = cache(lambda: kernel.evaluate(X, X))
-        # For one lengthscale two more kernel matrices take less time than the columns.
-        each = isinstance(kernel, CoordinateWise) and isinstance(kernel.lengthscale, tuple)
-        if each or isinstance(kernel, Periodic):
+        # For one lengthscale two more matrices by a compiled loop take less time than formulas.
+        each = getattr(kernel, "compiled", None) is None or isinstance(kernel.lengthscale, tuple)
+        if isinstance(kernel, Radial) and each:
+            K, known = _traced_radial(kernel, X)
+        elif isinstance(kernel, CoordinateWise | Periodic) and each:
             known = lambda C: _column_slopes(kernel, X, C * K())
     slope = lambda at: _difference(kernel, at, lambda moved: moved.evaluate(X, X))
 

@@ -287,7 +287,7 @@ class Periodic(stationary.Stationary):
 
         A = _within(X, periods)
         B = A if Y is X else _within(Y, periods)
-        return distances.by_blocks(block, A, B, 3, X.dtype)
+        return distances.by_blocks(block, A, B, X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, (periods, lengths) = array_namespace(X), self.per_axis(X.shape[1])
@@ -365,7 +365,7 @@ class SpectralMixture(stationary.Stationary):
         # Angles of many turns have no digits in float32.
         A = in_float64(X)
         B = A if Y is X else in_float64(Y)
-        return distances.by_blocks(block, *distances.centred(A, B), 8, X.dtype)
+        return distances.by_blocks(block, *distances.centred(A, B), X.dtype)
 
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         xp, total, (X, Y) = array_namespace(X), 0.0 * X, distances.centred(X, Y)

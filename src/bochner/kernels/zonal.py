@@ -55,8 +55,8 @@ def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
     b, before, here = recurrence(l, d).tolist(), 0.0, 1.0 + 0.0 * t
     yield here
     for k in range(l):
-        following = 0.0 * t if d == 1 and k else (t * here - b[k] * before) / b[k + 1]
-        before, here = here, following
+        line = t * here - b[k] * before if k else t
+        before, here = here, 0.0 * t if d == 1 and k else line / b[k + 1]
         yield here
 
 
@@ -151,7 +151,7 @@ class Homogeneous(Kernel):
         V, s = (U, r) if Y is X else directions(Y)
         squared = distances.squared
         block = lambda A, B: self.profile(Angle.of_chords(squared(A, B), squared(A, -B)))
-        K = distances.by_blocks(block, U, V, 8)
+        K = distances.by_blocks(block, U, V)
         return lengthened(self, K, r[:, None], s[None, :])
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
@@ -402,7 +402,7 @@ class Zonal(Kernel):
             terms = (c[l] * math.exp(-0.5 * log_alpha(l, d)) * p_l for l, p_l in p)
             return reduce(operator.iadd, terms)
 
-        K = distances.by_blocks(series, U, V, 8)
+        K = distances.by_blocks(series, U, V)
         if self.power:
             return lengthened(self, K, r[:, None], s[None, :])
         xp = array_namespace(K)
@@ -508,7 +508,7 @@ class GeneralizedZonal(Kernel):
             P = gegenbauers(len(H) - 1, X.shape[1], _cosines(U, V))
             return sum((h @ g.T) * p for h, g, p in zip(H, G, P, strict=True))
 
-        return distances.by_blocks(block, X, Y, 8)
+        return distances.by_blocks(block, X, Y)
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         norms = directions(X)[1]
