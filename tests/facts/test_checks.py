@@ -112,6 +112,7 @@ class Broken(FeatureMap):
         self.how, self.kernel, self.calls = how, Custom(cosines), 0
 
     n_inputs, n_features = 3, 6
+    __repr__ = lambda self: f"Broken {self.how}"
 
     @property
     def below_kernel(self):
@@ -162,6 +163,7 @@ def test_each_planted_fault_of_features_is_seen_by_its_law(how):
 def test_sound_features_obey_every_law():
     check = check_features(Broken("exact"), points(40))
     assert check.ok
+    assert str(check).startswith("Broken exact: on 40 rows")  # a user's own repr stays
     assert check["below"].outcome == "passed"
     assert check["kernel"].number < 1e-12
     assert check["length"].outcome == "not applicable"  # it says that it stays below

@@ -11,7 +11,7 @@ import bochner as bo
 from bochner import draw, required_features
 from bochner.errors import FeatureWarning
 from bochner.features.auto import Choice
-from bochner.features.map import Request
+from bochner.features.map import Request, parts_of
 from bochner.features.rules import choose
 from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, NeuralTangent, Polynomial
 
@@ -44,6 +44,16 @@ def test_products_are_expanded_where_each_term_has_sixteen_features(kernel):
         phi = draw(kernel, "iid", n_features=width, n_inputs=1, random_state=0)
         assert (len(getattr(phi, "parts", ())) == 4) is expanded
         assert hasattr(phi, "left_signs") is not expanded
+
+
+def test_each_part_of_a_map_has_the_kernel_of_its_features():
+    """Within a half of its norm; that of another power is as far off as its own norm."""
+    maps = [draw(Gaussian() ** 2 * Linear() ** 3, "iid", n_features=4096, X=X, random_state=0)]
+    for phi in maps:
+        K = phi.kernel(X)
+        assert np.linalg.norm(phi(X) @ phi(X).T - K) < 0.5 * np.linalg.norm(K)
+        maps.extend(parts_of(phi))
+    assert sum(phi.kernel == Linear() for phi in maps) == 3
 
 
 def test_a_sum_gives_each_part_what_it_asks_for_and_shares_the_rest_by_size():

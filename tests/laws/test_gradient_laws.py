@@ -59,6 +59,7 @@ OTHERS = [
     (bo.kernels.DotExponential(0.3), bo.Positive()),
     (Gaussian(2.0), bo.Positive(form="plain")),
     (Columns(Matern(2.5), (1,)), bo.FourierGrid(1e-2)),
+    (Columns(bo.kernels.OnSphere(lengthscale=60.0), (2, 0)), bo.SphericalHarmonics()),
     *((Matern(2.5, 3.0), bo.LaplacianEigenfunctions(4.0, conditions=each)) for each in EDGES),
     (bo.kernels.Monotone(bo.kernels.AdditiveChi2(), *LINES), bo.HistogramSampling()),
 ]

@@ -311,7 +311,7 @@ def test_replacement_reaches_deep_and_whole_parts_first():
     assert changed == Laplace(3.0) + Gaussian((1.0, 2.0))
 
 
-def test_fields_are_plain_numbers_and_canonical_ones_are_kept():
+def test_fields_are_plain_numbers_and_canonical_ones_are_kept(monkeypatch):
     assert Gaussian(np.float32(0.5)).lengthscale == 0.5
     for given in ([1, 2], np.array([1.0, 2.0]), (1, np.float64(2)), torch.tensor([1.0, 2.0])):
         kernel = Gaussian(given)
@@ -320,7 +320,11 @@ def test_fields_are_plain_numbers_and_canonical_ones_are_kept():
     scale, columns, matrix = (0.5, 2.0), (1, 0), ((1.0, 0.0), (0.0, 1.0))
     assert Gaussian(scale).lengthscale == scale
     assert Columns(Gaussian(), columns).columns is columns
-    assert Mahalanobis(Gaussian(), matrix).matrix is matrix
+    metric = Mahalanobis(Gaussian(), matrix)
+    assert metric.matrix is matrix
+    with monkeypatch.context() as patched:  # replacing a number does not decompose it again
+        patched.setattr(np.linalg, "eigh", None)
+        assert metric.replace(kernel__lengthscale=2.0).matrix is matrix
     assert Columns(Gaussian(), 2) == Columns(Gaussian(), np.array([2])) == Columns(Gaussian(), (2,))
     assert Mahalanobis(Gaussian(), np.eye(2, dtype=int)) == Mahalanobis(Gaussian(), matrix)
     assert bo.kernels.RationalQuadratic(np.int64(2)).shape == 2.0

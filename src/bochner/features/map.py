@@ -205,9 +205,9 @@ class FeatureMap(ABC):
         """
         raise UnsupportedKernel(
             f"{type(self).__name__} has no closed form of gradients in rows. These have: Fourier, "
-            "FourierGrid, LaplacianEigenfunctions, Positive, HistogramSampling, HermiteMercer of "
-            "the Gaussian, Nystrom of kernels with a gradient, Compressed and Projected of these, "
-            "and features of sums and products of kernels."
+            "FourierGrid, LaplacianEigenfunctions, SphericalHarmonics, Positive, HistogramSampling,"
+            " HermiteMercer of the Gaussian, Nystrom of kernels with a gradient, Compressed and "
+            "Projected of these, and features of sums and products of kernels."
         )
 
     def gradient(self, X: Tabular, coef: Float[Array, " D *t"]) -> Float[Array, "n d *t"]:

@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.arrays import (
-    array_namespace,
-    dense,
-    device,
-    is_numpy,
-    is_sparse,
-    squared_norms,
-)
+from bochner._core.arrays import array_namespace, dense, device, is_sparse, squared_norms
 from bochner._core.shapes import Array, Others, Pairs, Rows
 
 BLOCK_BYTES, CACHED_BYTES = 8 * 2**20, 2**20
@@ -40,7 +33,7 @@ Block = Callable[[Array, Array], Array]
 def by_blocks(block: Block, X: Rows, Y: Others, dtype: Any = None) -> Array:
     """Return the (n, m) matrix whose rows a:b are ``block(X[a:b], Y)``, blocks of bounded size."""
     n, m = X.shape[0], Y.shape[0]
-    step = max(1, (CACHED_BYTES if is_numpy(X) else BLOCK_BYTES) // (8 * max(m, 1)))
+    step = max(1, (CACHED_BYTES if isinstance(X, np.ndarray) else BLOCK_BYTES) // (8 * max(m, 1)))
     with np.errstate(over="ignore", invalid="ignore"):
         if n <= step:
             return block(X, Y)
@@ -81,6 +74,7 @@ def squared(X: Rows, Y: Others) -> Pairs:
     # Whether the library can list the places where a condition holds is an option of the standard.
     if few or not xp.__array_namespace_info__().capabilities()["data-dependent shapes"]:
         return coordinatewise(X, Y, lambda difference: difference * difference)
+    X, Y = (np.ascontiguousarray(A) if isinstance(A, np.ndarray) else A for A in (X, Y))
     distances, size = inner(X, Y), squared_norms(X)[:, None] + squared_norms(Y)[None, :]
     distances *= -2.0  # in place: a third less time
     distances += size

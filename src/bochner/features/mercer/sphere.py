@@ -17,12 +17,13 @@ harmonic of degree l is a combination of two of degrees l − 1 and l − 2: a s
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Annotated, ClassVar
 
 import numpy as np
 from scipy.special import gammaln
 
-from bochner._core.arrays import dense, in_precision, moved, precision
+from bochner._core.arrays import array_namespace, dense, device, in_precision, moved, precision
 from bochner._core.checks import bounded, integer, require_room
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.native import Programme, harmonics
@@ -31,7 +32,7 @@ from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import EquispacedMap, FourierGrid
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.sphere import degree_variances, of_degrees
+from bochner.kernels.sphere import OnSphere, degree_variances, of_degrees
 from bochner.kernels.zonal import alpha, recurrence
 from bochner.solvers.harmonics import HarmonicGram
 from bochner.sums.fourier import GlobePlaces, Places
@@ -138,6 +139,30 @@ def _shell(plan: Programme, l: int, s: int, d: int, first: np.ndarray, count: in
         at += size
 
 
+def _slopes(
+    U: Float[Array, "n 3"], degree: int, by_value: Float[Array, "n D"]
+) -> Float[Array, "n 3"]:
+    """Return the gradient in U of Σ_v by_value_v Y_v, over all harmonics up to a degree in R³.
+
+    The programme is run backwards.
+    """
+    xp, degrees = array_namespace(U), np.arange(degree + 1)
+    counts = 2 * degrees + 1
+    ones = xp.ones((U.shape[0], degree + 1), dtype=U.dtype, device=device(U))
+    values = harmonic_blocks(U, 3, degrees, counts, ones)
+    plan, _ = _plan(3, 3, tuple(degrees.tolist()), tuple(counts.tolist()))
+    w = [U[:, j] for j in range(3)]
+    w = [*w, *accumulate(x * x for x in w)]
+    back, slopes = [by_value[:, v] for v in range(by_value.shape[1])], [0.0 * x for x in w]
+    steps = list(zip(*(part.tolist() for part in plan), strict=True))
+    for v in range(len(steps) - 1, 0, -1):
+        for parent, j, factor in zip(*steps[v], strict=True):
+            slopes[j] = slopes[j] + factor * values[:, parent] * back[v]
+            back[parent] = back[parent] + factor * w[j] * back[v]
+    squares = list(accumulate(slopes[:2:-1]))[::-1]  # of the sums of squares that hold x_j²
+    return xp.stack([g + 2.0 * x * s for g, x, s in zip(slopes, w, squares, strict=False)], axis=1)
+
+
 def _unit(l: int, s: int, d: int) -> float:
     """Return the norm in R^d of a harmonic of norm one in R^s: the product of A from s + 1 to d."""
     logs = gammaln(l + d / 2) - gammaln(d / 2) - gammaln(l + s / 2) + gammaln(s / 2)
@@ -227,6 +252,11 @@ class SphericalMap(FeatureMap):
         radial = 0.0 * X[:, :1] + moved(np.sqrt(self.weights), like=X)[None, :]
         blocks = harmonic_blocks(unit_vectors(X), 3, degrees, 2 * degrees + 1, radial)
         return in_precision(blocks, dtype)
+
+    def pullback(self, X: Float[Array, "n 2"], C: Float[Array, "n D"]) -> Float[Array, "n 2"]:
+        by_value = C * moved(self.as_coefficients(np.sqrt(self.weights)), like=C)
+        G = _slopes(unit_vectors(X), self.degree, by_value)
+        return OnSphere(lengthscale=math.degrees(1.0)).back(X, G)  # of the unit sphere
 
     # --- waves -----------------------------------------------------------------------------------
 
