@@ -10,7 +10,9 @@ of kernels add weights, products convolve them, and columns that a kernel does n
 Periodic kernels have weights at multiples of a period's frequency alone, and no images.
 
 A kernel of long tails, times a taper that is one for all differences within the box and falls to
-zero before the nearest image's begins, has no images: its weights are read off samples by FFT.
+zero before the nearest image's begins, has no images: its weights are read off samples by FFT. For
+all kernels this is no substitute: N samples per axis add the weights v_{j+N} to v_j, of a Matérn
+kernel of smoothness ½ and N = 4m a fifth of what truncation leaves out, and take 50 times as long.
 """
 
 import math

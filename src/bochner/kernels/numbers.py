@@ -137,7 +137,6 @@ def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
 # --- Values, and derivatives in the rows or in all numbers ---------------------------------------
 
 Back = Callable[[Array], Any]
-Wanted = Callable[[Place], bool]
 
 
 def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
@@ -145,11 +144,13 @@ def gradients(kernel: Kernel, X: Rows, Y: Others, C: Pairs) -> Rows:
     return traced(kernel, X, Y, None)[1](C)
 
 
-def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[Values, Back]:
+def traced(
+    kernel: Kernel, X: Array, Y: Array, wanted: Callable[[Place], bool] | None
+) -> tuple[Values, Back]:
     """Return the function that gives K, and the one from ∂E/∂K to gradients."""
     # Gradients are in the rows X if wanted is None, else for Y = X in the logs of wanted numbers:
-    # exact for lengthscales, periods and weights, by central differences of one part of the kernel
-    # for all others.
+    # exact for lengthscales per column, periods and weights, by central differences of one part of
+    # the kernel for all others.
 
     def of(part: str, X: Array = X, Y: Array = Y) -> tuple[Values, Back]:
         """Return the same of a part of the kernel."""
@@ -192,12 +193,14 @@ def traced(kernel: Kernel, X: Array, Y: Array, wanted: Wanted | None) -> tuple[V
             K, known = _traced_radial(kernel, X)
         elif isinstance(kernel, CoordinateWise | Periodic) and each:
             known = lambda C: _column_slopes(kernel, X, C * K())
-    slope = lambda at: _difference(kernel, at, lambda moved: moved.evaluate(X, X))
+    moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
 
     def back(C: Array) -> dict[Place, float]:
-        slopes = known(C)
+        slopes, h = known(C), 1e-4
         others = (at for at in places_of(kernel) if wanted(at) and at not in slopes)
-        return slopes | {at: float(np.vdot(C, slope(at))) for at in others}
+        return slopes | {
+            at: float(np.vdot(C, moved(at, h) - moved(at, -h))) / (2 * h) for at in others
+        }
 
     return K, back
 
@@ -228,11 +231,3 @@ def _column_slopes(kernel: Any, X: Array, R: Array) -> dict[Place, float]:
                 at = Place(name, j if isinstance(getattr(kernel, name), tuple) else None)
                 slopes[at] = slopes.get(at, 0.0) + float(np.vdot(R[rows], slope))
     return slopes
-
-
-def _difference(kernel: Kernel, at: Place, values: Callable[[Any], Array]) -> Array:
-    """Return the derivative of values of a kernel in the log of a number, by differences."""
-    step = 1e-4
-    ends = (with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}) for h in (step, -step))
-    up, down = map(values, ends)
-    return (up - down) / (2 * step)

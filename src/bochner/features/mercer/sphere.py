@@ -139,13 +139,8 @@ def _shell(plan: Programme, l: int, s: int, d: int, first: np.ndarray, count: in
         at += size
 
 
-def _slopes(
-    U: Float[Array, "n 3"], degree: int, by_value: Float[Array, "n D"]
-) -> Float[Array, "n 3"]:
-    """Return the gradient in U of Σ_v by_value_v Y_v, over all harmonics up to a degree in R³.
-
-    The programme is run backwards.
-    """
+def _slopes(U: Float[Array, "n 3"], degree: int, by_value: Array) -> Float[Array, "n 3"]:
+    """Return the gradient in U of Σ_v by_value_v Y_v up to a degree: the programme, backwards."""
     xp, degrees = array_namespace(U), np.arange(degree + 1)
     counts = 2 * degrees + 1
     ones = xp.ones((U.shape[0], degree + 1), dtype=U.dtype, device=device(U))
