@@ -32,7 +32,7 @@ from bochner.kernels.kernel import (
     parts_of,
     rebuilt,
 )
-from bochner.kernels.stationary import CoordinateWise, Radial
+from bochner.kernels.stationary import Compilable, CoordinateWise, Radial
 from bochner.kernels.stationary_families import Periodic
 
 
@@ -188,11 +188,13 @@ def traced(
     else:
         K = cache(lambda: kernel.evaluate(X, X))
         # For one lengthscale two more matrices by a compiled loop take less time than formulas.
-        each = getattr(kernel, "compiled", None) is None or isinstance(kernel.lengthscale, tuple)
-        if isinstance(kernel, Radial) and each:
-            K, known = _traced_radial(kernel, X)
-        elif isinstance(kernel, CoordinateWise | Periodic) and each:
-            known = lambda C: _column_slopes(kernel, X, C * K())
+        match kernel:
+            case Compilable(lengthscale=float()) if kernel.compiled is not None:
+                pass
+            case Radial():
+                K, known = _traced_radial(kernel, X)
+            case CoordinateWise() | Periodic():
+                known = lambda C: _column_slopes(kernel, X, C * K())
     moved = lambda at, h: with_numbers(kernel, {at: at.of(kernel) * math.exp(h)}).evaluate(X, X)
 
     def back(C: Array) -> dict[Place, float]:
