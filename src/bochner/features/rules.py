@@ -217,8 +217,8 @@ def refusal(method: Method, kernel: Kernel, d: int) -> InvalidInput:
     needs = [rule.needs for rule in RULES if isinstance(method, rule.method)]
     if not needs:
         return InvalidInput(
-            f"{name} makes no features: ExactKernel() and LocalKernel() are methods of KernelRidge "
-            'alone, NearestNeighbours() of GaussianProcessRegressor. Take Nystrom(), or "auto".'
+            f"{name} makes no features: it is a method of KernelRidge or GaussianProcessRegressor. "
+            'Take Nystrom(), or "auto".'
         )
     others = (rule for rule in RULES if not rule.first)
     served = (rule.method for rule in others if rule.serves(rule.method(), kernel, d))
