@@ -245,7 +245,7 @@ def test_a_disk_that_is_full_ends_no_fit_and_leaves_the_record_before(where, mon
 
     def full(file):
         written.append(file)
-        if len(written) > 10:  # of a file and its folder each
+        if len(written) > 5:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(file)
 

@@ -208,11 +208,10 @@ class Notebook(types.ModuleType):
     def get_ipython(self):
         return type("ZMQInteractiveShell", (), {})()
 
-    def _display(self, value, display_id):
-        assert display_id
+    def _display(self, value, display_id, update):
+        assert display_id.startswith("bochner-")
+        assert update == bool(self.drawn)
         self.drawn.append(value._repr_html_())
-        update = lambda value: self.drawn.append(value._repr_html_())
-        return types.SimpleNamespace(update=update)
 
 
 def test_a_bar_is_drawn_in_a_notebook_and_counts_every_pass(monkeypatch):

@@ -183,6 +183,21 @@ def test_levels_that_a_type_declares_are_known(table, library, quiet):
         model.predict(declared.assign(colour="mauve"))
 
 
+def test_levels_are_those_of_the_cells_while_another_thread_reads_others():
+    encoder, column = Levels("a", ("x", "y")), pa.array(["x", "y"])
+    codes = encoder.cells(column, str)
+    words = encoder._latest[0]
+
+    class Words:
+        def equals(self, others):  # here another thread reads cells
+            encoder._latest[0] = words
+            encoder.cells(pa.array(["y", "x"]), str)
+            return words.equals(others)
+
+    encoder._latest[0] = Words()
+    np.testing.assert_array_equal(encoder.cells(column, str), codes)
+
+
 def test_cells_that_cannot_be_read_are_named(fitted, table):
     for change, message in (
         ({"size": "a"}, r"'size' must hold numbers; got 'a' in row 0 of the pandas DataFrame"),

@@ -135,12 +135,7 @@ def as_array(X: Any, who: str, name: str) -> Any:
                 f"{who}: {name} must be a table of numbers, rows of equal length; got "
                 f"{type(X).__name__} that NumPy cannot read ({error})."
             ) from error
-    if isinstance(X, np.ndarray) or is_sparse(X):
-        real = X.dtype.kind in "fiub"
-    else:
-        xp = array_namespace(X)
-        real = X.dtype == xp.bool or xp.isdtype(X.dtype, ("integral", "real floating"))
-    if not real:
+    if not array_namespace(X).isdtype(X.dtype, ("bool", "integral", "real floating")):
         raise _no_numbers(who, name, X.dtype)
     return X
 
@@ -164,11 +159,9 @@ def refuse_dates(X: Any, who: str, name: str = "X") -> None:
 
 def as_floating(X: Any) -> Any:
     """Return an array of real numbers in float32 or float64, aligned in memory."""
-    if isinstance(X, np.ndarray) or is_sparse(X):
-        X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
-        return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
     xp = array_namespace(X)
-    return X if X.dtype in (xp.float32, xp.float64) else xp.astype(X, xp.float64)
+    X = X if X.dtype in (xp.float32, xp.float64) else in_float64(X)
+    return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
 
 
 def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:

@@ -26,8 +26,7 @@ LARGEST = 1e150
 
 def unpacked(value: object) -> Any:
     """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
-    unpack = getattr(value, "tolist", None)
-    return value if unpack is None else unpack()
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def finite(

@@ -62,7 +62,7 @@ class Bar:
     began: float = field(default_factory=monotonic)
     step: str = ""
     last_time: float = 0.0
-    handle: Any = None
+    is_shown: bool = False  # in a notebook
 
     def __call__(self, rows: int) -> None:
         """Count these rows, and show them now and then."""
@@ -105,15 +105,12 @@ class Bar:
         self.last_time = monotonic()
         # a kernel of Jupyter, which shows HTML, runs this code
         shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-        if type(shell).__name__ != "ZMQInteractiveShell":
-            if sys.stderr.isatty():
-                text = self.text[: get_terminal_size().columns - 1]  # more could not be cleared
-                sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._done and not self.step))
-                sys.stderr.flush()
-            return
-        from IPython.display import display
+        if type(shell).__name__ == "ZMQInteractiveShell":
+            from IPython.display import display
 
-        if self.handle is None:
-            self.handle = display(self, display_id=True)
-        else:
-            self.handle.update(self)
+            display(self, display_id=f"bochner-{id(self)}", update=self.is_shown)
+            self.is_shown = True
+        elif sys.stderr.isatty():
+            text = self.text[: get_terminal_size().columns - 1]  # more could not be cleared
+            sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._done and not self.step))
+            sys.stderr.flush()

@@ -82,8 +82,8 @@ class Numbers(Encoder):
         return numbers_of(self.name, column, np.dtype(np.float64), where, self.comma)
 
     def _encoded(self, cells: np.ndarray) -> np.ndarray:
-        gone = np.isnan(cells)
-        return (np.where(gone, self.fill, cells) if gone.any() else cells)[:, None]
+        gaps = np.isnan(cells)
+        return (np.where(gaps, self.fill, cells) if gaps.any() else cells)[:, None]
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,11 @@ class Levels(Encoder):
 
     def cells(self, column: Any, where: Where) -> Float[np.ndarray, " n"]:
         texts = as_texts(column)
-        if self._latest[0] is None or not self._latest[0].equals(texts.dictionary):
-            codes = [self.code.get(text, UNSEEN) for text in texts.dictionary.to_pylist()]
-            self._latest[:] = texts.dictionary, np.array(codes, np.float64)
-        return by_value(texts, self._latest[1])
+        known, codes = self._latest  # another thread may change it
+        if known is None or not known.equals(texts.dictionary):
+            codes = np.array([self.code.get(text, UNSEEN) for text in texts.dictionary.to_pylist()])
+            self._latest[:] = texts.dictionary, codes
+        return by_value(texts, codes)
 
     @cached_property
     def rows(self) -> np.ndarray:

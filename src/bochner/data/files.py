@@ -197,10 +197,9 @@ def table_suffix(name: str) -> str:
 
 def name_beside(path: Path) -> str:
     """Return near names of files in the same folder, for a message; "" if there are none."""
-    try:
+    with suppress(OSError):
         return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
-    except OSError:
-        return ""
+    return ""
 
 
 def _nothing(name: Any, system: Any, path: str) -> Any:
@@ -432,16 +431,10 @@ def _open_text(path: File, separator: str | None) -> Reader:
         first = next((batch for batch in opened if batch.num_rows), None)
     if any(column.type_text == "binary" for column in columns):
         raise _not_utf8(label)
+    key, n_rows = f"{label} {path.size} {path.version} {separator!r}", 0 if first is None else None
     hint = f" (read with separator {separator!r}; pass another separator if that is wrong)"
-    return Reader(
-        label,
-        columns,
-        file.read,
-        0 if first is None else None,
-        f"{label} {path.size} {path.version} {separator!r}",
-        text_file=file,
-        hint=hint * (len(columns) == 1),
-    )
+    hint = hint if len(columns) == 1 else ""
+    return Reader(label, columns, file.read, n_rows, key, text_file=file, hint=hint)
 
 
 def sniff(head: str, is_whole_file: bool = True) -> str:

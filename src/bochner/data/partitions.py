@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -99,23 +100,16 @@ def dask_chunks(X: Any, y: Any, w: Any) -> Arrays:
             array.compute_chunk_sizes()
     n, d = shaped(*map(stand_in, (X, y, w))).X.shape
     rows = max(1, min(8192, CELLS_READ // d, -(-n // 64)), *X.chunks[0])
-    starts = range(0, n, rows)
     parts = [
-        [None] * len(starts) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
+        repeat(None) if a is None else a.rechunk((rows, -1)[: a.ndim]).to_delayed().flat
         for a in (X, y, w)
     ]
-    tasks = [dask.delayed(tuple)(list(arrays)) for arrays in zip(*parts, strict=True)]
-    partitions = tuple(
-        Partition(
-            task,
-            min(rows, n - start),
-            start,
-            "dask",
-            partial(_computed, f"chunk {i} of the dask Array"),
-        )
-        for i, (task, start) in enumerate(zip(tasks, starts, strict=True))
-    )
-    return Arrays(partitions, str(X.name), label="the dask Array", n_columns=d, n_rows=n)
+    partitions = []
+    for start, *arrays in zip(range(0, n, rows), *parts, strict=False):
+        get = partial(_computed, f"chunk {start // rows} of the dask Array")
+        task, size = dask.delayed(tuple)(arrays), min(rows, n - start)
+        partitions.append(Partition(task, size, start, "dask", get))
+    return Arrays(tuple(partitions), str(X.name), label="the dask Array", n_columns=d, n_rows=n)
 
 
 def with_dask_columns(table: Any, columns: dict[str, Any]) -> Any:

@@ -66,8 +66,7 @@ class RowSample:
     priority: Float[Array, " m"]
 
     def __repr__(self) -> str:
-        d, t = self.X.shape[1], self.y.shape[1]
-        return f"RowSample(rows={len(self)}, columns={d}, targets={t})"
+        return f"RowSample(rows={len(self)}, columns={self.X.shape[1]}, targets={self.y.shape[1]})"
 
     @staticmethod
     def of(block: Block, seed: int, start: int = 0) -> "RowSample":

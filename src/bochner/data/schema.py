@@ -2,7 +2,7 @@
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,11 +65,11 @@ class Schema:
     def __post_init__(self) -> None:
         vars(self).update(
             columns=tuple(self.columns),
-            categories=tuple((name, tuple(c)) for name, c in _pairs(self.categories)),
+            categories=tuple((name, tuple(c)) for name, c in dict(self.categories).items()),
             target=self.target if isinstance(self.target, str | None) else tuple(self.target),
             classes=tuple(self.classes),
             encoders=tuple(map(as_encoder, self.encoders)),
-            dropped=tuple(map(tuple, _pairs(self.dropped))),
+            dropped=tuple(dict(self.dropped).items()),
         )
         for name in self.raw_names:
             if not isinstance(name, str):
@@ -122,10 +122,6 @@ class Schema:
     def features_only(self) -> "Schema":
         """Return the schema without target and weight, for prediction."""
         return replace(self, target=None, weight=None, classes=())
-
-
-def _pairs(given: Any) -> Any:
-    return given.items() if isinstance(given, Mapping) else given
 
 
 def reasons(dropped: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -148,14 +148,9 @@ class Tables(Source):
         """Return the same rows through the encoders that a fit has learned."""
         schema = replace(self.schema, categories=(), encoders=encoders, dropped=tuple(dropped))
         exact = not any(isinstance(e, Times) or getattr(e, "table", ()) for e in encoders)
-        return replace(
-            self,
-            schema=schema,
-            dtype=self.dtype if exact else np.dtype(np.float64),
-            n_columns=len(schema.feature_names),
-            drafts=None,
-            fold_tables=fold_tables,
-        )
+        dtype, n_columns = self.dtype if exact else np.dtype(np.float64), len(schema.feature_names)
+        tables = replace(self, drafts=None, schema=schema, fold_tables=fold_tables)
+        return replace(tables, dtype=dtype, n_columns=n_columns)
 
     def read_as(self, schema: Schema) -> "Tables":
         """Return the same rows, target and weight through a schema with encoders."""
@@ -229,8 +224,9 @@ class Tables(Source):
             codes = _codes(encoder.name, column, levels, where)
             return codes[:, None] == np.arange(len(levels))
         cells = encoder.cells(column, where)
-        known = np.where(np.isnan(cells), 0.0, cells)
-        require_finite(known, lambda _: f"column {encoder.name!r}", where)
+        if np.isinf(cells).any():
+            known = np.where(np.isnan(cells), 0.0, cells)
+            require_finite(known, lambda _: f"column {encoder.name!r}", where)
         if self.raw or not self.schema.encoders:
             return cells[:, None]
         if isinstance(encoder, Levels) and encoder.name in self.fold_tables:

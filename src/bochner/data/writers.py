@@ -48,12 +48,6 @@ def atomic(path: str | PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
             if path.exists():
                 part.chmod(path.stat().st_mode)
             part.replace(path)
-            if hasattr(os, "O_DIRECTORY"):  # the new name survives a crash of the machine
-                folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
@@ -79,11 +73,9 @@ def write_table(path: str | PathLike[str], columns: Chunk | Iterable[Chunk]) -> 
 
     Columns are (n,) arrays by name, in one chunk or in several with the same columns.
     """
-    pa = needed("pyarrow", f"Writing '{path}'")
-    if Path(path).suffix.lower() == ".csv":
-        writer = needed("pyarrow.csv", "Writing CSV").CSVWriter
-    else:
-        writer = needed("pyarrow.parquet", "Writing Parquet").ParquetWriter
+    who, is_csv = f"Writing '{path}'", Path(path).suffix.lower() == ".csv"
+    pa, form = needed("pyarrow", who), needed(f"pyarrow.{'csv' if is_csv else 'parquet'}", who)
+    writer = form.CSVWriter if is_csv else form.ParquetWriter
     plain = lambda array: to_numpy(array) if hasattr(array, "__dlpack__") else np.asarray(array)
     chunks = [columns] if isinstance(columns, Mapping) else columns
     tables = (pa.table({name: plain(chunk[name]) for name in chunk}) for chunk in chunks)
