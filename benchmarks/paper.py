@@ -207,7 +207,7 @@ def draw(
 ) -> bo.FeatureMap:
     """Draw a map; "auto" chooses as it does for a learner, by the targets of sampled rows."""
     if method == "auto":
-        asked = FeatureSpec.of("table 2", Gaussian(scale), Auto(), width, "auto", seed)
+        asked = FeatureSpec.of("table 2", Gaussian(scale), Auto(), width, seed)
         return choose(asked, Blocks.from_arrays(X, y))[0].map
     return bo.draw(Gaussian(scale), method, n_features=width, X=X, random_state=seed)
 

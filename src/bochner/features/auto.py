@@ -21,7 +21,7 @@ from bochner.features.map import Draw, FeatureMap, Method, Request, kind_of
 from bochner.features.nystrom import KMeans, Nystrom, NystromMap
 from bochner.kernels.kernel import Kernel
 from bochner.solvers.ridge import eigen as ridge
-from bochner.solvers.ridge.solution import NO_ERROR, SAME_FLOAT32, best_of, pooled
+from bochner.solvers.ridge.solution import NO_ERROR, SAME, SAME_FLOAT32, best_of, pooled
 from bochner.sums.moments import Moments
 
 PAIRS = 1000  # Pairs of rows that errors of the kernel matrix are predicted from
@@ -105,7 +105,6 @@ def judge(phi: FeatureMap, X: Float[Array, "m d"], targets: Targets) -> tuple[fl
 #: A candidate is measured if its predicted error is at most this many times the least.
 PROMISING = 3.0
 LEAST = 1e-6  # Rounding of a kernel matrix in float32: errors below it are equal
-SAME = 1e-4  # Errors with at most this relative difference are equal: the first method is taken
 ROWS_A_FEATURE = 4  # Rows per feature from which errors are extrapolated
 NARROWED = 3 / 8  # Share of the width at which maps are judged if there are too few rows
 #: Landmarks where rows are dense, beside pivots, for a learner with targets.

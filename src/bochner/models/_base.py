@@ -270,11 +270,10 @@ class KernelEstimator(NamedArguments, BaseEstimator):
 
     def _feature_spec(self, method: Any) -> FeatureSpec:
         """Check what is asked of features."""
-        asked = {"precision": "auto", **self.get_params(deep=False), "method": method}
-        names = ("kernel", "method", "n_features", "precision", "random_state")
-        given = {n: asked[n] for n in (*names, "metric", "columns", "effort") if n in asked}
-        of_classes = isinstance(self, ClassifierMixin)
-        return FeatureSpec.of(type(self).__name__, **given, of_classes=of_classes)
+        names = {"kernel", "n_features", "random_state", "precision", "metric", "columns", "effort"}
+        asked = {n: value for n, value in self.get_params(deep=False).items() if n in names}
+        asked |= {"method": method, "of_classes": isinstance(self, ClassifierMixin)}
+        return FeatureSpec.of(type(self).__name__, **asked)
 
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None

@@ -390,9 +390,7 @@ def _scale(
     typical = float(np.median(np.abs(e)))
     size = np.minimum(np.abs(e), 1e3 * typical)
     target = 0.5 * np.log(size**2 + (0.1 * typical) ** 2)
-    spec = FeatureSpec.of(
-        "ErrorLaw", "auto", "auto", None, "auto", seed, columns="auto", effort="low"
-    )
+    spec = FeatureSpec.of("ErrorLaw", "auto", "auto", None, seed, columns="auto", effort="low")
     priority = np.random.default_rng(seed).permutation(len(w)) / len(w)
     sample = RowSample(z[0], target[:, None], w, priority)
     tuning, curves = choose_for_matrix(spec, sample, None, True)

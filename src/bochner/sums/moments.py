@@ -224,7 +224,7 @@ class Accumulator:
         self._add(Z, np.column_stack([weights, weights[:, None] * y]), w)
 
     def merge(self, other: Any) -> Any:
-        """Add the rows of another, which is not changed; O(D²), without a further matrix.
+        """Return the sum of both, this or the other where one has no rows; O(D²), in place.
 
         About the mean of this first block, with δ to that of the other and s = Σ w (z − z0), its
         sums are G + s δᵀ + δ sᵀ + W δδᵀ, and so on.

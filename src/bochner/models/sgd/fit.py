@@ -144,7 +144,7 @@ class SgdSpec:
         """Check the parameters of an estimator of this class."""
         checks.one_of(asked["loss"], who, "loss", losses)
         width = checks.integer(asked["n_features"], who, "n_features", 1)
-        given = asked["kernel"], asked["method"], width, "auto", asked["random_state"]
+        given = asked["kernel"], asked["method"], width, asked["random_state"]
         eta = asked["eta0"]
         rate = None if isinstance(eta, str) and eta == "auto" else checks.positive(eta, who, "eta0")
         asked = asked | {"average": int(asked["average"]), "eta0": rate}

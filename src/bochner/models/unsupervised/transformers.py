@@ -383,9 +383,8 @@ class KernelPCA(FeatureParameters, WithoutTarget, KernelTransformer):
             count = integer(count, "KernelPCA", "n_components", 1)
         if not self.fit_inverse_transform:
             return PcaSpec(features, count, None)
-        scores = FeatureSpec.of(
-            "KernelRidge", self.inverse_kernel, "auto", self.n_features, "auto", features.seed
-        )
+        asked = self.inverse_kernel, "auto", self.n_features, features.seed
+        scores = FeatureSpec.of("KernelRidge", *asked)
         return PcaSpec(features, count, RidgeSpec(scores, alpha, False, True))
 
     def _fit(self, blocks: Blocks, inputs: Inputs, where: Executor = LOCAL) -> PrincipalComponents:
