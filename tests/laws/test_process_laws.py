@@ -685,6 +685,18 @@ def test_means_stay_within_four_deviations(learner, name):
         assert np.abs(mean - y.mean()).max() <= 4 * y.std()
 
 
+@pytest.mark.parametrize(
+    ("name", "d", "seed"), [("periodic", 2, 4), ("periodic", 2, 8), ("sine", 5, 4), ("sine", 5, 7)]
+)
+def test_waves_of_several_columns_stay_within_three_deviations(name, d, seed):
+    """Turned kernels with amplitudes of 4 to 21 variances were 3.4 to 3.6 deviations away."""
+    rng = np.random.default_rng([seed, d])
+    X, Z = rng.uniform(-1, 1, (200 if d == 2 else 300, d)), rng.uniform(-2, 2, (4000, d))
+    y = FUNCTIONS[name](2 * X.sum(axis=1) / d**0.5) + 0.1 * rng.standard_normal(len(X))
+    mean = PROCESS(random_state=0).fit(X, y).predict(Z)
+    assert np.abs(mean - y.mean()).max() <= 3 * y.std()
+
+
 @pytest.mark.parametrize("learner", [PROCESS, RIDGE])
 def test_the_evidence_of_few_rows_decides_in_one_column(learner):
     """A cut descent went 3.5 deviations away, and leave-one-out errors found a wave in noise."""

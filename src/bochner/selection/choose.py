@@ -21,12 +21,14 @@ from bochner.features.fourier.placements import Orthogonal
 from bochner.features.map import Method, Request
 from bochner.features.rules import choose as choose_method
 from bochner.features.rules import draw_map
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Kernel
 from bochner.kernels.stationary import Gaussian, Stationary
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.chosen import Chosen, FeatureSpec
 from bochner.selection.held_out import FEWEST, MOST_CELLS
 from bochner.selection.lengthscales import at_median, choose_lengthscale, tune_lengthscales
+from bochner.selection.near import stretched
 from bochner.selection.numbers import by_left_out
 from bochner.selection.race import Race, learn_metric
 from bochner.selection.record import Curves, Tuning
@@ -34,7 +36,9 @@ from bochner.selection.rows import median_scales, times
 from bochner.selection.spec import WITHOUT_TARGET, accepts_sparse, as_effort
 from bochner.selection.waves import waves_for
 from bochner.selection.width import penalty_for, required_features
-from bochner.solvers.ridge.solution import NO_ERROR, best_of
+from bochner.solvers.ridge.dual import KernelRows
+from bochner.solvers.ridge.kernel_path import Penalties
+from bochner.solvers.ridge.solution import NO_ERROR, best_of, pooled
 from bochner.sums.moments import require_squares
 from bochner.sums.passes import LOCAL, Executor, nonempty, sampled, total_weight
 
@@ -119,12 +123,47 @@ def choose_for_matrix(
     centred: bool,
     judged_again: bool = False,
     search: Search | None = None,
+    shortens: bool = False,
 ) -> tuple[Tuning, Curves | None]:
     """Find the kernel of a fit with the exact kernel, and the curves of columns."""
     curves, sample = transformed(sample, spec.seed, spec.bends)
     require_squares(spec.who, sample.y, sample.w)
     tuning = searched(spec, sample, share, search, centred=centred, judged_again=judged_again)
-    return tuning, curves
+    shortens = shortens and spec.kernel == "auto" and search is None and np.isfinite(tuning.share)
+    return _shorter_where_large(tuning, sample, centred) if shortens else tuning, curves
+
+
+#: Variances of the target above which an amplitude is large, factor of each step to shorter
+#: lengthscales, number of steps, and the factor by which these may raise the leave-one-out error.
+#: Of 600 draws of functions of one, two and five columns fifteen means were up to 3.8 deviations
+#: of the target away from its mean, within half the width of the data; with this rule at most 2.96.
+LARGE, SHORTER, MOST_STEPS, TIE = 1.5, 2**-0.25, 6, 1.03
+
+
+def _shorter_where_large(tuning: Tuning, sample: RowSample, centred: bool) -> Tuning:
+    """Return the kernel with shorter lengthscales while its amplitude is large and errors tie.
+
+    Beyond the data, a function of a long lengthscale and a large amplitude leaves their range.
+    """
+    rows, kernel, most = sample.lowest(512), tuning.kernel, np.inf
+    alpha = tuning.share * float(rows.w.sum())
+    for step in range(MOST_STEPS + 1):
+        shorter = stretched(tuning.kernel, SHORTER**step) if step else kernel
+        if shorter is None:
+            break
+        problem = KernelRows(kernel_matrix(shorter, rows.X), rows.y, rows.w, centred)
+        penalties = Penalties(problem)
+        alpha = penalties.likeliest(alpha)
+        fit = penalties.at(alpha)
+        if fit is None:
+            break
+        error = float(pooled(fit.criteria["loo"][0][None], problem.power)[0])
+        if not error <= most:
+            break
+        kernel, most = shorter, min(most, TIE * error)
+        if not penalties.amplitude(fit, None) > LARGE:
+            break
+    return replace(tuning, kernel=kernel)
 
 
 def named_stationary(spec: FeatureSpec, sample: RowSample) -> Tuning:

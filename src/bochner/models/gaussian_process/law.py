@@ -101,14 +101,11 @@ def search_of(
         before, after = (log_density(sample, tuning.kernel) for tuning in (first, second))
         numbers = [np.size(tuning.kernel.get_params()["lengthscale"]) for tuning in (first, second)]
         measure, better = "minus the log density per row, left out", after > before
-        compared = (
-            KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure),
-            KernelComparison(
-                numbers[1], second.kernel, -after, after - before, 0.0, better, measure
-            ),
-        )
+        one = KernelComparison(numbers[0], first.kernel, -before, np.nan, np.nan, True, measure)
+        rest = after - before, 0.0, better, measure
+        other = KernelComparison(numbers[1], second.kernel, -after, *rest)
         tuning = second if better else first
-        return replace(tuning, compared=(*tuning.compared, *compared))
+        return replace(tuning, compared=(*tuning.compared, one, other))
 
     return likelier
 
@@ -291,7 +288,8 @@ class ExactProcess(ProcessLaw):
             share = spec.noise / spec.amplitude / float(rows.w.sum())
         search = search_of(spec, ExactProcess.fit, 1024, share)
         centred, every = spec.fit_intercept, rows.every
-        tuning, curves = choose_for_matrix(asked, every, share, centred, search=search)
+        options: Any = {"search": search, "shortens": spec.noise is spec.amplitude is None}
+        tuning, curves = choose_for_matrix(asked, every, share, centred, **options)
         chosen = chosen_exactly(asked.seed, tuning, curves, rows.X)
         start = tuning.share * float(rows.w[:EVIDENCE_ROWS].sum())
         return solved_exactly(spec, chosen, rows, start if 0 < start < np.inf else None)

@@ -35,7 +35,6 @@ from bochner.models._rows import KernelSum
 from bochner.models.error_law import LEFT_OUT_ROWS, LeftOutRows
 from bochner.models.representations.features import solve, summed_features
 from bochner.models.representations.representation import (
-    DIRECT_ROWS,
     ExactKernel,
     LocalKernel,
     Representation,
@@ -128,7 +127,7 @@ def exact_rows(
     """Choose open parameters, then solve with the exact kernel; features precondition many rows."""
     shape = require_kernel_fit(spec, "exact", "compares each row with all others", blocks, where)
     n = blocks.n_rows
-    if method.preconditioner is None and n is not None and n <= direct_rows(spec):
+    if method.preconditioner is None and n is not None and n <= spec.direct_rows:
         return _direct_rows(spec, method, blocks, shape)
     width = 1024 if isinstance(spec.features.width, float) else spec.features.width
     asked, alpha = replace(spec.features, width=width), given_alpha(spec.alpha)
@@ -143,23 +142,13 @@ def exact_rows(
     return MatrixRows(chosen, shape, count_rows(blocks), spec.fit_intercept, rows.X), solution
 
 
-def direct_rows(spec: RidgeSpec) -> int:
-    """Return the number of rows up to which their matrix is factored.
-
-    Of classes half as many again, since leaves err more: log losses of letter, connect4 and covtype
-    with 12,000 rows are .73, .86 and .88 times those of leaves, in two to four times the seconds.
-    """
-    return DIRECT_ROWS * 3 // 2 if spec.features.of_classes else DIRECT_ROWS
-
-
 def _direct_rows(
     spec: RidgeSpec, method: ExactKernel, blocks: Blocks, shape: tuple[int, ...]
 ) -> tuple[MatrixRows, Solution]:
     """Choose the kernel by the matrix of some rows, then solve with the matrix of all."""
-    seed = spec.features.seed
-    rows = gather(blocks, seed)
+    rows = gather(blocks, spec.features.seed)
     tuning, curves = chosen_by_matrix(spec, rows)
-    chosen = chosen_exactly(seed, tuning, curves, rows.X, method)
+    chosen = chosen_exactly(spec.features.seed, tuning, curves, rows.X, method)
     order = np.argsort(rows.priority) if len(rows) > PENALTY_ROWS else np.arange(len(rows))
     solution = _solved(spec, chosen.kernel, rows.take(order), tuning.share)
     kept = rows.X, rows.y, rows.w
@@ -387,13 +376,12 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
             asked = rows, sample, seed, spec.fit_intercept
             options["others"] = near.tuned_among_near_rows(tuning, *asked)
     tuning, solution = near.judge_among_near_rows(tuning, rows, seed, **_penalty(spec), **options)
-    if solution.criterion == "given" or not (
-        spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
-    ):
-        return tuning, solution
     # Near rows may all be of one class, or have the same target, and choose no penalty
-    few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_ROWS])
-    return tuning, _solved(spec, tuning.kernel, few, tuning.share)
+    unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
+    if unsure and solution.criterion != "given":
+        few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_ROWS])
+        solution = _solved(spec, tuning.kernel, few, tuning.share)
+    return tuning, solution
 
 
 def _penalty(spec: RidgeSpec) -> dict[str, Any]:
@@ -493,5 +481,4 @@ def _candidate(spec: RidgeSpec, rows: RowSample) -> Candidate:
     """Return the kernel found on a sample of rows, the curves of columns, and the sample."""
     sample = rows.lowest(kept_rows(rows.X.shape[1]))
     asked = given_share(spec, rows), spec.fit_intercept
-    tuning, curves = choose_for_matrix(spec.features, sample, *asked, judged_again=True)
-    return tuning, curves, sample
+    return *choose_for_matrix(spec.features, sample, *asked, judged_again=True), sample

@@ -20,13 +20,7 @@ from bochner.kernels.windows import windows_of
 from bochner.models._base import FitSummary
 from bochner.models._labels import Calibration
 from bochner.models.error_law import ErrorLaw, LeftOutRows
-from bochner.models.representations.exact import (
-    LeafRows,
-    MatrixRows,
-    direct_rows,
-    exact_rows,
-    leaf_rows,
-)
+from bochner.models.representations.exact import LeafRows, MatrixRows, exact_rows, leaf_rows
 from bochner.models.representations.features import is_wide, solved_features, wide_sums
 from bochner.models.representations.representation import (
     ExactKernel,
@@ -162,7 +156,7 @@ def represent(  # noqa: PLR0911  a case for each representation
 
 def most_at_once(spec: RidgeSpec) -> int:
     """Return the number of rows up to which the exact kernel is fitted, to all rows at once."""
-    return 2048 if spec.features.is_quick else direct_rows(spec)
+    return 2048 if spec.features.is_quick else spec.direct_rows
 
 
 def default_leaves(spec: RidgeSpec) -> LocalKernel:
