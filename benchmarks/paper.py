@@ -14,7 +14,8 @@ from bochner.data.blocks import Blocks
 from bochner.datasets import load_earth, on_sphere
 from bochner.features import Auto, Method
 from bochner.kernels import Gaussian, Kernel, NeuralTangent
-from bochner.kernels.zonal import Angle, alpha, angles, gegenbauers, orthonormals
+from bochner.kernels.series import alpha, angles, gegenbauers, orthonormals
+from bochner.kernels.zonal import Angle
 from bochner.selection.choose import choose
 from bochner.selection.chosen import FeatureSpec
 

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 import bochner as bo
-from bochner.features.composed import exact_width
 from bochner.kernels import Columns, Gaussian, Laplace, Linear, Matern, Polynomial, Warped
 from bochner.landmarks import Given, KMeans, RidgeLeverage, RPCholesky, Uniform
 from bochner.sums.passes import sampled
@@ -73,7 +72,7 @@ SERIES = [
     Polynomial(degree=3, offset=0.5, scale=0.2),
     Polynomial(degree=2),
     bo.kernels.DotExponential(scale=0.001),
-    bo.kernels.DotProduct(series=(1.0, 0.0, 0.5)),
+    bo.kernels.DotProduct(terms=(1.0, 0.0, 0.5)),
     bo.kernels.Zonal(coefficients=(1.0, 0.5, 0.25)),
     bo.kernels.Zonal(coefficients=(0.5, 1.0, 0.0, 0.5), power=0),
     bo.kernels.GeneralizedZonal(
@@ -126,7 +125,7 @@ WITHOUT_FREQUENCIES = [
 
 KERNELS = STATIONARY + OTHERS + BY_RULE + SERIES + WITHOUT_FREQUENCIES
 
-EXACT = [kernel for kernel in OTHERS + BY_RULE if exact_width(kernel, N_COLUMNS) is not None]
+EXACT = [kernel for kernel in OTHERS + BY_RULE if kernel.exact(N_COLUMNS) is not None]
 """Their features are finite, and not random."""
 
 DENSE_ONLY = ("Laplace", "Cauchy", "Periodic", "Mixture", "Chi2", "Intersection", "JensenShannon")
@@ -265,7 +264,7 @@ POWERS = [
     Polynomial(degree=3, offset=1.0, scale=0.5),
     Polynomial(degree=7, offset=0.5, scale=0.2),
     bo.kernels.DotExponential(scale=0.5),
-    bo.kernels.DotProduct(series=(1.0, 0.0, 0.5, 0.1)),
+    bo.kernels.DotProduct(terms=(1.0, 0.0, 0.5, 0.1)),
     2.0 * bo.kernels.DotExponential(scale=0.3) + Polynomial(degree=2),
     Gaussian(lengthscale=(1.0, 2.0, 3.0)),
     0.5 * Gaussian(lengthscale=2.0),

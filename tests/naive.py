@@ -76,7 +76,7 @@ def cosine(x, y):
 
 def dot_product(kernel, x, y):
     """Maclaurin's series, term by term."""
-    logs = kernel.power_series.log_derivative(np.arange(80)).tolist()
+    logs = kernel.series(3).log_derivative(np.arange(80)).tolist()
     t = dot(x, y)
     return mpmath.fsum(mpmath.exp(v) / mpmath.factorial(n) * t**n for n, v in enumerate(logs))
 

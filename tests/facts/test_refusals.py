@@ -36,7 +36,6 @@ from bochner.errors import (
     UnsupportedKernel,
 )
 from bochner.kernels import Columns, DotExponential, Gaussian, Laplace, Linear, Matern, OnSphere
-from bochner.kernels.radial import zonal
 from bochner.kernels.sphere import degree_variances
 from bochner.persist.files import require_arrays
 from bochner.report.demo import run_demo
@@ -298,8 +297,8 @@ CASES = [
     (lambda: Gaussian().replace(colour=1), InvalidInput, "Gaussian has no"),
     (lambda: Gaussian().replace(scale=1), InvalidInput, r"meaning\."),
     (lambda: (2 * Gaussian()).replace(kernel__x=1), InvalidInput, "Gaussian has"),
-    (lambda: Gaussian().spectral_measure(0), InvalidInput, "1 or above; got 0"),
-    (lambda: Gaussian((1.0, 2.0)).spectral_measure(3), InvalidInput, "one per column; got 2 for 3"),
+    (lambda: Gaussian().spectral(0), InvalidInput, "1 or above; got 0"),
+    (lambda: Gaussian((1.0, 2.0)).spectral(3), InvalidInput, "one per column; got 2 for 3"),
     # arrays given to kernels
     (lambda: Gaussian()(X[0]), InvalidInput, "Gaussian: X must have two"),
     (lambda: Gaussian()(X, X[None]), InvalidInput, "Y must have two"),
@@ -322,11 +321,11 @@ CASES = [
     (lambda: Gaussian().diag(X[0]), InvalidInput, "Gaussian: X must have"),
     (lambda: Gaussian((1.0, 2.0)).diag(X), InvalidInput, "got 2 for 3"),
     # series and radial kernels
-    (lambda: zonal(NotAKernel(), 3).matrices(1, ONES, ONES), NotPositive, "ient -1"),
-    (lambda: zonal(DotExponential(), 3).matrices(0, *THIRTY), InvalidInput, "below 700"),
-    (lambda: zonal(DIVERGENT, 3).matrices(0, ONES, ONES), InvalidInput, "after 4096 t"),
+    (lambda: NotAKernel().zonal(3).matrices(1, ONES, ONES), NotPositive, "ient -1"),
+    (lambda: DotExponential().zonal(3).matrices(0, *THIRTY), InvalidInput, "below 700"),
+    (lambda: DIVERGENT.zonal(3).matrices(0, ONES, ONES), InvalidInput, "after 4096 t"),
     (lambda: DIVERGENT([[2.0]]), InvalidInput, "must converge at"),
-    (lambda: k.DotProduct((1.0, -0.5)), NotPositive, "DotProduct: series must be zero or above"),
+    (lambda: k.DotProduct((1.0, -0.5)), NotPositive, "DotProduct: terms must be zero or above"),
     (lambda: k.PowerSeries(2.0), InvalidInput, "PowerSeries: terms must be a sequence"),
     (lambda: k.PowerSeries(np.abs, -1), InvalidInput, "degree must be an"),
     (lambda: k.PowerSeries(lambda n: np.nan * n).log_derivative(ONES), NotPositive, "for each int"),

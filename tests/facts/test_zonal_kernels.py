@@ -18,10 +18,10 @@ import bochner as bo
 from bochner._core import native
 from bochner.features.mercer.radial import Polar
 from bochner.features.mercer.sphere import harmonic_blocks, programme
-from bochner.kernels import Angular, ArcCosine, NeuralTangent, PowerSeries, Zonal, dotproduct
-from bochner.kernels.radial import zonal
-from bochner.kernels.zonal import Angle, alpha, directions, gegenbauers, orthonormals
-from bochner.kernels.zonal import recurrence as coefficients
+from bochner.kernels import Angular, ArcCosine, NeuralTangent, PowerSeries, Zonal, series
+from bochner.kernels.series import alpha, gegenbauers, orthonormals
+from bochner.kernels.series import recurrence as coefficients
+from bochner.kernels.zonal import Angle, directions
 
 ANGULAR = [Angular(), ArcCosine(0), ArcCosine(), ArcCosine(2), bo.kernels.NNGP(3), NeuralTangent(1)]
 ANGULAR += [NeuralTangent(3), NeuralTangent(10)]
@@ -90,7 +90,7 @@ def test_rows_of_zeros_stand_at_a_right_angle_or_vanish(kernel, make):
     """With every row, itself too: the mean over directions, times zero norms."""
     X = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
     K = np.asarray(kernel(make(X)))
-    mean = zonal(kernel, 3).matrices(0, np.zeros(1), np.zeros(1))[0][0, 0]
+    mean = kernel.zonal(3).matrices(0, np.zeros(1), np.zeros(1))[0][0, 0]
     np.testing.assert_allclose(K[:2], np.full((2, 4), mean), atol=1e-16)
     np.testing.assert_allclose(np.asarray(kernel.diag(make(X))), np.diag(K), rtol=1e-15)
     assert np.linalg.eigvalsh(K)[0] > -1e-15
@@ -138,7 +138,7 @@ def mean_over_angles(kappa, l, d):
         return mpmath.quad(lambda a: f(a) * mpmath.sin(a) ** (d - 2), points)
 
     mean = over(lambda a: kappa(a) * explicit(l, d, mpmath.cos(a))) / over(lambda a: 1)
-    return float(bo.kernels.zonal.alpha(l, d) * mean)
+    return float(alpha(l, d) * mean)
 
 
 @pytest.mark.parametrize("t", [-0.9, 0.05, 0.3, 0.7, 0.99])
@@ -156,7 +156,7 @@ def test_gegenbauer_polynomials(d, l, t):
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_coefficients_are_the_integrals(kernel, d):
     """mpmath's quadrature of κ(θ) P_l(cos θ) sin^(d−2) θ."""
-    c, radial = kernel.gegenbauer_coefficients(d, 30), zonal(kernel, d)
+    c, radial = kernel.gegenbauer_coefficients(d, 30), kernel.zonal(d)
     for l in (0, 1, 2, 5, 12):
         expected = mean_over_angles(lambda a: exact(kernel, a), l, d)
         allowed = 10 * math.sqrt(alpha(l, d)) * np.finfo(float).eps
@@ -166,17 +166,17 @@ def test_coefficients_are_the_integrals(kernel, d):
 
 
 NAMED = {
-    "binomial": (bo.kernels.Polynomial(5, 0.5, 2.0).power_series, lambda t: (2 * t + 0.5) ** 5),
-    "pure power": (bo.kernels.Polynomial(3, 0.0, 2.0).power_series, lambda t: (2 * t) ** 3),
+    "binomial": (bo.kernels.Polynomial(5, 0.5, 2.0).series(3), lambda t: (2 * t + 0.5) ** 5),
+    "pure power": (bo.kernels.Polynomial(3, 0.0, 2.0).series(3), lambda t: (2 * t) ** 3),
     "coefficients": (PowerSeries((1.0, 0.0, 0.5)), lambda t: 1 + t * t / 2),
     "geometric": (PowerSeries(lambda n: gammaln(n + 1.0)), lambda t: 1 / (1 - t)),
     "finite": (PowerSeries(lambda n: 0.0 * n, 2), lambda t: 1 + t + t * t / 2),
     "sum": (
-        dotproduct.summed(PowerSeries((1.0,)), dotproduct.DotExponential().power_series),
+        series.summed(PowerSeries((1.0,)), series.exponential()),
         lambda t: 1 + math.exp(t),
     ),
     "product": (
-        dotproduct.multiplied(PowerSeries((1.0, 1.0)), dotproduct.DotExponential().power_series),
+        series.multiplied(PowerSeries((1.0, 1.0)), series.exponential()),
         lambda t: (1 + t) * math.exp(t),
     ),
 }
@@ -231,7 +231,7 @@ INTEGRALS = {
 @pytest.mark.parametrize("kernel", INTEGRALS, ids=lambda k: repr(k).split(" at 0x")[0])
 @pytest.mark.parametrize("d", [2, 3, 9])
 def test_radial_kernels_are_integrals_over_the_angle(kernel, d):
-    radial, k = zonal(kernel, d), INTEGRALS[kernel]
+    radial, k = kernel.zonal(d), INTEGRALS[kernel]
     for l, r, s in [(0, 1.0, 1.0), (1, 0.5, 2.0), (4, 1.5, 1.5), (5, 1.2, 1.3)]:
         value = radial.matrices(l, np.array([r]), np.array([s]))[l][0, 0]
         expected = mean_over_angles(lambda a, r=r, s=s: k(r, s, a), l, d)
@@ -247,14 +247,14 @@ LARGE += [(3000, 1, 54.0), (3000, 900, 63.0)]
 def test_radial_kernels_of_the_gaussian(d, l, r, s):
     """Also where Bessel functions overflow or underflow: both branches against fifty digits."""
     radii = np.array([r]), np.array([s])
-    value = zonal(bo.kernels.Gaussian(3), d).matrices(l, *(3 * t for t in radii))[l][0, 0]
+    value = bo.kernels.Gaussian(3).zonal(d).matrices(l, *(3 * t for t in radii))[l][0, 0]
     with mpmath.workdps(50):
         nu, r, s = mpmath.mpf(d) / 2 - 1, mpmath.mpf(r), mpmath.mpf(s)
         bessel = mpmath.besseli(l + nu, r * s) * mpmath.gamma(nu + 1) * (2 / (r * s)) ** nu
         expected = float(alpha(l, d) * bessel * mpmath.exp(-(r * r + s * s) / 2))
     assert value == pytest.approx(expected, rel=1e-10)
     if r < 5:  # the integral over the angle, which other isotropic kernels take
-        like = zonal(bo.kernels.Matern(1e12), d).matrices(l, *radii)[l]
+        like = bo.kernels.Matern(1e12).zonal(d).matrices(l, *radii)[l]
         assert like[0, 0] == pytest.approx(expected, rel=1e-9)
 
 

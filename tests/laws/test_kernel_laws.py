@@ -149,13 +149,13 @@ def spectral_excess(kernel, measure, d, seed):
 def test_spectral_measure_reproduces_the_kernel(kernel, d):
     if isinstance(kernel.lengthscale, tuple):
         kernel = kernel.replace(lengthscale=(kernel.lengthscale * d)[:d])
-    assert spectral_excess(kernel, kernel.spectral_measure(d), d, seed=d) < 1
+    assert spectral_excess(kernel, kernel.spectral(d), d, seed=d) < 1
 
 
 @every_stationary
 def test_spectral_samples_and_quantiles_are_of_one_law(kernel):
     """Share of samples below each quantile: 1e-6 for all by Bernstein's inequality."""
-    source = kernel.spectral_measure(N_COLUMNS).law
+    source = kernel.spectral(N_COLUMNS).law
     rng, u = np.random.default_rng(5), np.array([0.02, 0.25, 0.5, 0.9])
     if source.quantile is unknown:
         return

@@ -181,7 +181,7 @@ def test_maps_are_unbiased_at_rows_longer_than_those_they_were_drawn_from(method
 def test_of_a_wide_block_as_many_directions_as_are_asked_for_are_orthogonal(m):
     """By a Cholesky factor (m ≤ d/2), reflections, and after whole blocks; |ω|²/d is F(d, 3)."""
     d = 150
-    W = Orthogonal().place(Matern(1.5).spectral_measure(d), m, np.random.default_rng(0))
+    W = Orthogonal().place(Matern(1.5).spectral(d), m, np.random.default_rng(0))
     assert kstest((W**2).sum(axis=0) / d, f(d, 3).cdf).pvalue > 1e-6
     directions = W / np.linalg.norm(W, axis=0)
     for start in range(0, m, d):
@@ -232,14 +232,14 @@ def test_lengths_of_frequencies_have_the_law_of_the_kernel(kernel, placement):
         np.linalg.norm(drawn(k, method, D=6000, seed=i, d=32).matrix, axis=0)
         for i, k in enumerate((kernel, Matern(2.0)))
     )
-    expected = np.linalg.norm(kernel.spectral_measure(32).sample(rng, 6000), axis=1)
+    expected = np.linalg.norm(kernel.spectral(32).sample(rng, 6000), axis=1)
     assert ks_2samp(fault, expected).pvalue < ALARM / 15 < ks_2samp(lengths, expected).pvalue
 
 
 def test_sobol_frequencies_are_spread_better_than_independent_ones():
     """Half of the frequencies are below the median of |ω|, but for one, in each coordinate."""
     for placement, even in ((QMC(), True), (IID(), False)):
-        W = placement.place(Gaussian().spectral_measure(5), 256, np.random.default_rng(0))
+        W = placement.place(Gaussian().spectral(5), 256, np.random.default_rng(0))
         off = np.abs((np.abs(W) < norm.ppf(0.75)).sum(axis=1) - 128)
         assert (off <= 1).all() == even
 

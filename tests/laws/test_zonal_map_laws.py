@@ -26,8 +26,7 @@ from bochner.kernels import (
     Polynomial,
     Zonal,
 )
-from bochner.kernels.radial import monomials, zonal
-from bochner.kernels.zonal import gegenbauers
+from bochner.kernels.series import gegenbauers, monomials
 
 D = 48
 
@@ -82,7 +81,7 @@ def test_definition_8_term_by_term(which):
     r = np.linalg.norm(X, axis=1)
     if which == "monomials":
         phi = drawn((Gaussian(1.5), Gegenbauer("monomial", 2, 5)), n_features=20, X=X)
-        h = monomials(zonal(Gaussian(1.5), 3), 5, 2, r).transpose(0, 2, 1)
+        h = monomials(Gaussian(1.5).zonal(3), 5, 2, r).transpose(0, 2, 1)
     else:
         phi = draw(OWN, Gegenbauer(), n_features=20, n_inputs=3, random_state=0)  # without rows
         h = [OWN.radial(l, r) for l in range(3)]
@@ -384,7 +383,7 @@ def test_axes_do_not_have_the_signs_of_lapack(monkeypatch):
 def test_degrees_that_parity_forbids_are_none_however_high(kernel, absent, d):
     """A step is ½ and an odd function, max(0, x) is x/2 and an even one: |x|/2."""
     degrees = np.arange(801)
-    found = zonal(kernel, d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
+    found = kernel.zonal(d).matrices(800, np.ones(1), np.ones(1))[:, 0, 0]
     forbidden = (degrees % 2 == absent) & (degrees > 1)
     assert not found[forbidden].any()
     assert (found[~forbidden & (degrees <= 30)] > 0).all()

@@ -6,10 +6,8 @@ theorems do not cover them.
 
 import math
 import operator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
 
 import numpy as np
 from scipy.special import gammaln, logsumexp, xlogy
@@ -19,18 +17,15 @@ from bochner._core.checks import integer, one_of, positive, share
 from bochner._core.shapes import Array, Float, Rows
 from bochner.certificates.pencil import required_rows, values_of
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.features.composed import is_stationary
 from bochner.features.fourier.placements import IID
 from bochner.features.mercer.radial import in_balls, on_axis, one_radius
 from bochner.features.networks import ReLU, Sign, polynomial_width
 from bochner.features.sketch import Maclaurin, TensorSketch, log_coefficients, powers
-from bochner.kernels.algebra import folded
 from bochner.kernels.dotproduct import Polynomial
-from bochner.kernels.kernel import Constant, Kernel, Scaled
-from bochner.kernels.radial import RadialKernels, monomials
-from bochner.kernels.stationary import Stationary
+from bochner.kernels.kernel import Kernel, Scaled
+from bochner.kernels.series import RadialKernels, monomials
+from bochner.kernels.series import alpha as harmonics
 from bochner.kernels.zonal import Angular, ArcCosine, GeneralizedZonal
-from bochner.kernels.zonal import alpha as harmonics
 
 LARGEST = 1e15  # Widths above it are refused
 CUTS = 400  # Total degrees of a cut series that are tried
@@ -79,7 +74,19 @@ class Bound:
 
     def width(self, error: float, confidence: float = 0.95) -> int:
         """Return the number of features that keeps the error below ``error``, above zero."""
-        return self._least(positive(error, "width", "error"), chance_of(confidence))[0]
+        error = positive(error, "width", "error")
+        if (least := self.least_width(error, confidence)) is None:
+            rest = self.cuts[-1].rest if self.cuts else 0.0
+            raise InvalidInput(
+                f"width: error must be above {rest:.3g}, which the last cut leaves out, and large "
+                f"enough for a width below {LARGEST:.0e}; got {error!r}. Ask for a larger error."
+            )
+        return least
+
+    def least_width(self, error: float, confidence: float = 0.95) -> int | None:
+        """Return the number of features that keeps the error below ``error``; None if none does."""
+        least = self._least(error, chance_of(confidence))[0]
+        return None if least == math.inf else int(least)
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
         """Return the error that ``n_features`` features do not exceed."""
@@ -88,9 +95,8 @@ class Bound:
             raise InvalidInput(f"error: n_features must be {least} or above; got {D}.")
         low, high = -30.0, math.log(LARGEST)
         for _ in range(60):  # the width falls in steps
-            middle, fits = (low + high) / 2, False
-            with suppress(InvalidInput):  # more features than are counted
-                fits = self.width(math.exp(middle), confidence) <= D
+            middle = (low + high) / 2
+            fits = self._least(math.exp(middle), chance_of(confidence))[0] <= D
             low, high = (low, middle) if fits else (middle, high)
         return math.exp(high)
 
@@ -100,8 +106,8 @@ class Bound:
             raise InvalidInput("cut_for requires a bound of zonal_bound or of ball_bound.")
         return self._least(self.error(n_features, confidence), chance_of(confidence))[1]
 
-    def _least(self, error: float, chance: float) -> tuple[int, "Bound"]:
-        """Return the least width for an error, and the bound, of several, that it is of."""
+    def _least(self, error: float, chance: float) -> tuple[float, "Bound"]:
+        """Return the least width for an error, ∞ if none is, and the bound that it is of."""
         if self.cuts:
             within = [cut for cut in self.cuts if error - cut.rest > 1e-3 * error]
             widths = (cut._least(error, chance) for cut in within or self.cuts[-1:])
@@ -111,19 +117,13 @@ class Bound:
             widths = (bound._least(error / 11, each) for bound in self.bounds)
             return max(widths, key=operator.itemgetter(0))
         if self.rest and error - self.rest <= 1e-3 * error:
-            raise InvalidInput(
-                f"width: error must be above {self.rest:.3g}, which the last cut leaves "
-                f"out; got {error!r}. Ask for a larger error or penalty."
-            )
+            return math.inf, self
         error -= self.rest
         logs = self.log_constant - self.power * math.log(error) - math.log(chance)
         draws = logs * 2 * (self.variance + self.scale * error) + self.chebyshev / chance
         draws /= error**2
         if draws > LARGEST:
-            raise InvalidInput(
-                f"width: error must be large enough for a width below {LARGEST:.0e}; got "
-                f"{error!r}. Ask for a larger error."
-            )
+            return math.inf, self
         return self.exact + self.per_draw * max(1, math.ceil(draws * (1 - 1e-12))), self
 
 
@@ -206,7 +206,7 @@ def fourier_bound(
     known = "hoeffding bernstein rahimi_recht operator_norm spectral projection_cost"
     one_of(theorem, who, "theorem", tuple(known.split()))
     rows = dense_rows(X, who)
-    if not is_stationary(kernel):
+    if kernel.spectral(rows.shape[1]) is None:
         raise UnsupportedKernel(
             f"{who} requires a kernel of x − y, which Fourier features are for; got {kernel!r}. "
             "certify measures the error of any map."
@@ -252,25 +252,15 @@ def _rahimi_recht(
 ) -> Bound:
     d = rows.shape[1]
 
-    def leaf(part: Any, axes: tuple[int, ...]) -> Array | None:
-        if isinstance(part, Stationary):
-            return np.array([1.0, part.spectral_measure(len(axes)).second_moment])
-        return np.array([part.value, 0.0]) if isinstance(part, Constant) else None
-
-    def product(a: Array, b: Array) -> Array:
-        """Return k(0), and k(0) times the mean of |ω|²: mean squares of products add."""
-        squares = (size * square for size, square in ((a[0], b[1]), (b[0], a[1])) if size)
-        return np.array([a[0] * b[0], sum(squares)])  # without 0 · ∞
-
-    both = folded(kernel, leaf, operator.add, product, scale=operator.mul, columns=(*range(d),))
-    if both is None or both[1] == math.inf:
+    frequencies = kernel.spectral(d)
+    if frequencies is None or not frequencies.second_moment < math.inf:
         raise UnsupportedKernel(
             "fourier_bound: the theorem of Rahimi and Recht requires a stationary kernel, or sums, "
             "products, powers and multiples of such, with frequencies of finite variance, which "
             "Laplace, Exponential and Matern up to smoothness 1 do not have; got "
             f'{kernel!r}. Take "hoeffding" or "bernstein", over the pairs of your rows.'
         )
-    sigma = float(both[1] / both[0]) ** 0.5
+    sigma = frequencies.second_moment**0.5
     # A diameter that the rows do not exceed: twice a radius, or the diagonal of their box.
     radius = np.linalg.norm(rows - rows.mean(axis=0), axis=1).max()
     diameter = max(float(min(2 * radius, np.linalg.norm(np.ptp(rows, axis=0)))), 1e-300)

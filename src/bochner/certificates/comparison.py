@@ -1,5 +1,6 @@
 """compare and compare_bounds: methods for a kernel, and bounds of their errors, side by side."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from bochner.certificates.pencil import eigen, required_rows
 from bochner.certificates.risks import cost_ends
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import paired_error, relative_error, width_of
-from bochner.features.composed import Compressed, Projected, is_stationary
+from bochner.features.composed import Compressed, Projected
 from bochner.features.fourier.fourier import Fourier
 from bochner.features.fourier.placements import IID
 from bochner.features.map import Method, Request
@@ -322,10 +323,7 @@ def compare_bounds(
             errors[j] = max(errors[j], measure(errors_of_maps[method]))
     compared = []
     for (name, bound, method, _), error in zip(entries, errors.tolist(), strict=True):
-        required = None
-        with suppress(InvalidInput):  # below the truncation error
-            required = bound.width(error, confidence)
-        limit = bound.error(D, confidence)
+        required, limit = bound.least_width(error, confidence), bound.error(D, confidence)
         named = {"name": name, "bound": bound, "method": method, "limit": limit}
         compared.append(Bunch(**named, measured=error, required=required))
     return BoundComparison(kernel, penalty, D, len(rows), n_draws, confidence, tuple(compared))
@@ -340,18 +338,18 @@ def _entries(
     largest = lambda A: float(np.abs(eigvalsh(A, check_finite=False)).max())
     operator = lambda E: largest(E) / norm
     spectral = lambda E: largest(W.T @ E @ W)
-    if is_stationary(kernel):
+    if (frequencies := kernel.spectral(rows.shape[1])) is not None:
         pairs, by = Fourier(IID()), partial(bounds.fourier_bound, kernel, rows)
         rank = min(10, len(rows) - 1)
         entries = lambda E: float(np.abs(E).max())
         costs = lambda E: max(map(abs, cost_ends(E, rank))) / float(values[:-rank].sum())
         yield "Hoeffding", by("hoeffding"), pairs, entries
         yield "Bernstein", by("bernstein"), pairs, entries
-        with suppress(UnsupportedKernel):  # frequencies of infinite variance
+        if frequencies.second_moment < math.inf:
             yield "Rahimi-Recht", by("rahimi_recht"), pairs, entries
         yield "matrix Bernstein", by("operator_norm"), pairs, operator
         yield "leverage n/λ", by("spectral", alpha=alpha), pairs, spectral
-        with suppress(InvalidInput):  # of directions beyond the rank, more than ‖K‖ for each within
+        if float(values[:-rank].sum()) <= rank * norm:  # else no penalty is above the rest
             yield f"cost of rank {rank}", by("projection_cost", rank=rank), pairs, costs
     bound_for = partial(bounds.features_bound, kernel, rows)
     if isinstance(kernel, Angular):

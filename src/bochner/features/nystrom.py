@@ -23,8 +23,8 @@ from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, capped_shares
-from bochner.kernels.algebra import leaves_on
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.algebra import SAME_ROWS
+from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.numbers import gradients
 from bochner.kernels.stationary import Compilable
 from bochner.solvers.convex.problem import FeatureBlock
@@ -234,7 +234,7 @@ def dense_rows(X: Float[Array, "n d"], index: Array) -> Float[Array, "m d"]:
 def lengthscales(kernel: Kernel, d: int) -> Float[Array, " d"]:
     """Return the parts' geometric mean lengthscale of each column; ones if these are equal."""
     product, parts = np.ones(d), np.zeros(d)
-    for leaf, columns in leaves_on(kernel, tuple(range(d))):
+    for leaf, columns in kernel.leaves((*SAME_ROWS, Columns), range(d)):
         if isinstance(leaf, Compilable):
             product[list(columns)] *= leaf.lengthscale
             parts[list(columns)] += 1

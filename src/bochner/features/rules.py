@@ -33,25 +33,15 @@ from bochner.features.map import FeatureMap, Method, Request, in_rounds
 from bochner.features.mercer import products, radial, sphere
 from bochner.features.mercer.radial import ROTATION_INVARIANT, Gegenbauer, MercerHarmonic
 from bochner.features.nystrom import Nystrom, Uniform, draw_nystrom
-from bochner.kernels.algebra import Columns, Exp, Modulated, Normalised, Transformed
+from bochner.kernels import equispaced
+from bochner.kernels.algebra import Exp, Modulated, Normalised
 from bochner.kernels.basis import Basis, Brownian, GreenFunction
-from bochner.kernels.dotproduct import DotExponential, Linear
-from bochner.kernels.equispaced import has_weights
+from bochner.kernels.dotproduct import DotExponential
 from bochner.kernels.histogram import Additive, SkewedChi2
-from bochner.kernels.kernel import (
-    Constant,
-    Kernel,
-    Power,
-    Product,
-    Scaled,
-    Sum,
-    leaves_of,
-    parts_of,
-    require_numbers,
-)
-from bochner.kernels.radial import zonal
+from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum, Transformed, require_numbers
+from bochner.kernels.spectral import Measure
 from bochner.kernels.sphere import is_on_sphere
-from bochner.kernels.stationary import Gaussian, Stationary
+from bochner.kernels.stationary import Gaussian
 from bochner.kernels.windows import Windows
 from bochner.kernels.zonal import NNGP, Angular, ArcCosine, GeneralizedZonal, NeuralTangent
 
@@ -76,31 +66,26 @@ class Rule(NamedTuple):
         return self.kernels(method, kernel, d)
 
 
-def view(of: Callable[[Kernel, int], Any]) -> Serves:
-    """Return a predicate: whether ``of(kernel, d)`` is neither None nor False."""
-    return lambda _method, kernel, d: of(kernel, d) not in (None, False)
-
-
-def _spectral(method: Method, kernel: Kernel, _d: int) -> bool:
+def _spectral(method: Method, kernel: Kernel, d: int) -> bool:
     """Whether the frequencies of the kernel are drawn directly; sums are split first."""
-    if isinstance(kernel, Stationary):
-        return True
+    if kernel.exact(d) or isinstance(kernel, Sum | Scaled | Normalised | Transformed):
+        return False
+    seen = kernel.spectral(d)
     on_nodes = isinstance(getattr(method, "placement", None), Grid)
-    composite = isinstance(kernel, Product | Power | Exp) and composed.is_stationary(kernel)
-    return composite and not on_nodes
+    return isinstance(seen, Measure) or (seen is not None and not on_nodes)
 
 
 def _radial_functions(method: Gegenbauer, kernel: Kernel, d: int) -> bool:
     """Return whether the kernel has the method's radial functions; a sum without them is split."""
-    if isinstance(next(leaves_of(kernel, (Scaled,))), GeneralizedZonal):
+    if isinstance(next(kernel.leaves(Scaled))[0], GeneralizedZonal):
         return isinstance(kernel, GeneralizedZonal)
     if not radial.is_rotation_invariant(kernel, d) or method.radial == "optimal":
         return radial.is_rotation_invariant(kernel, d)
-    parts = zonal(kernel, d) if isinstance(kernel, Sum) else None
+    parts = kernel.zonal(d) if isinstance(kernel, Sum) else None
     return parts is None or parts.zonal or parts.power_series is not None
 
 
-_series = view(sketch.powers)
+_series = lambda _method, kernel, d: sketch.powers(kernel, d) is not None
 _OF_DIFFERENCES = "a kernel of x − y, or sums and products of such with Linear() and Constant()"
 _FINITE = (
     "a kernel with finitely many features of its own: FourierSeries, Polynomials, Polynomial, "
@@ -120,7 +105,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         composed.Projected,
-        view(composed.rotatable),
+        lambda _method, kernel, d: composed.rotatable(kernel, d),
         lambda m, k, a: composed.draw_projected(m, k, a, draw_map),
         "a kernel of the Euclidean distance or of the inner product, such as Gaussian, Matern or "
         "Polynomial, with lengthscales for single columns at its top only",
@@ -136,7 +121,7 @@ RULES: tuple[Rule, ...] = (
     Rule(LeverageFourier, _spectral, fourier.draw_by_leverage, _OF_DIFFERENCES),
     Rule(
         FourierGrid,
-        lambda _method, kernel, d: d <= MOST_COLUMNS and has_weights(kernel),
+        lambda _method, kernel, d: d <= MOST_COLUMNS and equispaced.has_weights(kernel, d),
         draw_grid,
         f"{_DENSITY}, or a Periodic one, in one to three columns",
     ),
@@ -170,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     # terms of the kernel's own expansion
     Rule(
         MercerHarmonic,
-        view(radial.is_rotation_invariant),
+        lambda _method, kernel, d: radial.is_rotation_invariant(kernel, d),
         radial.draw_harmonics,
         ROTATION_INVARIANT,
     ),
@@ -183,16 +168,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         products.HermiteMercer,
         # A multiple, and a kernel of some columns, are drawn by their part, which may be Gaussian.
-        view(lambda k, d: not isinstance(k, Scaled | Columns) and products.columnwise(k, d)),
+        lambda _, k, d: not isinstance(k, Scaled | Transformed) and bool(products.columnwise(k, d)),
         products.draw_hermite,
         "a Gaussian kernel, or a product of kernels of one column each such as Laplace or Cauchy",
     ),
     Rule(products.LaplacianEigenfunctions, Brownian | GreenFunction, products.draw_modes, _DENSITY),
     Rule(
         products.LaplacianEigenfunctions,
-        lambda _method, kernel, _d: all(
-            isinstance(part, Stationary) and part.has_density
-            for part in leaves_of(kernel, (Sum, Scaled))
+        lambda _method, kernel, d: all(
+            equispaced.has_density(part, d) for part, _ in kernel.leaves((Sum, Scaled))
         ),
         products.draw_sines,
         f"{_DENSITY}, Brownian or GreenFunction",
@@ -200,7 +184,7 @@ RULES: tuple[Rule, ...] = (
     Rule(products.Explicit, Basis, products.draw_basis, _FINITE),
     Rule(
         products.Explicit,
-        view(lambda k, d: (form := sketch.powers(k, d)) and form[0].degree is not None),
+        lambda _, k, d: bool((form := sketch.powers(k, d)) and form[0].degree is not None),
         sketch.draw_monomials,
         _FINITE,
     ),
@@ -239,7 +223,7 @@ def draw_map(method: Method, kernel: Kernel, ask: Request) -> FeatureMap:
         return rule.draw(method, kernel, ask)
     if isinstance(method, composed.Projected):
         raise refusal(method, kernel, ask.n_inputs)
-    width = composed.exact_width(kernel, ask.n_inputs)
+    width = kernel.exact(ask.n_inputs)
     if width is not None and width <= ask.n_features:
         return compose(kernel, method, ask)
     columns = ask.n_inputs if ask.X is None else min(ask.n_inputs, ask.X.shape[0])
@@ -268,8 +252,6 @@ def choose(method: Auto, kernel: Kernel, ask: Request, targets: Targets | None =
 def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
     """Draw the map of a kernel from maps of its parts, or refuse a kernel without parts."""
     match kernel:
-        case Constant() | Linear():
-            return composed.LinearMap(kernel, ask.n_inputs)
         case Basis():
             return products.draw_basis(method, kernel, ask)
         case Scaled() | Modulated() | Normalised() | Transformed() | Windows():
@@ -283,11 +265,13 @@ def compose(kernel: Kernel, method: Method, ask: Request) -> FeatureMap:
             inner = draw_map(method, kernel.kernel, replace(ask, n_inputs=d, X=X))
             return composed.DerivedMap(kernel, inner, ask.n_inputs)
         case Sum():
-            return _added(kernel, parts_of(kernel), method, ask)
+            return _added(kernel, kernel.parts, method, ask)
         case Exp():  # exp(k) = Σ kⁿ/n!, up to where the rest is below the noise of D features
             return _added(kernel, composed.series(kernel, method, ask), method, ask)
         case Product() | Power():
             return _multiplied(kernel, method, ask)
+        case _ if kernel.exact(ask.n_inputs) is not None:
+            return composed.LinearMap(kernel, ask.n_inputs)
     raise refusal(method, kernel, ask.n_inputs)
 
 
@@ -306,10 +290,10 @@ def _multiplied(kernel: Product | Power, method: Method, ask: Request) -> Featur
     """
     if terms := composed.expansion(kernel, ask):
         return _added(kernel, terms, method, ask)
-    factors = parts_of(kernel)
+    factors = kernel.parts
     if isinstance(kernel, Power):
         factors = {f"factor{i}": kernel.kernel for i in range(kernel.exponent)}
-    exact = [composed.exact_width(factor, ask.n_inputs) for factor in factors.values()]
+    exact = [factor.exact(ask.n_inputs) for factor in factors.values()]
     others, left = exact.count(None), ask.n_features // prod(width or 1 for width in exact)
 
     def draw_factors(rest: int) -> tuple[FeatureMap, ...]:

@@ -25,9 +25,9 @@ from bochner._core.threads import side_by_side
 from bochner.errors import InvalidInput
 from bochner.features.map import FeatureMap, Method, Request, capped_shares, in_double
 from bochner.features.mercer.products import Halves, Products, factored
-from bochner.kernels import dotproduct
-from bochner.kernels.algebra import folded
-from bochner.kernels.kernel import Constant, Kernel, Scaled
+from bochner.kernels.dotproduct import Polynomial
+from bochner.kernels.kernel import Kernel, Power, Product, Scaled, Sum
+from bochner.kernels.series import PowerSeries, exponential, weighted
 from bochner.kernels.stationary import Gaussian
 from bochner.kernels.zonal import directions
 
@@ -37,7 +37,7 @@ SHORTEST = 1e-30  # Rows shorter than this count as this long: their logarithm i
 
 
 #: The series log κ⁽ⁿ⁾(0) = log(n! aₙ), whether g(x) = e^{−|Sx|²/2}, not 1, and the diagonal of S.
-Powers = tuple[dotproduct.PowerSeries, bool, Float[np.ndarray, " d"]]
+Powers = tuple[PowerSeries, bool, Float[np.ndarray, " d"]]
 
 #: The kernels that sketches of powers serve.
 POWER_SERIES = (
@@ -48,25 +48,20 @@ POWER_SERIES = (
 
 def powers(kernel: Kernel, d: int) -> Any:
     """Return the kernel's power series, a value of `Powers`; None if it has none."""
-
-    def leaf(part: Kernel, _: tuple[int, ...]) -> dotproduct.PowerSeries | None:
-        if isinstance(part, dotproduct.DotProductKernel):
-            return part.power_series
-        return dotproduct.PowerSeries((part.value,)) if isinstance(part, Constant) else None
-
-    summed, weighted = dotproduct.summed, dotproduct.weighted
-    series = folded(kernel, leaf, summed, lambda _a, _b: None, scale=weighted)
-    if series is not None:
-        return series, False, np.ones(d)
-    inner, weight = (kernel.kernel, kernel.scale) if isinstance(kernel, Scaled) else (kernel, 1.0)
-    if not isinstance(inner, Gaussian):
-        return None
-    scales = np.asarray(inner.spectral_measure(d).scales)
-    exponential = dotproduct.DotExponential().power_series
-    return weighted(weight, exponential), True, scales
+    inner, _ = next(kernel.leaves(Scaled))
+    if isinstance(inner, Gaussian):
+        return (
+            weighted(kernel.at_zero(d), exponential()),
+            True,
+            np.asarray(inner.spectral(d).scales),
+        )
+    # Products are drawn by their factors.
+    products = any(isinstance(term, Product | Power) for term, _ in kernel.leaves((Sum, Scaled)))
+    series = None if products else kernel.series(d)
+    return None if series is None else (series, False, np.ones(d))
 
 
-def log_coefficients(series: dotproduct.PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
+def log_coefficients(series: PowerSeries, n: Any) -> Float[np.ndarray, "..."]:
     """Return log aₙ = log κ⁽ⁿ⁾(0) − log n!."""
     n = np.asarray(n)
     return np.asarray(series.log_derivative(n), dtype=np.float64) - gammaln(n + 1.0)
@@ -171,9 +166,7 @@ def _lengths(parts: Powers, ask: Request) -> Float[np.ndarray, " k"]:
     )
 
 
-def energies(
-    series: dotproduct.PowerSeries, lengths: Float[np.ndarray, " k"]
-) -> Float[np.ndarray, " N"]:
+def energies(series: PowerSeries, lengths: Float[np.ndarray, " k"]) -> Float[np.ndarray, " N"]:
     """Return wₙ, the mean over rows of the share aₙ r²ⁿ/Σ aₖ r²ᵏ of degree n in κ(|x|²)."""
     count = 64 if series.degree is None else series.degree + 1
     while True:
@@ -675,7 +668,7 @@ class CountSketch:
 
 def draw_tensorsketch(method: TensorSketch, kernel: Kernel, ask: Request) -> SketchMap:
     """Draw a CountSketch of each power, or of the polynomial with its offset as a coordinate."""
-    if isinstance(kernel, dotproduct.Polynomial) and kernel.offset:
+    if isinstance(kernel, Polynomial) and kernel.offset:
         sketch = _hashes(kernel.degree, ask.n_features, ask.n_inputs + 1, ask.stream("hashes"))
         scales, degrees = np.full(ask.n_inputs, kernel.scale**0.5), np.array([kernel.degree])
         terms = Terms(scales, False, degrees, np.zeros(1), 0, kernel.offset**0.5)

@@ -1,6 +1,5 @@
 """The names of bochner.kernels, each once, with the module that defines it."""
 
-from bochner.kernels.algebra import Columns as Columns
 from bochner.kernels.algebra import Custom as Custom
 from bochner.kernels.algebra import Exp as Exp
 from bochner.kernels.algebra import Mahalanobis as Mahalanobis
@@ -17,12 +16,12 @@ from bochner.kernels.dotproduct import DotProduct as DotProduct
 from bochner.kernels.dotproduct import DotProductKernel as DotProductKernel
 from bochner.kernels.dotproduct import Linear as Linear
 from bochner.kernels.dotproduct import Polynomial as Polynomial
-from bochner.kernels.dotproduct import PowerSeries as PowerSeries
 from bochner.kernels.histogram import Additive as Additive
 from bochner.kernels.histogram import AdditiveChi2 as AdditiveChi2
 from bochner.kernels.histogram import Intersection as Intersection
 from bochner.kernels.histogram import JensenShannon as JensenShannon
 from bochner.kernels.histogram import SkewedChi2 as SkewedChi2
+from bochner.kernels.kernel import Columns as Columns
 from bochner.kernels.kernel import Constant as Constant
 from bochner.kernels.kernel import Free as Free
 from bochner.kernels.kernel import Kernel as Kernel
@@ -30,6 +29,7 @@ from bochner.kernels.kernel import Power as Power
 from bochner.kernels.kernel import Product as Product
 from bochner.kernels.kernel import Scaled as Scaled
 from bochner.kernels.kernel import Sum as Sum
+from bochner.kernels.series import PowerSeries as PowerSeries
 from bochner.kernels.sphere import OnSphere as OnSphere
 from bochner.kernels.stationary import Cauchy as Cauchy
 from bochner.kernels.stationary import CoordinateWise as CoordinateWise

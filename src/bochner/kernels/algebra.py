@@ -1,13 +1,12 @@
-"""Kernels of functions, of transformed rows, exponentials, modulated, normalised; tree walks."""
+"""Kernels of functions, of transformed rows, exponentials, modulated and normalised kernels."""
 
-import abc
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
-from typing import Annotated, Any, TypeVar, final
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, final
 
 import numpy as np
 
@@ -15,8 +14,8 @@ from bochner._core import arrays
 from bochner._core.blas import mirror
 from bochner._core.checks import each, finite, integers, optional, unpacked
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
-from bochner.errors import InvalidInput, InvalidType, NotPositive, UnsupportedKernel
-from bochner.kernels import distances
+from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.kernels import distances, spectral
 from bochner.kernels.distances import centred
 from bochner.kernels.dotproduct import Linear, Polynomial
 from bochner.kernels.kernel import (
@@ -24,14 +23,15 @@ from bochner.kernels.kernel import (
     Constant,
     Kernel,
     Part,
-    Power,
-    Product,
-    Scaled,
     Sum,
+    Transformed,
     Values,
-    leaves_of,
+    exact_within,
+    require_columns,
     require_finite,
+    spectral_within,
 )
+from bochner.kernels.spectral import Frequencies
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.zonal import TOO_LONG, Homogeneous, Zonal, directions
 
@@ -126,68 +126,6 @@ class Custom(Kernel):
         )
 
 
-class Transformed(Kernel):
-    """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y))."""
-
-    kernel: Kernel
-
-    @abc.abstractmethod
-    def inputs(self, X: Rows) -> Float[Array, "n e"]:
-        """Return the rows that the kernel within sees."""
-
-    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        """Return gradients in the rows, given those in the rows that the kernel within sees."""
-        raise UnsupportedKernel(
-            f"Gradients in rows require the derivative of the rows' transformation; {self!r} has a "
-            "function of your own. Transform the rows first, and take gradients in those."
-        )
-
-    def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        U = self.inputs(X)
-        return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
-
-    def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return self.kernel.diagonal(self.inputs(X))
-
-
-def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
-    """Refuse columns that X does not have."""
-    if max(columns) >= X.shape[1]:
-        raise InvalidInput(
-            f"{who}: columns must be below the number of columns of X; got column "
-            f"{max(columns)} of {X.shape[1]} (counted from 0)."
-        )
-
-
-@dataclass(frozen=True)
-class Columns(Transformed):
-    """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Its lengthscales, if it has one per column, belong to the chosen columns in their order.
-    columns : tuple of int
-        Column numbers from 0, each once.
-
-    Examples
-    --------
-    >>> from bochner.kernels import Columns, Gaussian
-    >>> Columns(Gaussian(), (1,))([[0.0, 0.0]], [[9.0, 0.0], [0.0, 1.0]]).round(2)
-    array([[1.  , 0.61]])
-    """
-
-    kernel: Part
-    columns: Annotated[tuple[int, ...], integers]
-
-    def inputs(self, X: Rows) -> Float[Array, "n c"]:
-        require_columns("Columns", self.columns, X)
-        return arrays.taken(X, np.array(self.columns), axis=1)
-
-    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
-        return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
-
-
 def positive_matrix(matrix: Any, who: str, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a symmetric positive semi-definite matrix as a tuple of rows; refuse any other."""
     A: Any = np.empty(0)
@@ -262,6 +200,12 @@ class Mahalanobis(Transformed):
         if isinstance(self.kernel, Stationary):
             X, Y = centred(X, Y)
         return super().evaluate(X, Y)
+
+    def spectral(self, d: int) -> Frequencies | None:
+        draw, unknown = lambda _m, _rng, each: self.root @ each(), lambda _: math.nan
+        return spectral.composite(draw, unknown, self.kernel.spectral(d))
+
+    exact = exact_within
 
 
 @dataclass(frozen=True)
@@ -402,6 +346,17 @@ class Exp(Combined):
 
     kernel: Part
 
+    def spectral(self, d: int) -> Frequencies | None:
+        def draw(m: int, rng: np.random.Generator, each: Values) -> Array:
+            # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ, c = k(0): the sum of a Poisson number of them.
+            counts, total = rng.poisson(self.kernel.at_zero(d), m), np.zeros((d, m))
+            for n in range(counts.max()):
+                total += np.where(counts > n, each()[:, rng.permutation(m)], 0.0)
+            return total
+
+        moment = lambda square: self.kernel.at_zero(d) * square
+        return spectral.composite(draw, moment, self.kernel.spectral(d))
+
     def joined(self, *parts: Values) -> Array:
         K = parts[0]()
         with np.errstate(over="ignore"):
@@ -434,6 +389,8 @@ class Modulated(Kernel):
     function: Annotated[Callable[[Array], Array], require_function]
     kernel: Part
     __repr__ = _code
+
+    exact = exact_within
 
     def factor(self, X: Rows) -> Float[Array, " n"]:
         """Return f(x) of each row, the factor of the features of ``kernel``."""
@@ -476,6 +433,8 @@ class Normalised(Kernel):
 
     kernel: Part
 
+    spectral, exact = spectral_within, exact_within
+
     def rows(self, X: Rows) -> Rows:
         """Return rows with the same kernel values: unit rows if norms cancel, else float64."""
         return arrays.in_float64(X) if norm_degree(self.kernel) is None else directions(X)[0]
@@ -513,63 +472,11 @@ class Normalised(Kernel):
 SAME_ROWS = (Combined, Modulated, Normalised)
 
 
-def leaves_on(kernel: Kernel, columns: Sequence[int]) -> Iterator[tuple[Kernel, Sequence[int]]]:
-    """Yield the kernels that a kernel is made of, and the columns of X that each receives."""
-    for leaf in leaves_of(kernel, SAME_ROWS):
-        if isinstance(leaf, Columns):
-            yield from leaves_on(leaf.kernel, tuple(columns[c] for c in leaf.columns))
-        else:
-            yield leaf, columns
-
-
 def untransformed(kernel: Kernel, X: Any) -> tuple[Kernel, Any]:
     """Return the kernel without its transformations of rows, and the rows as it receives them."""
     while isinstance(kernel, Transformed):
         X, kernel = kernel.inputs(X), kernel.kernel
     return kernel, X
-
-
-def summands(kernel: Kernel) -> list[Kernel]:
-    """Return the kernels whose sum this one is."""
-    if isinstance(kernel, Sum):
-        return [*summands(kernel.left), *summands(kernel.right)]
-    if isinstance(kernel, Scaled):
-        return [Scaled(kernel.scale, term) for term in summands(kernel.kernel)]
-    return [kernel]
-
-
-T = TypeVar("T")
-
-
-def folded(
-    kernel: Kernel,
-    leaf: Callable[[Any, tuple[int, ...]], T | None],
-    add: Callable[[T, T], T | None],
-    multiply: Callable[[T, T], T | None],
-    *,
-    scale: Callable[[float, T], T | None] = lambda _, value: value,
-    columns: tuple[int, ...] = (),
-) -> T | None:
-    """Combine values of ``leaf(kernel, columns)`` over a kernel; None if any value is None."""
-    # Without the columns that the kernel uses, Columns(...) are leaves.
-
-    def walk(part: Kernel, columns: tuple[int, ...]) -> T | None:
-        match part:
-            case Sum() | Product():
-                values = [walk(part.left, columns), walk(part.right, columns)]
-            case Power():
-                values = [walk(part.kernel, columns)] * part.exponent
-            case Scaled():
-                value = walk(part.kernel, columns)
-                return None if value is None else scale(part.scale, value)
-            case Columns() if max(part.columns) < len(columns):
-                return walk(part.kernel, tuple(columns[c] for c in part.columns))
-            case _:
-                return leaf(part, columns)
-        join = add if isinstance(part, Sum) else multiply
-        return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
-
-    return walk(kernel, columns)
 
 
 def norm_degree(kernel: Kernel) -> int | None:
@@ -587,7 +494,7 @@ def norm_degree(kernel: Kernel) -> int | None:
                 return None if part.offset else part.degree
         return None
 
-    return folded(kernel, leaf, lambda a, b: a if a == b else None, operator.add)
+    return kernel.folded(leaf, lambda a, b: a if a == b else None, operator.add)
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:
@@ -606,7 +513,7 @@ BAND = 256
 
 def kernel_matrix(kernel: Kernel, X: Any) -> Float[Array, "n n"]:
     """Return ``kernel(X)``; of a sum in bands up to the diagonal: a third less time and memory."""
-    if X.shape[0] <= BAND or not isinstance(next(leaves_of(kernel, (Transformed,))), Sum):
+    if X.shape[0] <= BAND or not isinstance(next(kernel.leaves(Transformed))[0], Sum):
         return np.ascontiguousarray(kernel(X))
     inner, U = untransformed(kernel, X)
     K = np.empty((U.shape[0], U.shape[0]), arrays.precision(U))

@@ -19,9 +19,8 @@ from bochner._core.arrays import array_namespace, dense, moved, to_numpy
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
-from bochner.kernels.dotproduct import no_negative
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.zonal import orthonormals
+from bochner.kernels.series import no_negative, orthonormals
 
 
 def _weights(value: object, who: str, name: str) -> tuple[float, ...]:
@@ -47,6 +46,9 @@ class Basis(Kernel):
     @abc.abstractmethod
     def functions(self, X: Rows) -> tuple[Rows, ...]:
         """Return the 1-D functions, in the order of ``sizes``, of all columns of dense rows."""
+
+    def exact(self, d: int) -> int:
+        return int(np.count_nonzero(self.sizes)) ** d
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         xp = array_namespace(X, Y)

@@ -29,9 +29,9 @@ from scipy.special import erfc
 from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Float
 from bochner.errors import UnsupportedKernel
-from bochner.kernels.algebra import Columns, Mahalanobis, Normalised, folded, summands
-from bochner.kernels.kernel import ALGEBRA, Constant, Kernel, Scaled, Sum, leaves_of, parts_of
-from bochner.kernels.stationary import Stationary
+from bochner.kernels.algebra import Mahalanobis, Normalised
+from bochner.kernels.kernel import Algebra, Columns, Constant, Kernel, Scaled, Sum
+from bochner.kernels.spectral import Measure
 from bochner.kernels.stationary_families import Periodic, harmonics, steps_of
 
 #: Frequencies whose density is computed together.
@@ -40,14 +40,20 @@ TOGETHER = 1 << 18
 LEAKS = 1e-12  # What a taper takes off at the end of the box, and leaves beyond
 
 
-def has_weights(kernel: Kernel) -> bool:
+def has_weights(kernel: Kernel, d: int) -> bool:
     """Whether a kernel is a sum of waves with known weights: see :func:`equispaced_weights`."""
-    for leaf in leaves_of(kernel, (*ALGEBRA, Normalised, Columns)):
-        inner = leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
-        known = isinstance(inner, Stationary) and inner.has_density
-        if not (known or isinstance(leaf, Constant | Periodic)):
-            return False
-    return True
+    every = kernel.leaves((Algebra, Normalised, Columns), range(d))
+    inner = lambda leaf: leaf.kernel if isinstance(leaf, Mahalanobis) else leaf
+    return all(
+        isinstance(leaf, Constant | Periodic) or has_density(inner(leaf), len(columns))
+        for leaf, columns in every
+    )
+
+
+def has_density(kernel: Kernel, d: int) -> bool:
+    """Whether a kernel of x − y has frequencies of one law, with a known density."""
+    measure = kernel.spectral(d)
+    return isinstance(measure, Measure) and measure.has_density
 
 
 def equispaced_weights(
@@ -70,15 +76,12 @@ def equispaced_weights(
         match part:
             case Constant():
                 within = np.array(part.value)
-            case Normalised():
-                variance = float(part.kernel.diag(np.zeros((1, len(axes))))[0])
-                within = equispaced_weights(part.kernel, *along) / variance
             case Periodic():
                 within = _harmonic(part, *along)
-            case Stationary():
+            case Mahalanobis() if has_density(part.kernel, len(axes)):
+                within = _density(part.kernel, part.root, *along)
+            case _ if isinstance(part.spectral(len(axes)), Measure):
                 within = _density(part, np.eye(len(axes)), *along)
-            case Mahalanobis(kernel=Stationary() as inner) if not isinstance(inner, Periodic):
-                within = _density(inner, part.root, *along)
             case _:
                 raise UnsupportedKernel(
                     "FourierGrid requires a stationary kernel with a spectral density, a Periodic "
@@ -89,8 +92,8 @@ def equispaced_weights(
         weights[place] = within.transpose(np.argsort(axes))
         return weights
 
-    every = (*range(len(extent)),)
-    weights = folded(kernel, leaf, operator.add, _convolved, scale=operator.mul, columns=every)
+    how = operator.add, _convolved, operator.mul, tuple(range(len(extent)))
+    weights = _plain(kernel, len(extent)).folded(leaf, *how)
     assert weights is not None
     return weights
 
@@ -134,16 +137,17 @@ def spectral_parts(kernel: Kernel, d: int) -> list[Columns]:
 def parted(kernel: Kernel) -> tuple[Kernel | None, Kernel | None]:
     """Split a kernel of one column: periodic and constant terms, and all other terms."""
     sides: tuple[list[Kernel], list[Kernel]] = [], []
-    for term in summands(kernel):
+    for term in kernel.summands:
         sides[bool(spectral_parts(term, 1))].append(term)
     steady, falling = (reduce(Sum, side) if side else None for side in sides)
     return steady, falling
 
 
-def has_axes(kernel: Kernel) -> bool:
+def has_axes(kernel: Kernel, d: int) -> bool:
     """Whether the largest weights lie on the axes, where they are computed separately."""
-    kinds = (Sum, Scaled, Normalised, Columns)
-    return all(isinstance(leaf, Stationary | Constant) for leaf in leaves_of(kernel, kinds))
+    every = kernel.leaves((Sum, Scaled, Normalised, Columns), range(d))
+    known = lambda leaf, d: isinstance(leaf, Constant) or isinstance(leaf.spectral(d), Measure)
+    return all(known(leaf, len(columns)) for leaf, columns in every)
 
 
 def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, ...]) -> Array:
@@ -159,7 +163,7 @@ def _harmonic(kernel: Periodic, spacing: Float[Array, " d"], extent: tuple[int, 
 
 
 def _density(
-    kernel: Stationary,
+    kernel: Any,
     root: Float[Array, "d d"],
     spacing: Float[Array, " d"],
     extent: tuple[int, ...],
@@ -173,7 +177,7 @@ def _density(
         )
     axes = [h * np.arange(-m, m + 1) for h, m in zip(spacing, extent, strict=True)]
     places = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    W, measure = places.reshape(-1, len(root)), kernel.spectral_measure(len(root))
+    W, measure = places.reshape(-1, len(root)), kernel.spectral(len(root))
     W = W @ np.linalg.inv(root)
     density = np.empty(len(W))
     for rows in slices(len(W), TOGETHER):
@@ -270,12 +274,14 @@ def turns(kernel: Kernel, spacing: Float[Array, " d"]) -> Float[Array, " d"]:
 
 def on_frequencies(kernel: Kernel, spacing: Float[Array, " d"]) -> Kernel:
     """Return the kernel with periods whose harmonics are multiples of the spacing."""
-    if isinstance(kernel, Periodic):
-        pairs = zip(kernel.per_axis(len(spacing))[0], spacing, strict=True)
-        return replace(kernel, period=tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs))
-    spacing = spacing[list(kernel.columns)] if isinstance(kernel, Columns) else spacing
-    parts = {name: on_frequencies(part, spacing) for name, part in parts_of(kernel).items()}
-    return kernel.replace(**parts)
+
+    def change(part: Kernel, axes: list[int]) -> Kernel:
+        if not isinstance(part, Periodic):
+            return part
+        pairs = zip(part.per_axis(len(axes))[0], spacing[[*axes]], strict=True)
+        return replace(part, period=tuple(2 * math.pi / (h * steps_of(p, h)) for p, h in pairs))
+
+    return kernel.rebuilt(change, columns=range(len(spacing)))
 
 
 # --- Terms of a kernel, and what these see -------------------------------------------------------
@@ -288,12 +294,21 @@ def _terms(kernel: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
     """Return the factors of each term of a kernel, each once, without multiples."""
 
     def leaf(part: Kernel, axes: tuple[int, ...]) -> list[tuple[Factor, ...]]:
-        if isinstance(part, Normalised):
-            return _terms(part.kernel, axes)
         return [()] if isinstance(part, Constant) else [((part, axes),)]
 
     def multiply(left: Any, right: Any) -> list[tuple[Factor, ...]]:
         pairs = (tuple(dict.fromkeys((*a, *b))) for a, b in product(left, right))
         return list(dict.fromkeys(pairs))
 
-    return folded(kernel, leaf, operator.add, multiply, columns=axes) or []
+    return _plain(kernel, len(axes)).folded(leaf, operator.add, multiply, columns=axes) or []
+
+
+def _plain(kernel: Kernel, d: int) -> Kernel:
+    """Return the kernel with multiples in place of cosines: for kernels of x − y they are equal."""
+
+    def change(part: Kernel, columns: Any) -> Kernel:
+        if not isinstance(part, Normalised):
+            return part
+        return Scaled(1.0 / part.kernel.at_zero(len(columns)), part.kernel)
+
+    return kernel.rebuilt(change, columns=range(d))

@@ -11,7 +11,7 @@ from bochner._core.arrays import array_namespace
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances
-from bochner.kernels.kernel import Kernel, TunedPositive
+from bochner.kernels.kernel import Kernel, Transformed, TunedPositive
 from bochner.kernels.spectral import SECH, Measure
 from bochner.kernels.stationary import by_columns, refuse_sparse
 
@@ -129,7 +129,8 @@ class SkewedChi2(Kernel):
 
     skew: TunedPositive = 1.0
 
-    def spectral_measure(self, d: int) -> Measure:
+    def spectral_of_logs(self, d: int) -> Measure:
+        """Return the law of the frequencies of the kernel of log(x + c)."""
         return Measure(SECH, np.ones(d))
 
     def inputs(self, X: Rows) -> Rows:
@@ -154,6 +155,10 @@ class SkewedChi2(Kernel):
         tangent = lambda gap, _: -0.5 * array_namespace(gap).tanh(0.5 * gap)
         U, V = self.inputs(X), self.inputs(Y)
         return self.back(X, by_columns(C * self.evaluate(X, Y), tangent, U, V))
+
+
+#: Kernels of transformed rows.
+Changed = Transformed | SkewedChi2
 
 
 def require_above(kernel: Kernel, least: float, *matrices: Array, strictly: bool = False) -> None:

@@ -1,17 +1,25 @@
-"""Kernels as values, and their sums, products, multiples and powers."""
+"""Kernels as values, their sums, products, multiples and powers, and what these are made of."""
 
 import abc
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
-from bochner._core import arrays
-from bochner._core.checks import Check, Counted, MaybePositive, nonnegative, one_or_each, positive
+import numpy as np
+
+from bochner._core import arrays, checks
+from bochner._core.checks import Check, Counted, MaybePositive, nonnegative, positive
 from bochner._core.names import NamedArguments, instead
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
+from bochner.kernels import series, spectral
+from bochner.kernels.series import PowerSeries, RadialKernels
+from bochner.kernels.spectral import Frequencies
+
+T = TypeVar("T")
 
 #: A function that returns the values of a kernel, computed when asked for.
 Values = Callable[[], Array]
@@ -23,10 +31,9 @@ class Value(NamedArguments):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name; with ``deep`` also those of its parts, by path."""
         params: dict[str, Any] = {}
-        if is_dataclass(self):  # a kernel of one's own may be none
-            params = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name, part in tuple(params.items()) if deep else ():
-            if isinstance(part, Value):
+        for name in [f.name for f in fields(self)] if is_dataclass(self) else list[str]():
+            params[name] = part = getattr(self, name)
+            if deep and isinstance(part, Value):
                 params |= {f"{name}__{path}": v for path, v in part.get_params().items()}
         return params
 
@@ -113,7 +120,7 @@ TUNED = "tuned"
 TunedPositive = Annotated[float, free_or(positive), TUNED]
 TunedNonnegative = Annotated[float, free_or(nonnegative), TUNED]
 #: A number for all columns, or one per column.
-TunedNumbers = Annotated[float | tuple[float, ...], free_or(one_or_each(positive)), TUNED]
+TunedNumbers = Annotated[float | tuple[float, ...], free_or(checks.one_or_each(positive)), TUNED]
 
 
 def require_finite(K: Array, who: str, what: str, cause: str) -> Array:
@@ -199,6 +206,88 @@ class Kernel(Value, abc.ABC):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         """Return k(x, x) of checked rows."""
 
+    # Views: what else is known of the kernel for d columns; None where it is not of this form.
+
+    def spectral(self, d: int) -> Frequencies | None:
+        """Return the law of the frequencies ω, where k(x, y) = k(0, 0) E cos ω·(x − y)."""
+        return None
+
+    def series(self, d: int) -> PowerSeries | None:
+        """Return the power series κ, where k(x, y) = κ(⟨x, y⟩)."""
+        return None
+
+    def zonal(self, d: int) -> RadialKernels | None:
+        """Return the radial kernels R_l, where k(x, y) = Σ_l R_l(|x|, |y|) P_l(cos ∠(x, y))."""
+        kappa = self.series(d)
+        return None if kappa is None else series.of_series(d, kappa)
+
+    def exact(self, d: int) -> int | None:
+        """Return the number of features of which k is the inner product, without an error."""
+        return None
+
+    def features(self, X: Rows) -> Float[Array, "n D"]:
+        """Return these features of checked rows; of kernels made of others, rules make them."""
+        raise NotImplementedError
+
+    def at_zero(self, d: int) -> float:
+        """Return k(0, 0), for kernels of x − y the value of k(x, x) for all x."""
+        return float(self.diagonal(np.zeros((1, d)))[0])
+
+    # What a kernel is made of.
+
+    @property
+    def parts(self) -> dict[str, "Kernel"]:
+        """The kernels that this one is made of, by field."""
+        return {k: v for k, v in self.get_params(deep=False).items() if isinstance(v, Kernel)}
+
+    @property
+    def summands(self) -> list["Kernel"]:
+        """The kernels whose sum this one is."""
+        if not isinstance(self, Sum | Scaled):
+            return [self]
+        terms = [term for part in self.parts.values() for term in part.summands]
+        return [Scaled(self.scale, term) for term in terms] if isinstance(self, Scaled) else terms
+
+    def leaves(self, through: Any = None, columns: Any = None) -> Iterator[tuple["Kernel", Any]]:
+        """Yield the kernels that the algebra, or other kinds, join, and the columns each sees."""
+        parts = self.parts if isinstance(self, through or Algebra) else {}
+        if not parts:
+            yield self, columns
+        for part in parts.values():
+            yield from part.leaves(through, _seen(self, columns))
+
+    def rebuilt(self, change: Callable[..., Any], through: Any = None, columns: Any = None) -> Any:
+        """Return the kernel with every kernel in it changed, from the leaves up.
+
+        ``change`` takes a kernel and the columns that it sees, if ``columns`` are given.
+        """
+        parts = self.parts if isinstance(self, through or Kernel) else {}
+        seen = _seen(self, columns)
+        parts = {name: part.rebuilt(change, through, seen) for name, part in parts.items()}
+        return change(self.replace(**parts) if parts else self, columns)
+
+    def folded(
+        self,
+        leaf: Callable[[Any, tuple[int, ...]], T | None],
+        add: Callable[[T, T], T | None],
+        multiply: Callable[[T, T], T | None],
+        scale: Callable[[float, T], T | None] = lambda _, value: value,
+        columns: tuple[int, ...] = (),
+    ) -> T | None:
+        """Combine values of ``leaf(part, columns)`` over the kernel; None if any value is None."""
+        # Without the columns that the kernel uses, Columns(...) are leaves.
+        if isinstance(self, Columns) and max(self.columns) < len(columns):
+            columns = tuple(columns[c] for c in self.columns)
+        elif not isinstance(self, Algebra):
+            return leaf(self, columns)
+        values = [part.folded(leaf, add, multiply, scale, columns) for part in self.parts.values()]
+        if isinstance(self, Power):
+            values *= self.exponent
+        if isinstance(self, Scaled) and values[0] is not None:
+            return scale(self.scale, values[0])
+        join = add if isinstance(self, Sum) else multiply
+        return reduce(lambda a, b: None if a is None or b is None else join(a, b), values)
+
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         """Return Σ_j C[i, j] ∂k(x_i, y_j)/∂x_i of each row i: gradients of sums of k(x, y_j).
 
@@ -271,12 +360,41 @@ class Constant(Kernel):
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
         return self._fill((X.shape[0],), X)
 
+    def spectral(self, d: int) -> Frequencies:
+        return spectral.Composite((), lambda m, _: np.zeros((d, m)), lambda: 0.0)
+
+    def series(self, d: int) -> PowerSeries:
+        return PowerSeries((self.value,))
+
+    def exact(self, d: int) -> int:
+        return 1
+
+    def features(self, X: Rows) -> Float[Array, "n 1"]:
+        return self.diagonal(X)[:, None] ** 0.5
+
     def pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
         return arrays.array_namespace(X).zeros_like(X)
 
     def _fill(self, shape: tuple[int, ...], like: Array) -> Array:
         xp = arrays.array_namespace(like)
         return xp.full(shape, self.value, dtype=like.dtype, device=arrays.device(like))
+
+
+def _seen(kernel: Kernel, columns: Any) -> Any:
+    """Return the columns that the parts of a kernel see, for a kernel that sees these."""
+    if columns is None or not isinstance(kernel, Columns):
+        return columns
+    return [columns[c] for c in kernel.columns if c < len(columns)]
+
+
+def spectral_within(self: Any, d: int) -> Frequencies | None:
+    """View of kernels whose frequencies are those of the kernel within."""
+    return self.kernel.spectral(d)
+
+
+def exact_within(self: Any, d: int) -> int | None:
+    """View of kernels whose features are those of the kernel within, each changed."""
+    return self.kernel.exact(d)
 
 
 class Combined(Kernel):
@@ -292,10 +410,23 @@ class Combined(Kernel):
         """Return ∂E/∂part for each part, any E and C = ∂E/∂k; ``K()``, ``part()`` are values."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        return self.joined(*(partial(part.evaluate, X, Y) for part in parts_of(self).values()))
+        return self.joined(*(partial(part.evaluate, X, Y) for part in self.parts.values()))
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
-        return self.joined(*(partial(part.diagonal, X) for part in parts_of(self).values()))
+        return self.joined(*(partial(part.diagonal, X) for part in self.parts.values()))
+
+
+class Algebra(Combined):
+    """A sum, product, multiple or power of kernels: of what its parts are known to be, it is."""
+
+    def series(self, d: int) -> PowerSeries | None:
+        return self.folded(lambda part, _: part.series(d), *series.OF_SERIES)
+
+    def zonal(self, d: int) -> RadialKernels | None:
+        return self.folded(lambda part, _: part.zonal(d), *series.OF_RADIALS)
+
+    def exact(self, d: int) -> int | None:
+        return self.folded(lambda part, _: part.exact(d), operator.add, operator.mul)
 
 
 def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
@@ -304,7 +435,7 @@ def _enclosed(kernel: Kernel, *looser: type[Kernel]) -> str:
 
 
 @dataclass(frozen=True)
-class Sum(Combined):
+class Sum(Algebra):
     """k(x, y) = left(x, y) + right(x, y); written ``left + right``.
 
     Parameters
@@ -324,6 +455,18 @@ class Sum(Combined):
     def __repr__(self) -> str:
         return f"{self.left!r} + {_enclosed(self.right, Sum)}"
 
+    def spectral(self, d: int) -> Frequencies | None:
+        parts = self.left, self.right
+        sizes = lambda: [part.at_zero(d) for part in parts]
+
+        def draw(m: int, rng: np.random.Generator, *each: Values) -> Array:
+            W, (a, b) = [one() for one in each], sizes()
+            return np.where(rng.random(m) * (a + b) < a, *W)
+
+        pairs = lambda squares: zip(sizes(), squares, strict=True)
+        moment = lambda *squares: sum(a * s for a, s in pairs(squares) if a) / self.at_zero(d)
+        return spectral.composite(draw, moment, *(part.spectral(d) for part in parts))
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() + parts[1]()
 
@@ -332,7 +475,7 @@ class Sum(Combined):
 
 
 @dataclass(frozen=True)
-class Product(Combined):
+class Product(Algebra):
     """k(x, y) = left(x, y) · right(x, y); written ``left * right`` (positive: Schur).
 
     Parameters
@@ -352,6 +495,11 @@ class Product(Combined):
     def __repr__(self) -> str:
         return f"{_enclosed(self.left, Sum)} * {_enclosed(self.right, Sum, Product, Scaled)}"
 
+    def spectral(self, d: int) -> Frequencies | None:
+        # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
+        draw = lambda m, rng, left, right: left() + right()[:, rng.permutation(m)]
+        return spectral.composite(draw, operator.add, self.left.spectral(d), self.right.spectral(d))
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() * parts[1]()
 
@@ -361,7 +509,7 @@ class Product(Combined):
 
 
 @dataclass(frozen=True)
-class Scaled(Combined):
+class Scaled(Algebra):
     """k(x, y) = scale · kernel(x, y); written ``scale * kernel``.
 
     Parameters
@@ -385,6 +533,8 @@ class Scaled(Combined):
     def __repr__(self) -> str:
         return f"{self.scale!r} * {_enclosed(self.kernel, Sum, Product, Scaled)}"
 
+    spectral = spectral_within
+
     def joined(self, *parts: Values) -> Array:
         return self.scale * parts[0]()
 
@@ -393,7 +543,7 @@ class Scaled(Combined):
 
 
 @dataclass(frozen=True)
-class Power(Combined):
+class Power(Algebra):
     """k(x, y) = kernel(x, y)^p for a whole number p; written ``kernel ** p`` (Schur).
 
     ``(Linear() + 1.0) ** 3`` is the polynomial kernel of degree 3. Powers that are not whole
@@ -418,6 +568,11 @@ class Power(Combined):
     def __repr__(self) -> str:
         return f"{_enclosed(self.kernel, Sum, Product, Scaled, Power)}**{self.exponent}"
 
+    def spectral(self, d: int) -> Frequencies | None:
+        p, one = self.exponent, self.kernel.spectral(d)
+        draw = lambda m, rng, each: sum(each()[:, rng.permutation(m)] for _ in range(p))
+        return spectral.composite(draw, lambda square: p * square, one)
+
     def joined(self, *parts: Values) -> Array:
         return parts[0]() ** self.exponent
 
@@ -425,28 +580,73 @@ class Power(Combined):
         return (C * (self.exponent * parts[0]() ** (self.exponent - 1)),)
 
 
-#: Combinations of kernels of the same rows.
-ALGEBRA = (Sum, Product, Scaled, Power)
+class Transformed(Kernel):
+    """A kernel of transformed rows: k(x, y) = kernel(f(x), f(y))."""
+
+    kernel: Kernel
+
+    @abc.abstractmethod
+    def inputs(self, X: Rows) -> Float[Array, "n e"]:
+        """Return the rows that the kernel within sees."""
+
+    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
+        """Return gradients in the rows, given those in the rows that the kernel within sees."""
+        raise UnsupportedKernel(
+            f"Gradients in rows require the derivative of the rows' transformation; {self!r} has a "
+            "function of your own. Transform the rows first, and take gradients in those."
+        )
+
+    def evaluate(self, X: Rows, Y: Others) -> Pairs:
+        U = self.inputs(X)
+        return self.kernel.evaluate(U, U if Y is X else self.inputs(Y))
+
+    def diagonal(self, X: Rows) -> Float[Array, " n"]:
+        return self.kernel.diagonal(self.inputs(X))
 
 
-def parts_of(kernel: Kernel) -> dict[str, Kernel]:
-    """Return the kernels that a kernel is made of, by field."""
-    return {k: v for k, v in kernel.get_params(deep=False).items() if isinstance(v, Kernel)}
+def require_columns(who: str, columns: tuple[int, ...], X: Array) -> None:
+    """Refuse columns that X does not have."""
+    if max(columns) >= X.shape[1]:
+        raise InvalidInput(
+            f"{who}: columns must be below the number of columns of X; got column "
+            f"{max(columns)} of {X.shape[1]} (counted from 0)."
+        )
 
 
-def leaves_of(kernel: Kernel, through: tuple[type[Kernel], ...] = ALGEBRA) -> Iterator[Kernel]:
-    """Yield the kernels that a kernel is made of by combinations of these types."""
-    if not isinstance(kernel, through):
-        yield kernel
-        return
-    for part in parts_of(kernel).values():
-        yield from leaves_of(part, through)
+@dataclass(frozen=True)
+class Columns(Transformed):
+    """A kernel that looks at some columns only: k(x, y) = kernel(x[columns], y[columns]).
 
+    Parameters
+    ----------
+    kernel : Kernel
+        Its lengthscales, if it has one per column, belong to the chosen columns in their order.
+    columns : tuple of int
+        Column numbers from 0, each once.
 
-def rebuilt(kernel: Kernel, change: Callable[[Any], Kernel]) -> Kernel:
-    """Return the kernel with every kernel in it changed, from the leaves up."""
-    parts = {name: rebuilt(part, change) for name, part in parts_of(kernel).items()}
-    return change(kernel.replace(**parts) if parts else kernel)
+    Examples
+    --------
+    >>> from bochner.kernels import Columns, Gaussian
+    >>> Columns(Gaussian(), (1,))([[0.0, 0.0]], [[9.0, 0.0], [0.0, 1.0]]).round(2)
+    array([[1.  , 0.61]])
+    """
+
+    kernel: Part
+    columns: Annotated[tuple[int, ...], checks.integers]
+
+    def inputs(self, X: Rows) -> Float[Array, "n c"]:
+        require_columns("Columns", self.columns, X)
+        return arrays.taken(X, np.array(self.columns), axis=1)
+
+    def back(self, X: Rows, G: Float[Array, "n e"]) -> Rows:
+        return G @ arrays.moved(np.eye(X.shape[1])[list(self.columns)], like=G)
+
+    def spectral(self, d: int) -> Frequencies | None:
+        embedded = lambda _m, _rng, each: np.eye(d)[:, list(self.columns)] @ each()
+        return spectral.composite(embedded, float, self.kernel.spectral(len(self.columns)))
+
+    def exact(self, d: int) -> int | None:
+        return self.kernel.exact(len(self.columns))
 
 
 def has_free(kernel: object) -> bool:

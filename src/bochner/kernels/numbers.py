@@ -8,7 +8,7 @@ much as a few kernel matrices.
 
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
 from typing import Any
@@ -18,20 +18,7 @@ import numpy as np
 from bochner._core.arrays import slices
 from bochner._core.shapes import Array, Others, Pairs, Rows
 from bochner.kernels import distances
-from bochner.kernels.algebra import Transformed
-from bochner.kernels.kernel import (
-    Combined,
-    Constant,
-    Free,
-    Kernel,
-    Product,
-    Scaled,
-    Sum,
-    Values,
-    has_free,
-    parts_of,
-    rebuilt,
-)
+from bochner.kernels.kernel import Combined, Free, Kernel, Product, Scaled, Sum, Transformed, Values
 from bochner.kernels.stationary import Compilable, CoordinateWise, Radial
 from bochner.kernels.stationary_families import Periodic
 
@@ -60,17 +47,19 @@ class Place:
 
 def places_of(kernel: Kernel) -> list[Place]:
     """Return the places of all numbers that could be found, from left to right."""
-    return [place for place, _, _ in leaves(kernel, None)]
+    places: list[Place] = []
+    params = kernel.get_params()
+    for path, value in params.items():
+        owner, _, name = path.rpartition("__")
+        if name in getattr(params.get(owner, kernel), "tunable", ()):
+            columns = range(len(value)) if isinstance(value, tuple) else (None,)
+            places += [Place(path, j) for j in columns]
+    return places
 
 
 def free_places(kernel: Kernel) -> list[Place]:
     """Return the places of the numbers that are free."""
     return [place for place in places_of(kernel) if isinstance(place.of(kernel), Free)]
-
-
-def is_given(kernel: object) -> bool:
-    """Whether it is a kernel with all its numbers."""
-    return isinstance(kernel, Kernel) and not has_free(kernel)
 
 
 def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
@@ -83,55 +72,6 @@ def with_numbers(kernel: Kernel, numbers: dict[Place, Any]) -> Kernel:
             row = changes.setdefault(place.path, list(kernel.get_params()[place.path]))
             row[place.column] = value
     return kernel.replace(**changes)
-
-
-def opened(kernel: Kernel) -> Kernel:
-    """Return the kernel with the numbers that a search finds free, and a weight for each term."""
-    # Scale factors are moved out of products. Where none is free all are, from their present
-    # values, but for shapes of families and zeros.
-    kernel = rebuilt(kernel, _lifted)
-    if not has_free(kernel):
-        places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
-        known = {place: place.of(kernel) for place in places}
-        kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
-    return rebuilt(kernel, _weighted)
-
-
-def _lifted(kernel: Kernel) -> Kernel:
-    """Return a product or multiple of multiples as one multiple; a free factor replaces all."""
-    scaled = {k: v for k, v in parts_of(kernel).items() if isinstance(v, Scaled)}
-    if not scaled or not isinstance(kernel, Product | Scaled):
-        return kernel
-    factors: list[Any] = [part.scale for part in scaled.values()]
-    if isinstance(kernel, Scaled):
-        factors, bare = [kernel.scale, *factors], scaled["kernel"].kernel
-    else:
-        bare = kernel.replace(**{name: part.kernel for name, part in scaled.items()})
-    free = [factor for factor in factors if isinstance(factor, Free)]
-    return Scaled(free[0] if free else math.prod(factors), bare)  # type: ignore[arg-type]
-
-
-def _weighted(kernel: Kernel) -> Kernel:
-    """Return a sum with a free weight for each term that has none."""
-    if not isinstance(kernel, Sum):
-        return kernel
-    bare = {k: v for k, v in parts_of(kernel).items() if not isinstance(v, Sum | Scaled | Constant)}
-    return kernel.replace(**{name: Scaled(Free(), term) for name, term in bare.items()})  # type: ignore[arg-type]
-
-
-def leaves(kernel: Kernel, X: Any) -> Iterator[tuple[Place, Kernel, Any]]:
-    """Yield the place of each number, its kernel, and the rows as this kernel receives them."""
-    for name in kernel.tunable:
-        value = getattr(kernel, name)
-        for j in range(len(value)) if isinstance(value, tuple) else (None,):
-            yield Place(name, j), kernel, X
-    if X is not None and isinstance(kernel, Transformed):
-        X = kernel.inputs(X)
-    elif X is not None and hasattr(kernel, "stacked"):  # windows of sequences
-        X = kernel.stacked(X, 4096)
-    for name, part in parts_of(kernel).items():
-        for place, leaf, rows in leaves(part, X):
-            yield place.within(name), leaf, rows
 
 
 # --- Values, and derivatives in the rows or in all numbers ---------------------------------------
@@ -161,7 +101,7 @@ def traced(
 
     K: Values
     if isinstance(kernel, Combined):
-        values, backs = zip(*map(of, parts_of(kernel)), strict=True)
+        values, backs = zip(*map(of, kernel.parts), strict=True)
         if isinstance(kernel, Product):  # whose factors are asked for at each level
             values = tuple(map(cache, values))
         joined = lambda: kernel.joined(*values)

@@ -12,6 +12,7 @@ Every measure here is exact in any dimension. Two shapes cover nearly all kernel
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ class Law:
     #: Log density at c; or, from (q, d), of s·z in R^d where |s·z|² = q, z ~ N(0, I).
     log_density: Callable[..., Numbers] = unknown
     fixed: bool = False  # whether s² is the same for every vector
+    discrete: bool = False  # whether c are whole numbers, and densities probabilities
 
 
 def fixed(value: float = 1.0) -> Law:
@@ -148,6 +150,15 @@ class Measure:
         """E |ω|², possibly infinite."""
         return float(np.sum(self.law.second_moment * self.scales**2))
 
+    @property
+    def has_density(self) -> bool:
+        """Whether the frequencies have a density that is known."""
+        return self.law.log_density is not unknown and not self.law.discrete
+
+    def place(self, place: "Place", m: int, rng: np.random.Generator) -> Numbers:
+        """Return m frequencies, (d, m)."""
+        return place(self, m, rng)
+
     def sample(self, rng: np.random.Generator, m: int) -> np.ndarray:
         """Return m independent frequencies, (m, d)."""
         shape = m, len(self.scales)
@@ -164,3 +175,36 @@ class Measure:
         else:
             logs = np.sum(self.law.log_density(c), axis=1)
         return logs - np.log(self.scales).sum()
+
+
+#: From a measure, m and a generator to m frequencies, (d, m).
+Place = Callable[[Measure, int, np.random.Generator], Numbers]
+
+
+@dataclass(frozen=True, eq=False)
+class Composite:
+    """Law of frequencies that are made of those of other kernels."""
+
+    parts: tuple["Frequencies", ...]
+    draw: Callable[..., Numbers]  # from m, a generator, and draws of each part, to (d, m)
+    moment: Callable[..., float]  # from E |ω|² of each part
+
+    @property
+    def second_moment(self) -> float:
+        """E |ω|², possibly infinite, or NaN if it is unknown."""
+        return self.moment(*(part.second_moment for part in self.parts))
+
+    def place(self, place: Place, m: int, rng: np.random.Generator) -> Numbers:
+        """Return m frequencies, (d, m)."""
+        return self.draw(m, rng, *(partial(part.place, place, m, rng) for part in self.parts))
+
+
+Frequencies = Measure | Composite
+
+
+def composite(
+    draw: Callable[..., Numbers], moment: Callable[..., float], *parts: Frequencies | None
+) -> Composite | None:
+    """Return the law of frequencies that are made of others; None if a part has none."""
+    known = tuple(part for part in parts if part is not None)
+    return Composite(known, draw, moment) if len(known) == len(parts) else None

@@ -6,6 +6,7 @@ and P_l the Legendre polynomials, with a_l ≥ 0 (Schoenberg 1942). By the addit
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,11 +17,12 @@ from bochner._core.checks import positive
 from bochner._core.globe import require_places, unit_vectors
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, NotPositive, UnsupportedKernel
-from bochner.kernels.algebra import Columns, Transformed, leaves_on
-from bochner.kernels.kernel import Combined, Constant, Free, Kernel, free_or, leaves_of, parts_of
+from bochner.kernels.algebra import SAME_ROWS
+from bochner.kernels.kernel import Columns, Combined, Constant, Free, Kernel, Transformed, free_or
+from bochner.kernels.series import angles, gegenbauers
 from bochner.kernels.stationary import Exponential, Gaussian, RationalQuadratic
 from bochner.kernels.stationary_families import Matern
-from bochner.kernels.zonal import Zonal, angles, gegenbauers
+from bochner.kernels.zonal import Zonal
 
 #: Kernels by name.
 FAMILIES: dict[str, Kernel] = {
@@ -118,7 +120,7 @@ def named_on_sphere(kernel: Kernel | str) -> Kernel:
 
 def is_on_sphere(kernel: Kernel) -> bool:
     """Whether a kernel is one of places on the globe, as far as its structure tells."""
-    return all(isinstance(leaf, OnSphere | Constant) for leaf in leaves_of(kernel))
+    return all(isinstance(leaf, OnSphere | Constant) for leaf, _ in kernel.leaves())
 
 
 def degree_variances(kernel: Kernel, degree: int) -> Float[Array, " l"]:
@@ -170,34 +172,36 @@ def on_unit_sphere(kernel: Kernel) -> Kernel:
     return within.replace(lengthscale=float(length) * math.radians(kernel.lengthscale))
 
 
+#: All columns of any rows.
+ALL = range(1 << 31)
+
+
 def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
     """Return the columns that kernels on the globe see as latitude and longitude."""
-    leaves = leaves_on(kernel, range(1 << 31))
-    return {tuple(columns[:2]) for leaf, columns in leaves if isinstance(leaf, OnSphere)}
+    every = kernel.leaves((*SAME_ROWS, Columns), ALL)
+    return {tuple(columns[:2]) for leaf, columns in every if isinstance(leaf, OnSphere)}
 
 
-def of_points_beside(
-    kernel: Kernel, globe: tuple[int, ...], columns: tuple[int, ...] | None = None
-) -> Kernel:
+def of_points_beside(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
     """Return a kernel of places and further columns as one of points, then these columns."""
-    match kernel:
-        case Constant():
-            return kernel
-        case OnSphere():
-            return Columns(on_unit_sphere(kernel), (0, 1, 2))
-        case Combined():
-            parts = parts_of(kernel).items()
-            return kernel.replace(**{k: of_points_beside(v, globe, columns) for k, v in parts})
-        case Columns():
-            within = kernel.columns
-            within = within if columns is None else tuple(columns[c] for c in within)
-            return of_points_beside(kernel.kernel, globe, within)
-    if columns is None or set(columns) & set(globe):
-        raise UnsupportedKernel(
-            "Kernels of places on the globe beside further columns must see latitude and longitude "
-            f"by OnSphere alone; got {kernel!r}. Name its columns, as in Columns(kernel, (2,))."
-        )
-    return Columns(kernel, tuple(3 + c - sum(g < c for g in globe) for c in columns))
+
+    def change(part: Kernel, columns: Sequence[int]) -> Kernel:
+        match part:
+            case Constant() | Combined():
+                return part
+            case OnSphere():
+                return Columns(on_unit_sphere(part), (0, 1, 2))
+            case Columns():
+                return part.kernel
+        if columns is ALL or set(columns) & set(globe):
+            raise UnsupportedKernel(
+                "Kernels of places on the globe beside further columns must see latitude and "
+                f"longitude by OnSphere alone; got {part!r}. Name its columns, as in "
+                "Columns(kernel, (2,))."
+            )
+        return Columns(part, tuple(3 + c - sum(g < c for g in globe) for c in columns))
+
+    return kernel.rebuilt(change, (Combined, Columns), ALL)
 
 
 def of_degrees(variances: Float[Array, " l"], X: Float[Array, "n 2"]) -> Float[Array, "n n"]:

@@ -17,8 +17,9 @@ from bochner._core.arrays import array_namespace, device, is_sparse, moved
 from bochner._core.checks import integer
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels import distances, spectral
-from bochner.kernels.kernel import Kernel, TunedNumbers, TunedPositive, require_finite
+from bochner.kernels import distances, series, spectral
+from bochner.kernels.kernel import Kernel, Scaled, TunedNumbers, TunedPositive, require_finite
+from bochner.kernels.series import RadialKernels
 
 Lengthscale = float | tuple[float, ...]
 Compiled = tuple[str, float]
@@ -32,11 +33,9 @@ class Stationary(Kernel):
     """
 
     lengthscale: Lengthscale
-    #: Whether the frequencies have a density that is known.
-    has_density: ClassVar[Any] = True
 
     @abc.abstractmethod
-    def spectral_measure(self, d: int) -> spectral.Measure:
+    def spectral(self, d: int) -> spectral.Measure:
         """Return the law of the frequencies ω in R^d, for d columns."""
 
     def diagonal(self, X: Rows) -> Float[Array, " n"]:
@@ -110,8 +109,12 @@ class Radial(Compilable):
     def mixing(self) -> spectral.Law:
         """Law of the factor f with k = E exp(−f r²/2): the kernel as a mixture of Gaussians."""
 
-    def spectral_measure(self, d: int) -> spectral.Measure:
+    def spectral(self, d: int) -> spectral.Measure:
         return spectral.Measure(self.mixing, 1.0 / np.array(self.per_axis(d)), of="factor")
+
+    def zonal(self, d: int) -> RadialKernels | None:
+        scale, *others = {*np.atleast_1d(self.lengthscale).tolist()}
+        return None if others else series.of_distance(self.profile, scale, d)
 
     def block(self, X: Rows, Y: Others) -> Pairs:
         return self.profile(distances.squared(X, Y))
@@ -138,7 +141,7 @@ class CoordinateWise(Compilable):
     def law(self) -> spectral.Law:
         """Law of each coordinate of ω, in units of 1/ℓ."""
 
-    def spectral_measure(self, d: int) -> spectral.Measure:
+    def spectral(self, d: int) -> spectral.Measure:
         return spectral.Measure(self.law, 1.0 / np.array(self.per_axis(d)))
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
@@ -178,6 +181,10 @@ class Gaussian(Radial):
     def with_slope(self, s: Array) -> tuple[Array, Array]:
         k = self.profile(s)
         return k, -0.5 * k
+
+    def zonal(self, d: int) -> RadialKernels | None:
+        rate, *others = {1.0 / scale**2 for scale in np.atleast_1d(self.lengthscale).tolist()}
+        return None if others else series.of_exponential(d, rate, decay=rate)
 
     smooth = True
     mixing = spectral.fixed()
@@ -325,6 +332,15 @@ class Cauchy(CoordinateWise):
     smooth = True
     law = spectral.LAPLACE
     compiled = "cauchy", 1.0
+
+
+def isotropic(kernel: Kernel, d: int) -> tuple[Kernel, Float[np.ndarray, " d"]]:
+    """Return a kernel of unit lengthscale, k(x, y) = unit(x/ℓ, y/ℓ), and ℓ; others with ones."""
+    leaf, _ = next(kernel.leaves(Scaled))
+    if not isinstance(leaf, Radial):
+        return kernel, np.ones(d)
+    of_unit = lambda part, _: part.replace(lengthscale=1.0) if isinstance(part, Radial) else part
+    return kernel.rebuilt(of_unit), 1.0 / np.asarray(leaf.spectral(d).scales)
 
 
 def by_columns(M: Pairs, rate: Callable[[Array, int], Array], X: Array, Y: Array) -> Rows:

@@ -14,8 +14,8 @@ from bochner._core.checks import bounded, each, finite, one_or_each, positive
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
 from bochner.kernels import distances, spectral, stationary
-from bochner.kernels.dotproduct import horner
 from bochner.kernels.kernel import TUNED, TunedNumbers, TunedPositive, free_or
+from bochner.kernels.series import horner
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,6 @@ class ExponentialPower(stationary.Radial):
     def smooth(self) -> bool:
         return self.power == 2
 
-    has_density = smooth
-
     @property
     def mixing(self) -> spectral.Law:
         return stable(self.power) if self.power < 2 else spectral.fixed(2.0)
@@ -211,7 +209,7 @@ def harmonic_law(concentration: tuple[float, ...]) -> spectral.Law:
             values = np.log(ive(np.abs(degrees), kappa))
         return np.where(np.abs(c - degrees) < 1e-9, values, -np.inf)
 
-    return spectral.Law(kappa, sample, quantile, log_density)
+    return spectral.Law(kappa, sample, quantile, log_density, discrete=True)
 
 
 def harmonics(concentration: float) -> Float[np.ndarray, " c"]:
@@ -260,9 +258,7 @@ class Periodic(stationary.Stationary):
     period: TunedNumbers = 1.0
     lengthscale: TunedNumbers = 1.0
 
-    has_density = False  # Frequencies are multiples of one
-
-    def spectral_measure(self, d: int) -> spectral.Measure:
+    def spectral(self, d: int) -> spectral.Measure:
         periods, lengths = self.per_axis(d)
         law = harmonic_law(tuple(1 / v**2 for v in lengths))
         return spectral.Measure(law, 2 * math.pi / np.array(periods))
@@ -340,7 +336,7 @@ class SpectralMixture(stationary.Stationary):
                 f"component; got {m}, {u} and {s}."
             )
 
-    def spectral_measure(self, d: int) -> spectral.Measure:
+    def spectral(self, d: int) -> spectral.Measure:
         weights = np.array(self.weights) / math.fsum(self.weights)
         means, deviations = map(np.array, self.per_axis(d))
         law = spectral.components(weights, means, deviations)

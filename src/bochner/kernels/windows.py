@@ -15,9 +15,9 @@ from bochner._core.arrays import array_namespace, dense, is_numpy, is_sparse, sl
 from bochner._core.checks import Counted, Switch, integer, word
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
 from bochner.errors import InvalidInput
-from bochner.kernels.algebra import SAME_ROWS, Columns
+from bochner.kernels.algebra import SAME_ROWS
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Kernel, Part, leaves_of
+from bochner.kernels.kernel import Columns, Kernel, Part
 from bochner.kernels.numbers import gradients
 
 #: Averages of windows, and the power of their number that sums are divided by.
@@ -78,6 +78,9 @@ class Windows(Kernel):
     def columns(self) -> int:
         """Columns of a window."""
         return self.width * self.channels
+
+    def exact(self, d: int) -> int | None:
+        return self.kernel.exact(self.columns)
 
     def count(self, n_columns: int) -> int:
         """Return how many windows the longest sequence in rows of ``n_columns`` columns has."""
@@ -252,8 +255,8 @@ def _where(condition: Array, values: Array) -> Array:
 
 def sequences_of(kernel: object) -> Windows | None:
     """Return the kernel of sequences within a kernel; None if its rows are not sequences."""
-    leaves = leaves_of(kernel, SAME_ROWS) if isinstance(kernel, Kernel) else ()
-    return next((leaf for leaf in leaves if isinstance(leaf, Windows)), None)
+    every = kernel.leaves(SAME_ROWS) if isinstance(kernel, Kernel) else ()
+    return next((leaf for leaf, _ in every if isinstance(leaf, Windows)), None)
 
 
 def windows_of(kernel: object, n_columns: int) -> int:

@@ -1,15 +1,9 @@
-"""Kernels of the angle between rows, and the Gegenbauer polynomials that they are series of.
-
-P_l is the Gegenbauer polynomial of degree l **in dimension d**, P_l(1) = 1; α_l the number of
-independent harmonics of degree l; p_l = √α_l P_l, orthonormal for t = ⟨u, w⟩, w uniform on the
-sphere. Compute with p_l: its values are of order one, where P_l underflows and α_l overflows.
-d = 2: Chebyshev. d = 3: Legendre. d = 1: the sphere is {−1, 1}, and degrees above one are zero.
-"""
+"""Kernels of the angle between rows, and of their norms."""
 
 import abc
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Annotated, Any, NamedTuple
@@ -19,74 +13,14 @@ import numpy as np
 from bochner._core.arrays import array_namespace, is_sparse, moved, squared_norms, to_numpy
 from bochner._core.checks import Counted, bounded, each, finite, integer, nonnegative
 from bochner._core.names import NamedArguments
+from bochner._core.native import power_of_two
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows
-from bochner.errors import InvalidInput, InvalidType
-from bochner.kernels import distances
-from bochner.kernels.dotproduct import horner, no_negative
+from bochner.errors import InvalidInput, InvalidType, NotPositive
+from bochner.kernels import distances, series
 from bochner.kernels.kernel import Kernel, require_finite
+from bochner.kernels.series import RadialKernels, Radii, gegenbauers, horner, orthonormals
 
 TOO_LONG = ", because rows are too long. Rescale X."
-
-
-def alpha(l: int, d: int) -> int:
-    """Return α_l, how many independent spherical harmonics of degree l there are in R^d; exact."""
-    if l < 2:
-        return 1 if l == 0 else d
-    return math.comb(d + l - 1, l) - math.comb(d + l - 3, l - 2)
-
-
-def log_alpha(l: int, d: int) -> float:
-    """Return log α_l, −inf where there are none (d = 1, l ≥ 2)."""
-    count = alpha(l, d)
-    return math.log(count) if count else -math.inf
-
-
-def recurrence(l: int, d: int) -> Float[np.ndarray, " k"]:
-    """Return b_0 = 0, ..., b_l with p_{k+1} = (t p_k − b_k p_{k−1})/b_{k+1}, p_0 = 1."""
-    k = np.arange(l + 1.0)
-    b = np.zeros(l + 1)
-    b[2:] = np.sqrt(k[2:] * (k[2:] + d - 3) / ((2 * k[2:] + d - 2) * (2 * k[2:] + d - 4)))
-    b[1:2] = 1.0 / math.sqrt(d)
-    return b
-
-
-def orthonormals(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield p_0(t), ..., p_l(t), p_k = √α_k P_k, elementwise, for arrays of any library."""
-    b, before, here = recurrence(l, d).tolist(), 0.0, 1.0 + 0.0 * t
-    yield here
-    for k in range(l):
-        line = t * here - b[k] * before if k else t
-        before, here = here, 0.0 * t if d == 1 and k else line / b[k + 1]
-        yield here
-
-
-def gegenbauers(l: int, d: int, t: Array) -> Iterator[Array]:
-    """Yield P_0(t), ..., P_l(t)."""
-    for k, p in enumerate(orthonormals(l, d, t)):
-        yield p * math.exp(-0.5 * math.log(max(alpha(k, d), 1)))
-
-
-@lru_cache(maxsize=32)
-def angles(
-    d: int, l: int, towards_zero: bool = False
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Return angles θ and weights, of sum one, for means of degree l over a uniform direction."""
-    # Clenshaw-Curtis in θ, or in u with θ = πu², which gathers nodes at zero, where a kernel of the
-    # distance need not be smooth.
-    if d == 1:
-        return np.array([0.0, math.pi]), np.array([0.5, 0.5])
-    n = max(400, int(11.0 * math.sqrt(d))) + 2 * l  # in many dimensions θ gathers at 90°
-    n += n % 2  # Clenshaw-Curtis in [0, 1], n even [Trefethen (2008), section 2]
-    j, k = np.arange(n + 1), np.arange(n // 2 + 1)
-    terms = np.where(k == n // 2, 1.0, 2.0) / (4.0 * k * k - 1.0)
-    terms[0] = -1.0
-    ends = np.where((j == 0) | (j == n), 0.5, 1.0)
-    u, w = np.sin(0.5 * math.pi / n * j) ** 2, np.resize(np.fft.fft(terms, n).real, n + 1)
-    w = -ends * w / n
-    theta = math.pi * u * u if towards_zero else math.pi * u
-    w = w * u if towards_zero else w
-    w = w * np.sin(theta) ** (d - 2)
-    return theta, w / w.sum()
 
 
 # --- Kernels of the angle between rows, times a power of their norms: signs, ReLU layers, networks
@@ -128,6 +62,36 @@ class Angle(NamedTuple):
         return cls.of_chords(xp.sin(0.5 * theta) ** 2, xp.cos(0.5 * theta) ** 2)
 
 
+def _of_angle(kernel: "Homogeneous | Zonal", d: int) -> RadialKernels:
+    """Return the radial kernels R_l(r, s) = c_l (r s)^p."""
+
+    def matrices(degree: int, r: Radii, s: Radii) -> Float[np.ndarray, "q a b"]:
+        c = _coefficients(kernel, d, power_of_two(max(degree, 31) + 1))[: degree + 1, None, None]
+        R = c * (r**kernel.degree)[:, None] * s**kernel.degree
+        R[1:] *= (r > 0)[:, None] & (s > 0)
+        return R
+
+    return RadialKernels(d, matrices, zonal=True)
+
+
+@lru_cache(maxsize=64)
+def _coefficients(kernel: "Homogeneous | Zonal", d: int, l: int) -> Float[np.ndarray, " k"]:
+    """Return c_0, ..., c_l, zero where a series is below the error of quadrature."""
+    c = kernel.gegenbauer_coefficients(d, l)
+    if isinstance(kernel, Zonal):
+        return c
+    # Quadrature of degree l has nodes in proportion to l, whose roundings add up as their root.
+    noise = 10.0 * np.finfo(float).eps * (1 + l / 16) ** 0.5
+    noise = noise * np.exp([0.5 * series.log_alpha(k, d) for k in range(l + 1)])
+    noise *= max(1.0, float(c.max()))
+    if bool((c < -noise).any()):
+        raise NotPositive(
+            f"Radial kernels: the kernel must be positive semi-definite in dimension {d}; got "
+            f"coefficient {c.min():.3g} of degree {int(c.argmin())} from {kernel!r}."
+        )
+    return np.where(c > noise, c, 0.0)
+
+
 class Homogeneous(Kernel):
     """k(x, y) = |x|^p |y|^p K(θ), θ the angle between x and y."""
 
@@ -136,15 +100,18 @@ class Homogeneous(Kernel):
     def degree(self) -> int:
         """The power p of the norms."""
 
+    zonal = _of_angle
+
     @abc.abstractmethod
     def profile(self, angle: Angle) -> Array:
         """Return K(θ), elementwise."""
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
         """Return c_0, ..., c_l with K(θ) = Σ c_k P_k(cos θ) in dimension d, to √α_k eps."""
-        theta, w = angles(d, l)  # c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8]
+        theta, w = series.angles(d, l)  # c_k = α_k E K(θ) P_k(cos θ) [Han et al. (2022), eq. 8]
         values, p = w * self.profile(Angle.of(theta)), orthonormals(l, d, np.cos(theta))
-        return np.array([math.sqrt(alpha(k, d)) * float(values @ p_k) for k, p_k in enumerate(p)])
+        sizes = (math.sqrt(series.alpha(k, d)) for k in range(l + 1))
+        return np.array([size * float(values @ p_k) for size, p_k in zip(sizes, p, strict=True)])
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         U, r = directions(X)
@@ -381,12 +348,14 @@ class Zonal(Kernel):
     array([[2.  , 1.01]])
     """
 
-    coefficients: Annotated[tuple[float, ...], no_negative]
+    coefficients: Annotated[tuple[float, ...], series.no_negative]
     power: Annotated[int, integer] = 1
 
     @property
     def degree(self) -> int:
         return self.power
+
+    zonal = _of_angle
 
     def gegenbauer_coefficients(self, d: int, l: int) -> Float[np.ndarray, " k"]:
         given = self.coefficients[: 2 if d == 1 else None][: l + 1]
@@ -397,12 +366,12 @@ class Zonal(Kernel):
         V, s = (U, r) if Y is X else directions(Y)
         c, d = self.coefficients[: 2 if X.shape[1] == 1 else None], X.shape[1]
 
-        def series(A: Array, B: Array) -> Array:
+        def block(A: Array, B: Array) -> Array:
             p = enumerate(orthonormals(len(c) - 1, d, _cosines(A, B)))
-            terms = (c[l] * math.exp(-0.5 * log_alpha(l, d)) * p_l for l, p_l in p)
+            terms = (c[l] * math.exp(-0.5 * series.log_alpha(l, d)) * p_l for l, p_l in p)
             return reduce(operator.iadd, terms)
 
-        K = distances.by_blocks(series, U, V)
+        K = distances.by_blocks(block, U, V)
         if self.power:
             return lengthened(self, K, r[:, None], s[None, :])
         xp = array_namespace(K)
@@ -500,6 +469,13 @@ class GeneralizedZonal(Kernel):
             )
         h = h[:, None] if h.ndim == 1 else h
         return h * (t > 0)[:, None] if degree else h
+
+    def zonal(self, d: int) -> RadialKernels:
+        h, most = self.radial, 1 if d == 1 else math.inf
+        one = lambda l, r, s: float(l <= most) * h(l, r) @ h(l, s).T
+        return RadialKernels(
+            d, lambda degree, *at: np.stack([one(l, *at) for l in range(degree + 1)])
+        )
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
         def block(X: Array, Y: Array) -> Array:

@@ -18,8 +18,8 @@ from bochner.data.sources import Block
 from bochner.features.composed import DerivedMap
 from bochner.features.map import FeatureMap
 from bochner.features.nystrom import NystromMap, Rounded
-from bochner.kernels.algebra import Monotone, Transformed
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.algebra import Monotone
+from bochner.kernels.kernel import Kernel, Transformed
 from bochner.kernels.numbers import gradients
 from bochner.solvers.cg import TILE
 from bochner.solvers.convex.problem import FeatureBlock

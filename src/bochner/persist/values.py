@@ -55,6 +55,7 @@ _MODULES = re.compile(
 RENAMED: dict[str, str] = {
     "CompressedMap": "ProjectedMap",
     "ConstantMap": "LinearMap",
+    "DotProduct.series": "terms",
     "FourierPhaseMap": "FourierMap",
     "LeverageFourierMap": "FourierMap",
     "ModulatedMap": "DerivedMap",

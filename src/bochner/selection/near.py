@@ -22,7 +22,7 @@ from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
-from bochner.kernels.kernel import Constant, Kernel, parts_of
+from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import reduction
@@ -210,13 +210,11 @@ def tuned_among_near_rows(
 
 def stretched(kernel: Kernel, factor: float) -> Kernel | None:
     """Return the kernel with all lengthscales times a factor; None if a part has no lengthscale."""
-    scales = kernel.get_params(deep=False).get("lengthscale")
-    if scales is not None:
-        return kernel.replace(lengthscale=rounded(times(scales, factor)))
-    parts = {name: stretched(part, factor) for name, part in parts_of(kernel).items()}
-    if not parts and isinstance(kernel, Constant):
-        return kernel
-    return None if not parts or None in parts.values() else kernel.replace(**parts)
+    has = lambda part: not part.parts and "lengthscale" in part.get_params(deep=False)
+    if not all(has(leaf) or isinstance(leaf, Constant) for leaf, _ in kernel.leaves(Kernel)):
+        return None
+    longer = lambda part: part.replace(lengthscale=rounded(times(part.lengthscale, factor)))
+    return kernel.rebuilt(lambda part, _: longer(part) if has(part) else part)
 
 
 class AtDensity(NamedTuple):

@@ -5,6 +5,7 @@ with few rows; the best descend for a few steps, the best of these to the end, a
 continued with more rows. Periods start at the peaks of the spectrum of the targets.
 """
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,16 +20,8 @@ from bochner._core.shapes import Array, Float
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Constant, Free, Kernel, Scaled, Sum, has_free
-from bochner.kernels.numbers import (
-    Place,
-    free_places,
-    leaves,
-    opened,
-    places_of,
-    traced,
-    with_numbers,
-)
+from bochner.kernels.kernel import Constant, Free, Kernel, Product, Scaled, Sum, has_free
+from bochner.kernels.numbers import Place, free_places, places_of, traced, with_numbers
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Periodic
 from bochner.kernels.windows import windows_of
@@ -143,6 +136,40 @@ def _at_starts(kernel: Kernel) -> Kernel:
     return with_numbers(kernel, {at: at.of(kernel).start or 1.0 for at in free_places(kernel)})
 
 
+def opened(kernel: Kernel) -> Kernel:
+    """Return the kernel with the numbers that a search finds free, and a weight for each term."""
+    # Scale factors are moved out of products. Where none is free all are, from their present
+    # values, but for shapes of families and zeros.
+    kernel = kernel.rebuilt(_lifted)
+    if not has_free(kernel):
+        places = [place for place in places_of(kernel) if place.name not in ("smoothness", "power")]
+        known = {place: place.of(kernel) for place in places}
+        kernel = with_numbers(kernel, {place: Free(v) for place, v in known.items() if v > 0})
+    return kernel.rebuilt(_weighted)
+
+
+def _lifted(kernel: Kernel, _: Any) -> Kernel:
+    """Return a product or multiple of multiples as one multiple; a free factor replaces all."""
+    scaled = {k: v for k, v in kernel.parts.items() if isinstance(v, Scaled)}
+    if not scaled or not isinstance(kernel, Product | Scaled):
+        return kernel
+    factors: list[Any] = [part.scale for part in scaled.values()]
+    if isinstance(kernel, Scaled):
+        factors, bare = [kernel.scale, *factors], scaled["kernel"].kernel
+    else:
+        bare = kernel.replace(**{name: part.kernel for name, part in scaled.items()})
+    free = [factor for factor in factors if isinstance(factor, Free)]
+    return Scaled(free[0] if free else math.prod(factors), bare)  # type: ignore[arg-type]
+
+
+def _weighted(kernel: Kernel, _: Any) -> Kernel:
+    """Return a sum with a free weight for each term that has none."""
+    if not isinstance(kernel, Sum):
+        return kernel
+    bare = {k: v for k, v in kernel.parts.items() if not isinstance(v, Sum | Scaled | Constant)}
+    return kernel.replace(**{name: Scaled(Free(), term) for name, term in bare.items()})  # type: ignore[arg-type]
+
+
 def by_left_out(
     kernel: Kernel,
     sample: RowSample | None,
@@ -180,10 +207,9 @@ class OnNumbers(Objective):
     @cached_property
     def numbers(self) -> dict[Place, NumberRange]:
         ranges: dict[Place, NumberRange] = {}
-        for place, leaf, X in leaves(self.start, self.rows.X):
-            number = place.of(self.start)
-            if isinstance(number, Free):
-                ranges[place] = _suggested(place, leaf, X, self.rows).within(number)
+        for place in free_places(self.start):
+            about = _owner_of(self.start, place, self.rows.X)
+            ranges[place] = _suggested(place, *about, self.rows).within(place.of(self.start))
         return ranges
 
     @cached_property
@@ -310,13 +336,21 @@ def spectral_peaks(
     return span / waves[peaks[np.argsort(-power[peaks], kind="stable")[:4]]]
 
 
+def _owner_of(kernel: Kernel, place: Place, X: Any) -> tuple[Any, Any]:
+    """Return the kernel whose field a number is, and the rows as this kernel receives them."""
+    for name in place.path.split("__")[:-1]:
+        if hasattr(kernel, "inputs"):
+            X = kernel.inputs(X)
+        elif hasattr(kernel, "stacked"):  # windows of sequences
+            X = kernel.stacked(X, 4096)
+        kernel = getattr(kernel, name)
+    return kernel, X
+
+
 def _weights_of(kernel: Kernel) -> list[Place] | None:
     """Return the places of the weights of all terms; None if one of them is given."""
-    if isinstance(kernel, Sum):
-        left, right = _weights_of(kernel.left), _weights_of(kernel.right)
-        if left is None or right is None:
-            return None
-        return [p.within("left") for p in left] + [p.within("right") for p in right]
-    names: dict[type, str] = {Scaled: "scale", Constant: "value"}
-    place = Place(names.get(type(kernel), ""))
-    return [place] if place in free_places(kernel) else None
+    terms, params = [id(term) for term, _ in kernel.leaves(Sum)], kernel.get_params()
+    owner = lambda place: params.get(place.path.rpartition("__")[0], kernel)
+    is_weight = lambda part: id(part) in terms and isinstance(part, Scaled | Constant)
+    weights = [place for place in free_places(kernel) if is_weight(owner(place))]
+    return weights if len(weights) == len(terms) else None

@@ -22,9 +22,9 @@ from bochner._core.shapes import Array, Float
 from bochner._core.threads import side_by_side
 from bochner.data.sample import RowSample
 from bochner.errors import InvalidInput, UnsupportedKernel
-from bochner.kernels.algebra import BAND, Columns, Mahalanobis, kernel_matrix
+from bochner.kernels.algebra import BAND, Mahalanobis, kernel_matrix
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Kernel
+from bochner.kernels.kernel import Columns, Kernel
 from bochner.kernels.stationary import Exponential, Gaussian, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
 from bochner.selection.held_out import (

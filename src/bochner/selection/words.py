@@ -7,9 +7,9 @@ import numpy as np
 
 from bochner._core.shapes import Array, Float
 from bochner._core.text import rounded
-from bochner.kernels.algebra import Columns, Mahalanobis, Monotone
+from bochner.kernels.algebra import Mahalanobis, Monotone
 from bochner.kernels.dotproduct import Linear
-from bochner.kernels.kernel import Kernel, Product, Scaled, Sum, leaves_of
+from bochner.kernels.kernel import Columns, Kernel, Product, Scaled, Sum
 from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
@@ -25,7 +25,7 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
     if isinstance(kernel, Sum | Product):
         sign = "+" if isinstance(kernel, Sum) else "×"
         return f" {sign} ".join(
-            _within(part, names, spread) for part in leaves_of(kernel, (type(kernel),))
+            _within(part, names, spread) for part, _ in kernel.leaves(type(kernel))
         )
     if isinstance(kernel, Scaled):
         return f"{kernel.scale:.4g} × {_within(kernel.kernel, names, spread)}"
@@ -41,7 +41,7 @@ def in_words(kernel: Kernel, names: Names = None, spread: Spread = None) -> str:
 
 def terms_of(kernel: Kernel) -> list[Kernel]:
     """Return the summands of a kernel, without their factors and transformations of columns."""
-    return list(leaves_of(kernel, (Sum, Scaled, Monotone)))
+    return [term for term, _ in kernel.leaves((Sum, Scaled, Monotone))]
 
 
 def families_of(kernel: Kernel) -> str:

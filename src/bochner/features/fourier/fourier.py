@@ -21,15 +21,14 @@ from bochner._core import arrays, native
 from bochner._core.blas import eigh
 from bochner._core.checks import Positive, word
 from bochner._core.shapes import Array, Float, Tabular
-from bochner.errors import InvalidInput, UnsupportedKernel
+from bochner.errors import InvalidInput
 from bochner.features.fourier import placements
 from bochner.features.fourier.placements import IID, Grid, Placement, Transforms
 from bochner.features.map import FeatureMap, Method, Request, kind_of, reach_of, with_far_rows
-from bochner.kernels.algebra import Columns, Exp, Mahalanobis, Normalised
 from bochner.kernels.histogram import Additive, SkewedChi2, require_above
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum
-from bochner.kernels.spectral import unknown
-from bochner.kernels.stationary import Radial, Stationary, refuse_sparse
+from bochner.kernels.kernel import Kernel
+from bochner.kernels.spectral import Measure
+from bochner.kernels.stationary import refuse_sparse
 
 
 @dataclass(frozen=True)
@@ -192,17 +191,17 @@ def _in_turns(angles: Array) -> tuple[Array, Array]:
 def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw Fourier features of a kernel of x − y, or of log(x + c) − log(y + c)."""
     placement, d, m = method.placement, ask.n_inputs, ask.n_features
-    amplitude = float(kernel.diagonal(np.zeros((1, d)))[0])
+    amplitude = kernel.at_zero(d)
+    seen = kernel.spectral_of_logs(d) if isinstance(kernel, SkewedChi2) else kernel.spectral(d)
     if isinstance(placement, Grid):
-        measure = kernel.spectral_measure(d)  # type: ignore[attr-defined]
-        W, weights = placement.nodes(measure, max(1, m // 2))
+        W, weights = placement.nodes(seen, max(1, m // 2))  # type: ignore[arg-type]
         return FourierMap(kernel, W, amplitude, weights=weights, random=False)
     phases = np.zeros(0)
     if method.form == "phase":
         phases = ask.stream("phases").uniform(0, 2 * np.pi, m)
     else:
         m //= 2
-    W = frequencies(kernel, placement, m, d, ask.stream("frequencies"))
+    W = frequencies(seen, placement, m, ask.stream("frequencies"))
     if isinstance(W, Transforms) and W.multiplications >= d * m:
         W = W.matrix
     return FourierMap(kernel, W, amplitude, phases)
@@ -211,50 +210,16 @@ def draw_stationary(method: Fourier, kernel: Kernel, ask: Request) -> FeatureMap
 # --- Frequencies: W with E cos ω·δ = k(δ)/k(0) ---------------------------------------------------
 
 
-def frequencies(
-    kernel: Kernel, placement: Placement, m: int, d: int, rng: np.random.Generator
-) -> Any:
-    """Return m frequencies, (d, m) or transforms, of a stationary kernel; those of factors add."""
-    if isinstance(kernel, Stationary | SkewedChi2):
-        return placement.place(kernel.spectral_measure(d), m, rng)
+def frequencies(seen: Any, placement: Placement, m: int, rng: np.random.Generator) -> Any:
+    """Return m frequencies, (d, m), or transforms of one law."""
+    if isinstance(seen, Measure):
+        return placement.place(seen, m, rng)
 
-    def draw(part: Kernel, columns: int = d) -> Float[Array, "d m"]:
-        W = frequencies(part, placement, m, columns, rng)
+    def place(measure: Measure, m: int, rng: np.random.Generator) -> Float[Array, "d m"]:
+        W = placement.place(measure, m, rng)
         return W.matrix if isinstance(W, Transforms) else W
 
-    # Columns of an orthogonal block depend on one another: a random order makes a pairing fair.
-    match kernel:
-        case Constant():
-            return np.zeros((d, m))
-        case Scaled() | Normalised():
-            return draw(kernel.kernel)
-        case Power():
-            parts = (draw(kernel.kernel) for _ in range(kernel.exponent))
-            return sum(W[:, rng.permutation(m)] for W in parts)
-        case Product():
-            left = draw(kernel.left)
-            return left + draw(kernel.right)[:, rng.permutation(m)]
-        case Sum():
-            left, right = draw(kernel.left), draw(kernel.right)
-            sizes = (
-                kernel.left.diagonal(np.zeros((1, d)))[0],
-                kernel.right.diagonal(np.zeros((1, d)))[0],
-            )
-            return np.where(rng.random(m) * sum(sizes) < sizes[0], left, right)
-        case Exp():
-            # exp(k) = e^c Σ e^(−c) cⁿ/n! (k/c)ⁿ with c = k(0): the sum of a Poisson number of them.
-            counts = rng.poisson(float(kernel.kernel.diagonal(np.zeros((1, d)))[0]), m)
-            total = np.zeros((d, m))
-            for n in range(counts.max()):
-                total += np.where(counts > n, draw(kernel.kernel)[:, rng.permutation(m)], 0.0)
-            return total
-        case Columns():
-            W = np.zeros((d, m))
-            W[list(kernel.columns)] = draw(kernel.kernel, len(kernel.columns))
-            return W
-        case Mahalanobis():
-            return kernel.root @ draw(kernel.kernel)
-    raise UnsupportedKernel(f"Fourier: {kernel!r} has no spectral measure. Use Nystrom(...).")
+    return seen.place(place, m, rng)
 
 
 # --- Frequencies by ridge leverage, weighted so that features stay unbiased ----------------------
@@ -307,9 +272,9 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     index = ask.stream("rows").permutation(X.shape[0])[:1000]
     # Frequencies to choose from, as rows, and p over the density they were drawn from: of isotropic
     # kernels half are twice as long, because p has few that matter at small penalties.
-    W, ratios = frequencies(kernel, IID(), 8 * m, d, rng).T, np.ones(8 * m)
-    measure = kernel.spectral_measure(d) if isinstance(kernel, Radial) else None
-    if measure is not None and measure.law.log_density is not unknown:
+    measure = kernel.spectral(d)
+    W, ratios = frequencies(measure, IID(), 8 * m, rng).T, np.ones(8 * m)
+    if isinstance(measure, Measure) and measure.of == "factor" and measure.has_density:
         W = W * np.where(np.arange(len(W)) % 2, 2.0, 1.0)[:, None]
         wide = measure.log_density(W / 2.0) - d * math.log(2.0)
         ratios = 2 / (1 + np.exp(wide - measure.log_density(W)))
@@ -328,7 +293,7 @@ def draw_by_leverage(method: LeverageFourier, kernel: Kernel, ask: Request) -> F
     chances = (1 - uniform) * shares / shares.sum() + uniform * ratios / ratios.sum()
     chosen = rng.choice(len(W), m, p=chances)
     weights = (ratios / (len(W) * chances))[chosen] / m
-    amplitude = float(arrays.to_numpy(kernel.diagonal(np.zeros((1, d))))[0])
+    amplitude = kernel.at_zero(d)
     return FourierMap(kernel, np.ascontiguousarray(W[chosen].T), amplitude, weights=weights)
 
 

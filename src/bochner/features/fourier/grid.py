@@ -362,8 +362,8 @@ def _extent(
     """
     d = len(spacing)
     period, most = 2 * math.pi / spacing[a], MOST_ALONE if d == 1 else MOST_ALONG
-    variance = float(kernel.diag(np.zeros((1, d)))[0])
-    has_axes = d > 1 and equispaced.has_axes(kernel)
+    variance = kernel.at_zero(d)
+    has_axes = d > 1 and equispaced.has_axes(kernel, d)
     beyond = lambda weights: 2 * np.cumsum(weights[::-1])[::-1][1:]  # of larger j_a, and −j_a
     lacking, missing = tolerance / (4 * d), (tolerance / 4) ** 2 / d
     # As many samples as separate all harmonics of periods along the axis.

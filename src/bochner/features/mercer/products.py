@@ -23,8 +23,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features import composed
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels import basis
-from bochner.kernels.algebra import Columns, folded
-from bochner.kernels.kernel import Constant, Kernel, Power, Product, Scaled, Sum, leaves_of
+from bochner.kernels.kernel import Constant, Kernel, Scaled, Sum
 from bochner.kernels.spectral import Measure
 from bochner.kernels.stationary import CoordinateWise, Gaussian
 
@@ -255,8 +254,8 @@ class EigenfunctionMap(Products):
 
 def draw_sines(method: LaplacianEigenfunctions, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw the sines of largest spectral density on a box."""
-    first: Any = next(leaves_of(kernel, (Sum, Scaled)))
-    measure = first.spectral_measure(ask.n_inputs)
+    first, _ = next(kernel.leaves((Sum, Scaled)))
+    measure: Any = first.spectral(ask.n_inputs)
     sines = partial(_sines, kernel, measure, ask.n_features, method.conditions)
     if method.box is not None:
         lower, upper = composed.given_box("LaplacianEigenfunctions", method.box, ask.n_inputs)
@@ -289,10 +288,10 @@ def _sines(
     W = np.stack([w[k] for w, k in zip(unit, indices.T, strict=True)], axis=1)
     # log S of each product, ∫ S dω = (2π)^d k(0).
     constant = len(unit) * math.log(2 * math.pi)
-    of_leaf = lambda leaf, _: leaf.spectral_measure(len(unit)).log_density(W) + constant
+    of_leaf = lambda leaf, _: leaf.spectral(len(unit)).log_density(W) + constant
     added = lambda *logs: logsumexp(logs, axis=0)
     times = lambda scale, logs: logs + math.log(scale)
-    weights: Array = folded(kernel, of_leaf, added, lambda *_: None, scale=times)
+    weights: Array = kernel.folded(of_leaf, added, lambda *_: None, times)
     best = np.argsort(-weights, kind="stable")[:width]
     chosen, roots = np.ascontiguousarray(indices[best] + 1), np.exp(0.5 * weights[best])
     return EigenfunctionMap(kernel, lower, length, 0.0, chosen, roots, conditions)
@@ -335,35 +334,30 @@ def draw_modes(
 # are the Nyström extension of eigenfunctions: k_j − Σ_i g_i g_i ⪰ 0 for **all** x and y, and by
 # Schur's theorem the same holds for products of them.
 
+
 ONE = Constant(1.0)
 
 
 def columnwise(kernel: Kernel, d: int) -> tuple[Kernel, ...] | None:
     """Return kernels of one column each whose product is the kernel, None if there are none."""
-    match kernel:
-        case Gaussian() | CoordinateWise():
-            scales = kernel.spectral_measure(d).scales
-            return tuple(kernel.replace(lengthscale=1.0 / s) for s in scales.tolist())
-        case Constant():
-            return (kernel, *(ONE,) * (d - 1))
-        case Scaled():
-            factors = columnwise(kernel.kernel, d)
-            return factors and (_times(Constant(kernel.scale), factors[0]), *factors[1:])
-        case Product():
-            left, right = columnwise(kernel.left, d), columnwise(kernel.right, d)
-            return left and right and tuple(map(_times, left, right))
-        case Power():
-            factors = columnwise(kernel.kernel, d)
-            return factors and tuple(k if k == ONE else Power(k, kernel.exponent) for k in factors)
-        case Columns():
-            factors = columnwise(kernel.kernel, len(kernel.columns))
-            placed = dict(zip(kernel.columns, factors or (), strict=False))
-            return factors and tuple(placed.get(j, ONE) for j in range(d))
-    return (kernel,) if d == 1 else None
 
+    def leaf(part: Any, axes: tuple[int, ...]) -> tuple[Kernel, ...] | None:
+        each = [part] if isinstance(part, Constant) or len(axes) == 1 else []
+        if isinstance(part, Gaussian | CoordinateWise):
+            scales = part.spectral(len(axes)).scales
+            each = [part.replace(lengthscale=1.0 / s) for s in scales.tolist()]
+        placed = dict(zip(axes, each, strict=False))
+        return tuple(placed.get(j, ONE) for j in range(d)) if each else None
 
-def _times(left: Kernel, right: Kernel) -> Kernel:
-    return right if left == ONE else left if right == ONE else Product(left, right)
+    def add(left: tuple[Kernel, ...], right: tuple[Kernel, ...]) -> tuple[Kernel, ...] | None:
+        used = [j for j in range(d) if (left[j], right[j]) != (ONE, ONE)]
+        sums = (left[j] + right[j] if j in used else ONE for j in range(d))
+        return tuple(sums) if len(used) == 1 else None
+
+    times = lambda a, b: b if a == ONE else a if b == ONE else a * b
+    multiply = lambda left, right: tuple(map(times, left, right))
+    scale = lambda size, each: (times(Constant(size), each[0]), *each[1:])
+    return kernel.folded(leaf, add, multiply, scale, tuple(range(d)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -646,7 +640,7 @@ def draw_hermite(method: HermiteMercer, kernel: Kernel, ask: Request) -> Feature
     if not isinstance(kernel, Gaussian):
         return _columnwise_map(kernel, ask)
     X = ask.rows("HermiteMercer", "mean and principal axes")
-    scales = kernel.spectral_measure(ask.n_inputs).scales
+    scales = kernel.spectral(ask.n_inputs).scales
     composed.require_squares("HermiteMercer", X, scales)
     mean, covariance = composed.mean_and_covariance(X, scales)
     variances, vectors = composed.principal_axes(covariance)

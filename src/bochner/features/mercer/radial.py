@@ -23,15 +23,16 @@ from bochner.features.fourier.placements import IID, unit_directions
 from bochner.features.map import FeatureMap, Method, Request, times
 from bochner.features.mercer.sphere import axes_needed, harmonic_blocks
 from bochner.kernels.kernel import Kernel
-from bochner.kernels.radial import RadialKernels, isotropic, monomials, zonal
-from bochner.kernels.zonal import (
-    GeneralizedZonal,
+from bochner.kernels.series import (
+    RadialKernels,
     alpha,
-    directions,
     gegenbauers,
     log_alpha,
+    monomials,
     recurrence,
 )
+from bochner.kernels.stationary import isotropic
+from bochner.kernels.zonal import GeneralizedZonal, directions
 
 ROTATION_INVARIANT = (
     "a rotation-invariant kernel: of the Euclidean distance (with one lengthscale, or one per "
@@ -83,7 +84,7 @@ def one_radius(r: Float[np.ndarray, " n"]) -> bool:
 
 def is_rotation_invariant(kernel: Kernel, d: int) -> bool:
     """Whether a kernel is rotation-invariant once lengthscales of columns are divided out."""
-    return zonal(isotropic(kernel, d)[0], d) is not None
+    return isotropic(kernel, d)[0].zonal(d) is not None
 
 
 def in_balls(
@@ -91,7 +92,7 @@ def in_balls(
 ) -> tuple[Kernel, Float[np.ndarray, " d"], RadialKernels]:
     """Return a rotation-invariant kernel, ℓ with k(x, y) = kernel(x/ℓ, y/ℓ), and its R_l."""
     unit, scales = isotropic(kernel, d)
-    if (radial := zonal(unit, d)) is None:
+    if (radial := unit.zonal(d)) is None:
         raise UnsupportedKernel(f"{who} requires {ROTATION_INVARIANT}; got {kernel!r}.")
     return unit, scales, radial
 
@@ -382,7 +383,7 @@ def draw_harmonics(method: MercerHarmonic, kernel: Kernel, ask: Request) -> Merc
     plain, scales, radial = in_balls("MercerHarmonic", kernel, ask.n_inputs)
     if ask.X is not None:
         composed.require_squares("MercerHarmonic", ask.X, 1 / scales)
-    polar = polar_of(scales, ask.X, composed.is_stationary(kernel))
+    polar = polar_of(scales, ask.X, kernel.spectral(ask.n_inputs) is not None)
     r = None
     if not radial.zonal:
         X = ask.rows("MercerHarmonic", "its radial functions")
@@ -548,7 +549,7 @@ def _first(order: int, radials: Radials) -> Radials:
 def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> FeatureMap:
     """Draw random Gegenbauer features; degree, order and radial functions by the rows."""
     plain, scales, radial = in_balls("Gegenbauer", kernel, ask.n_inputs)
-    centred = method.radial == "optimal" and composed.is_stationary(kernel)
+    centred = method.radial == "optimal" and kernel.spectral(ask.n_inputs) is not None
     polar = polar_of(scales, ask.X, centred, rotated=False)
     coordinates: Any = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     U, r = coordinates

@@ -32,8 +32,8 @@ from bochner.errors import InvalidInput
 from bochner.features.fourier.grid import EquispacedMap, FourierGrid
 from bochner.features.map import FeatureMap, Method, Request, in_double
 from bochner.kernels.kernel import Kernel
+from bochner.kernels.series import alpha, recurrence
 from bochner.kernels.sphere import OnSphere, degree_variances, of_degrees
-from bochner.kernels.zonal import alpha, recurrence
 from bochner.solvers.harmonics import HarmonicGram
 from bochner.sums.fourier import GlobePlaces, Places
 

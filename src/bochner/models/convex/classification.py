@@ -38,8 +38,7 @@ from bochner.data.sources import Block, Piece, join, part, weights_of
 from bochner.errors import InvalidInput
 from bochner.features.map import Method
 from bochner.kernels.algebra import kernel_matrix
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import is_given
+from bochner.kernels.kernel import Kernel, has_free
 from bochner.kernels.stationary import Gaussian
 from bochner.models._base import Differentiable, WithoutTarget, learned
 from bochner.models._labels import (
@@ -246,7 +245,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
     """Return LIBSVM's fit to many rows; None where, by two samples, support vectors are many."""
     ask, alpha, n, few = spec.features, spec.alpha, blocks.n_rows or 0, SUPPORT_SAMPLES
     kernel, hinge = ask.kernel, spec.loss.nonsmooth and spec.fit_intercept
-    given = is_given(kernel) and not ask.learns_metric and n > EXACT_ROWS
+    given = not has_free(kernel) and not ask.learns_metric and n > EXACT_ROWS
     most = 1 << 28  # kernel values of support vectors and all rows: for more, features are faster
     if alpha is None or not isinstance(kernel, Gaussian) or not (given and hinge):
         return None

@@ -24,10 +24,8 @@ from bochner._core.sizes import LOO_ROWS, MOST_CELLS
 from bochner.data.blocks import Blocks
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
-from bochner.features.composed import is_stationary
 from bochner.features.map import Method
-from bochner.kernels.algebra import folded
-from bochner.kernels.kernel import Constant, Kernel
+from bochner.kernels.kernel import Algebra, Columns, Constant, Kernel
 from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.gaussian_process.law import (
@@ -80,10 +78,12 @@ def condition(
     return mean, np.maximum(variance, 0.0)
 
 
-def is_near(kernel: Kernel) -> bool:
+def is_near(kernel: Kernel, d: int) -> bool:
     """Whether k depends on x − y alone, of places on the globe as points of the sphere."""
     with suppress(UnsupportedKernel):
-        return len(globe_columns(kernel)) < 2 and is_stationary(of_steps(kernel)[0])
+        steps, globe = of_steps(kernel)
+        known = steps.spectral(d if globe is None else d + 1)
+        return len(globe_columns(kernel)) < 2 and known is not None
     return False
 
 
@@ -224,7 +224,7 @@ class NeighbourProcess(ProcessLaw):
         method: NearestNeighbours = spec.features.method  # type: ignore[assignment]
         given = spec.fit_intercept, spec.lengthscale, spec.noise, spec.amplitude
         start = stationary_kernel(spec.features, rows.sample, *given)
-        if not is_near(start.kernel):
+        if not is_near(start.kernel, rows.sample.X.shape[1]):
             raise UnsupportedKernel(
                 "NearestNeighbours requires a stationary kernel, for which rows nearby say most; "
                 f"got {start.kernel!r}. Nystrom() serves every kernel."
@@ -243,22 +243,16 @@ class NeighbourProcess(ProcessLaw):
     def _units(self) -> Any:
         """Shortest lengthscale of the kernel along each column; 1 where it has none."""
         d = self._own_places.shape[1]
-
-        def leaf(part: Kernel, axes: tuple[int, ...]) -> Float[Array, " d"] | None:
-            unit = np.full(d, np.inf)
-            if isinstance(part, Constant):
-                return unit
-            length = part.get_params(deep=False).get("lengthscale")
-            if isinstance(part, Periodic):
-                periods, lengths = part.per_axis(len(axes))
+        unit = np.full(d, np.inf)
+        for leaf, columns in self._steps[0].leaves((Algebra, Columns), range(d)):
+            length = leaf.get_params(deep=False).get("lengthscale")
+            if isinstance(leaf, Periodic):
+                periods, lengths = leaf.per_axis(len(columns))
                 length = np.multiply(periods, lengths) / (2 * np.pi)
-            if length is None:
-                return None
-            unit[list(axes)] = np.asarray(length, dtype=float)
-            return unit
-
-        lengths = folded(self._steps[0], leaf, np.minimum, np.minimum, columns=(*range(d),))
-        return 1.0 if lengths is None or not np.isfinite(lengths).any() else lengths
+            if length is None and not isinstance(leaf, Constant):
+                return 1.0
+            unit[[*columns]] = np.fmin(unit[[*columns]], np.nan if length is None else length)
+        return unit if np.isfinite(unit).any() else 1.0
 
     @cached_property
     def _steps(self) -> tuple[Kernel, tuple[int, ...] | None]:
@@ -410,7 +404,7 @@ def by_features_or_neighbours(
     features, sums, d = spec.features, law.representation, blocks.n_columns
     cells = sums.rows * (d + sums.sample.y.shape[1] + 2)
     many = sums.rows >= FEWEST_ROWS and cells <= MOST_CELLS
-    name, near = features.kernel, is_near(law.chosen.kernel)
+    name, near = features.kernel, is_near(law.chosen.kernel, d)
     kernels: list[tuple[Kernel | str, str]] = [(law.chosen.kernel, "loo")] if near else []
     if name == "auto" and features.effort != "low":
         kernels += [(family, spec.lengthscale) for family in ("matern32", "exponential")]

@@ -22,7 +22,6 @@ from bochner._core.sizes import kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample, chosen_rows
 from bochner.features.auto import Choice
-from bochner.features.composed import is_stationary
 from bochner.features.map import Request
 from bochner.features.nystrom import Nystrom, NystromMap
 from bochner.features.rules import draw_map
@@ -250,7 +249,7 @@ def _operator(kernel: Kernel, X: Array) -> KernelOperator:
         if np.isfinite(scaled).all() and not overflow(scaled, scaled):
             tiles = lambda A, B: native.radial(A, B, *loop)
             return KernelOperator(tiles, scaled, moved=True, loop=loop)
-    return KernelOperator(kernel.evaluate, X, moved=is_stationary(kernel))
+    return KernelOperator(kernel.evaluate, X, moved=kernel.spectral(X.shape[1]) is not None)
 
 
 # --- Leaves of near rows --------------------------------------------------------------------------
@@ -457,7 +456,7 @@ def _solve_leaves(
 def _matrix(kernel: Kernel, X: Float[Array, "m d"], dtype: Any) -> Float[Array, "m m"]:
     """Return the kernel matrix of rows, Fortran-contiguous, in the precision asked for."""
     # Kernels of differences see rows of float32 about their mean, in a quarter of the time.
-    if dtype == np.float32 and is_stationary(kernel):
+    if dtype == np.float32 and kernel.spectral(X.shape[1]) is not None:
         X = (X - X.mean(axis=0)).astype(dtype)
     return np.asarray(to_numpy(kernel.evaluate(X, X)).T, dtype, order="F")
 

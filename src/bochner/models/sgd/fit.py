@@ -31,8 +31,7 @@ from bochner.features.auto import Choice
 from bochner.features.map import FeatureMap, Method
 from bochner.features.mercer.products import Explicit
 from bochner.features.rules import exact_map
-from bochner.kernels.kernel import Kernel
-from bochner.kernels.numbers import is_given
+from bochner.kernels.kernel import Kernel, has_free
 from bochner.models._base import Differentiable, FitSummary, KernelEstimator, learned
 from bochner.models._intervals import WithIntervals
 from bochner.models._labels import LabelEstimator, decided
@@ -479,7 +478,8 @@ def _begun(
     """Choose an open lengthscale, by a sample of rows, which is returned; ``rows`` are some."""
     asked, sample = spec.features, None
     draws = spec.strategy not in (*EXACT, *DUAL)
-    if not is_given(asked.kernel) or (draws and asked.needs_rows):
+    open_kernel = not isinstance(asked.kernel, Kernel) or has_free(asked.kernel)
+    if open_kernel or (draws and asked.needs_rows):
         n_classes = 0 if inputs.classes is None else len(inputs.classes)
         sample = sampled(blocks, asked.seed, n_classes, where)
     search = _searched(spec, sample)

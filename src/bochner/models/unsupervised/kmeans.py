@@ -26,11 +26,7 @@ from bochner.models._base import FitSummary, WithoutTarget, learned
 from bochner.models._parameters import FeatureParameters, estimator
 from bochner.models._rows import Features, row_marks
 from bochner.models._tables import by_partition
-from bochner.models.unsupervised.transformers import (
-    KernelTransformer,
-    choose_alone,
-    diagonal_of,
-)
+from bochner.models.unsupervised.transformers import KernelTransformer, choose_alone, diagonal_of
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex.problem import FeatureBlock
 from bochner.solvers.lloyd import CentroidsOf, Clusters, assign, distances, run_lloyd, stepped

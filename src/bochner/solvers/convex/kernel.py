@@ -30,12 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bochner._core.blas import factor, symmetric_product
 from bochner._core.shapes import Array, Float
 from bochner.solvers.cg import inner
-from bochner.solvers.convex.losses import (
-    BelowZero,
-    EpsilonInsensitive,
-    Hinge,
-    weighted,
-)
+from bochner.solvers.convex.losses import BelowZero, EpsilonInsensitive, Hinge, weighted
 from bochner.solvers.convex.problem import (
     TINY,
     Convergence,
