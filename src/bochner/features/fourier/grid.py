@@ -18,6 +18,7 @@ import numpy as np
 
 from bochner._core.arrays import array_namespace, dense, in_precision, moved, precision
 from bochner._core.checks import bounded, optional, require_room, share
+from bochner._core.native import waves
 from bochner._core.shapes import Array, Float, Int
 from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.composed import box_of_rows, given_box
@@ -156,17 +157,14 @@ class EquispacedMap(FeatureMap):
         return lattice[len(lattice) // 2 :]
 
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
-        dtype = precision(X)
-        X = dense(X)
-        theta = self.places.angles(X)
+        theta, F = self.places.angles(dense(X)), len(self.weights)
         xp = array_namespace(theta)
-        waves = moved(np.ascontiguousarray(self._waves), like=theta)
-        phases = sum(theta[:, a][:, None] * waves[:, a][None, :] for a in range(self.n_inputs))
-        roots = np.sqrt(2 * self.weights)
+        turns = np.ascontiguousarray(self._waves.T / (2 * math.pi))
+        Z = waves(theta, moved(turns, like=theta), 1.0)
+        roots = np.sqrt(2 * np.concatenate([self.weights, self.weights[1:]]))
         roots[0] = math.sqrt(self.weights[0])
-        along = moved(roots, like=theta)
-        Z = xp.concat([xp.cos(phases) * along, xp.sin(phases[:, 1:]) * along[1:]], axis=1)
-        return in_precision(Z, dtype)
+        Z = xp.concat([Z[:, :F], Z[:, F + 1 :]], axis=1) * moved(roots, like=theta)
+        return in_precision(Z, precision(X))
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
         xp, Z, F = array_namespace(X), self.features(X), len(self.weights)
