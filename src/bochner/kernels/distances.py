@@ -21,8 +21,7 @@ from bochner._core.arrays import array_namespace, dense, device, is_sparse, squa
 from bochner._core.shapes import Array, Others, Pairs, Rows
 
 BLOCK_BYTES, CACHED_BYTES = 8 * 2**20, 2**20
-"""Bytes of one block of a kernel matrix, and of one of NumPy arrays, whose temporaries stay in the
-cache: half to nine tenths of the time."""
+"""Bytes of a block of a kernel matrix; of NumPy arrays, whose temporaries stay in the cache."""
 
 NEAR = 2.0**-8
 """Pairs with |x − y|² below this share of |x|² + |y|² are computed from their differences."""

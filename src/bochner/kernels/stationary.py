@@ -65,7 +65,10 @@ class Compilable(Stationary):
         """Return gradients as `pullback`, of rows in units of the lengthscale and in these."""
 
     def evaluate(self, X: Rows, Y: Others) -> Pairs:
-        X, Y = self.in_units(X, Y)
+        return self.unit_values(*self.in_units(X, Y))
+
+    def unit_values(self, X: Rows, Y: Others) -> Pairs:
+        """Return `block`, by the compiled loop if there is one."""
         loop, here = self.compiled, isinstance(X, np.ndarray) and isinstance(Y, np.ndarray)
         if loop is None or not here or native.loops() is None or distances.overflow(X, Y):
             return distances.by_blocks(self.block, X, Y)
@@ -149,7 +152,7 @@ class CoordinateWise(Compilable):
         return super().evaluate(X, Y)
 
     def unit_pullback(self, X: Rows, Y: Others, C: Pairs) -> Rows:
-        return by_columns(C * self.block(X, Y), lambda gap, _: self.rate(gap), X, Y)
+        return by_columns(C * self.unit_values(X, Y), lambda gap, _: self.rate(gap), X, Y)
 
 
 @dataclass(frozen=True)
