@@ -267,10 +267,8 @@ def fit(terminal: Terminal, given: Any) -> None:
         raise
     with terminal.phase("certify", "Measuring how far the features are"):
         certificate, words = certificate_of(fitted, blocks)
-    held_out, held_out_words = None, ""
-    if given.judge and not (
-        isinstance(fitted, bo.KernelRidge) and fitted.fit_.error[0] is not None
-    ):
+    held_out, held_out_words, found = None, "", fitted.fit_.facts()
+    if given.judge and not found.get("error_words"):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
             held_out, held_out_words = judge_held_out(fitted, blocks)
     intervals = {}
@@ -281,7 +279,7 @@ def fit(terminal: Terminal, given: Any) -> None:
         bo.save(fitted, given.out)
     terminal.show(
         model=model,
-        **{"rows": blocks.n_rows} | fitted.fit_.facts(),
+        **{"rows": blocks.n_rows} | found,
         held_out=held_out,
         held_out_words=held_out_words,
         certificate=certificate and certificate.to_dict(),

@@ -111,41 +111,37 @@ class Traced(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> "Traced":
         """Return slices, single entries (which lose their axis) and new axes."""
-        keys = list(key) if isinstance(key, tuple) else [key]
+        keys, every = list(key) if isinstance(key, tuple) else [key], slice(None)
         at = keys.index(Ellipsis) if Ellipsis in keys else len(keys)
         named = sum(k is not None and k is not Ellipsis for k in keys)
-        keys[at : at + 1] = [slice(None)] * (self.ndim - named)
-        cuts: list[tuple[int, ...]] = []
-        dropped: list[int] = []
-        added: list[int] = []
-        shape: list[int] = []
-        axis = 0
-        for k in keys:
-            if k is None:
-                added.append(len(shape))
-                shape.append(1)
+        keys[at : at + 1] = [every] * (self.ndim - named)
+        axes = [*zip((k for k in keys if k is not None), self.shape, strict=True)]
+        cuts, sizes = list[tuple[int, ...]](), list[int]()
+        for axis, (k, size) in enumerate(axes):
+            if k == every:
+                sizes.append(size)
                 continue
-            size, full_slice = self.shape[axis], k == slice(None)
-            if not isinstance(k, slice | int | np.integer) or (_free([size]) and not full_slice):
+            if not isinstance(k, slice | int | np.integer) or _free([size]):
                 raise Unwritable("to choose rows or entries by their values")
             places = range(size)[k if isinstance(k, slice) else slice(k % size, k % size + 1)]
-            if not full_slice:
-                stop = places.stop if places.stop >= 0 else -(2**31)
-                cuts.append((axis, places.start, stop, places.step))
+            stop = places.stop if places.stop >= 0 else -(2**31)
+            cuts.append((axis, places.start, stop, places.step))
             if isinstance(k, slice):
-                shape.append(size if full_slice else len(places))
-            else:
-                dropped.append(axis)
-            axis += 1
+                sizes.append(len(places))
+        dropped = [axis for axis, (k, _) in enumerate(axes) if not isinstance(k, slice)]
+        left = [k for k in keys if k is None or isinstance(k, slice)]
+        added = [axis for axis, k in enumerate(left) if k is None]
+        for axis in added:
+            sizes.insert(axis, 1)
         graph, name = self.graph, self.name
         if cuts:
             parts = zip(*cuts, strict=True)
-            axes, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
-            name = graph.node("Slice", name, *ends[:2], axes, ends[2])
+            where, *ends = (graph.constant(np.array(part, np.int64)) for part in parts)
+            name = graph.node("Slice", name, *ends[:2], where, ends[2])
         for op, numbers in (("Squeeze", dropped), ("Unsqueeze", added)):
             if numbers:
                 name = graph.node(op, name, graph.constant(np.array(numbers, np.int64)))
-        return Traced(graph, name, tuple(shape), self.dtype)
+        return Traced(graph, name, tuple(sizes), self.dtype)
 
 
 def _elementwise(op: str, gives: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
