@@ -81,6 +81,9 @@ def test_factors_inverses_and_solutions(n, dtype, placed):
         side = (R.T if transposed else R).astype(np.float64)
         assert close(x, np.linalg.solve(side, B[:, 0]), dtype)
 
+    with pytest.raises(ValueError, match="vectors for BLAS must be contiguous"):
+        lapack.solve_by_triangle(U, np.repeat(x, 2)[::2])
+
     lapack.invert_triangle(U)
     assert close(np.triu(U), np.linalg.inv(R.astype(np.float64)), dtype)
     lapack.outer_of_rows(U)

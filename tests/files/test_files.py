@@ -70,6 +70,27 @@ def test_parts_of_a_row_group_are_its_rows(tmp_path, monkeypatch, name):
         np.testing.assert_array_equal(found, np.arange(start, start + 2500.0))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_a_part_reads_no_group_before_it(tmp_path, monkeypatch, kind):
+    table, path, read = pa.table({"a": np.arange(20_000.0)}), tmp_path / f"t.{kind}", []
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=1000)
+        reader, name, group = (
+            pq.ParquetFile,
+            "iter_batches",
+            lambda _rows, groups, _names: groups[0],
+        )
+    else:
+        pf.write_feather(table, path, chunksize=1000)
+        reader, name, group = pa.ipc.RecordBatchFileReader, "get_batch", lambda group: group
+    blocks, given = Blocks.from_files(path), getattr(reader, name)
+    note = lambda self, *a, **k: read.append(group(*a)) or given(self, *a, **k)
+    monkeypatch.setattr(reader, name, note)
+    (block,) = blocks.part(17_500, 17_600)
+    assert block.X[0, 0] == 17_500
+    assert read[0] == 17
+
+
 def test_lists_keep_their_order_and_names_are_names(tmp_path, monkeypatch):
     """Lists may hold folders; relative paths start at the current folder; brackets may be a name."""
     first, second = write(tmp_path / "d" / "a.pq", a=[1.0]), write(tmp_path / "b.pq", a=[2.0])
@@ -339,11 +360,14 @@ def test_folders_and_globs_of_urls_are_read_in_the_order_of_names(memory):
 def test_a_file_behind_a_url_that_changes_or_is_lost_is_noticed(memory, monkeypatch):
     blocks = Blocks.from_files(put(memory, "/t.csv"), "b.c")
     put(memory, "/t.csv", TABLE.slice(1))
+    emptied = []  # a cache of many users keeps other paths
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda _, path=None: emptied.append(path))
     with pytest.raises(DataFileError, match=r"'memory://.*' must stay as it is until all passes"):
         list(blocks)
     memory.rm("/t.csv")
     with pytest.raises(DataFileError, match=r"'memory:.*' cannot be read: .*t\.csv"):
         list(blocks)
+    assert {*emptied} == {"/t.csv"}
     monkeypatch.setattr(type(memory), "info", Refuses.info)
     with pytest.raises(DataFileError, match=r"'memory://.*' cannot be read: unable to locate"):
         list(blocks)

@@ -231,11 +231,14 @@ def test_rows_are_known_or_become_known(named, bare):
     assert blocks.n_rows == blocks.with_rows(3).n_rows == N
 
 
-def test_blocks_know_their_columns(named, bare):
+def test_blocks_know_their_columns(named, bare, monkeypatch):
     names = ("a", "colour=blue", "colour=green", "colour=red", "count", "flag")
     for name, blocks in named.items():
         assert set(blocks.feature_names) == set(names), name
         assert (blocks.target_names, blocks.n_columns) == (("y",), 6), name
+        with monkeypatch.context() as patch:
+            patch.setattr(Blocks, "__iter__", None)  # the schema knows
+            assert blocks.target_shape == ()
     assert named["pandas"].feature_names == names
     for blocks in bare.values():
         assert (blocks.schema, blocks.feature_names, blocks.target_names) == (None, None, None)

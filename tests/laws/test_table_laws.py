@@ -129,6 +129,20 @@ def test_texts_are_places_among_levels(kind):
     np.testing.assert_array_equal(X, expected)
 
 
+def test_texts_of_many_blocks_are_looked_up_once():
+    class Counted(dict):
+        def get(self, *given):
+            looked_up.append(given[0])
+            return super().get(*given)
+
+    encoder, looked_up = ordered("a", ("a", "b", "é"), 9.0), []
+    vars(encoder)["code"] = Counted(encoder.code)
+    for places in ([1, 0], [0, 1], [1, 1]):
+        column = pa.DictionaryArray.from_arrays(pa.array(places, "int32"), pa.array(["a", "b"]))
+        assert encoder.encode(encoder.cells(column, str))[:, 0].tolist() == [p / 2 for p in places]
+    assert looked_up == ["a", "b"]
+
+
 def test_more_rows_are_read_as_the_first(fitted, table, quiet):
     half = bo.KernelRidge(**FAST).fit(table[:200].drop(columns="y"), table["y"][:200])
     schema = half.schema_
