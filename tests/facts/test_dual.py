@@ -208,7 +208,7 @@ def lost_slowly(problem, last, lost, alpha):
 @pytest.mark.parametrize("most", [1024, 20])
 def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
     """The slow way: what rows lose without themselves at each of many penalties."""
-    for name, value in (("PENALTY_ROWS", most), ("DENSE_ROWS", N), ("LOST_ROWS", 25)):
+    for name, value in (("PENALTY_ROWS", most), ("DENSE_FOR_LOSS", N), ("LOST_ROWS", 25)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
     signs, lost = classes()
     found, slow = solve_kernel(signs, "loo", lost=lost), partial(lost_slowly, signs, 25, lost)
@@ -219,7 +219,7 @@ def test_a_loss_of_rows_left_out_settles_the_penalty(monkeypatch, most):
 
 def test_all_rows_may_ask_for_a_smaller_penalty(monkeypatch):
     """Where more rows tell more: each penalty a quarter of the last, while they lose less."""
-    for name, value in (("PENALTY_ROWS", 10), ("DENSE_ROWS", 12), ("LOST_ROWS", 12)):
+    for name, value in (("PENALTY_ROWS", 10), ("DENSE_FOR_LOSS", 12), ("LOST_ROWS", 12)):
         monkeypatch.setattr(f"bochner.solvers.ridge.kernel_path.{name}", value)
     signs, lost = classes()
     found = solve_kernel(signs, "loo", lost=lost)

@@ -28,6 +28,7 @@ from bochner._core.arrays import dense, is_sparse, to_numpy
 from bochner._core.globe import unit_vectors
 from bochner._core.lapack import upper_product
 from bochner._core.shapes import Array, Float
+from bochner._core.threads import one_thread
 from bochner.data.sample import RowSample
 from bochner.errors import UnsupportedKernel
 from bochner.kernels.dotproduct import Linear
@@ -192,6 +193,7 @@ class Evaluated:
         return replace(self.of, rows=rows), np.append(self.at[:-1], share)
 
 
+@one_thread()
 def descend(of: Objective, start: Array, evaluations: int, gain: float = LEAST_GAIN) -> Evaluated:
     """Return the best of some evaluations; the last is the first that gains less than ``gain``."""
     best, count = Evaluated(of, start, float("inf")), 0
@@ -419,7 +421,7 @@ class OnProcess(Objective):
     rows: ProcessRows
     criterion: Criterion
     width: int
-    blocks: tuple[ProcessRows, ...] = ()
+    blocks: tuple["OnProcess", ...] = ()
 
     @cached_property
     def level(self) -> float:
@@ -452,9 +454,9 @@ class OnProcess(Objective):
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         if self.blocks:
-            each = [replace(self, rows=rows, blocks=()) for rows in self.blocks]
-            values, slopes = zip(*(of.at_penalty(at, alpha) for of in each), strict=True)
-            counts = [rows.count for rows in self.blocks]
+            each = (of.at_penalty(at, alpha) for of in self.blocks)
+            values, slopes = zip(*each, strict=True)
+            counts = [of.rows.count for of in self.blocks]
             mean = np.average(slopes, axis=0, weights=counts)
             return float(np.average(values, weights=counts)), mean
         K, through = self._pairs(at)

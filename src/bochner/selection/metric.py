@@ -44,7 +44,7 @@ def turned_metrics(
     for number in range(rounds):
         L = next_root(family, rows, L, alpha, diagonal)
         turned = replace(search, rows=replace(rows, X=np.ascontiguousarray(rows.X @ L)))
-        end = turned.scaled(family, alpha, 4 if brief else 6, few=brief)
+        end = turned.scaled(family, alpha, 3 if brief else 6, few=brief)
         scale = significant(float(np.exp(end.at[0])))
         alpha = end.share * float(rows.w.sum())
         if diagonal:

@@ -12,7 +12,7 @@ middle of their neighbours, and the penalty is the one of rows in a few neighbou
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy.linalg import LinAlgError
@@ -22,6 +22,7 @@ from bochner._core.progress import progress
 from bochner._core.random import stream
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.sample import RowSample
+from bochner.kernels.algebra import kernel_matrix
 from bochner.kernels.kernel import Constant, Kernel
 from bochner.kernels.stationary import Exponential, Laplace, Radial
 from bochner.kernels.stationary_families import Matern
@@ -37,6 +38,7 @@ from bochner.solvers.ridge.solution import Outcome, Solution
 #: Rows from which a direction is estimated: its component has a quarter of the spread or more.
 LOOKED_AT = 64
 AT_ONCE = 1 << 16  # Rows of one evaluation of p
+FIRST = 8  # Places in which a kernel is judged first
 
 # --- a tree of rows ------------------------------------------------------------------------------
 
@@ -143,8 +145,8 @@ def _split(
 
 def errors_of_near_rows(
     places: Int[Array, "p m"], rows: RowSample, centred: bool
-) -> Callable[[Kernel, Any], Float[Array, " m"]]:
-    """Return a function of kernel and penalty that gives weighted squared leave-one-out errors.
+) -> Callable[[Kernel, Any, slice], Float[Array, " m"]]:
+    """Return a function of kernel, penalty and places: weighted squared leave-one-out errors.
 
     Of rows in the middle of places of near rows; their mean is relative to the variance.
     """
@@ -154,15 +156,16 @@ def errors_of_near_rows(
     y = (y - centred * mean) / np.where(spread > 0, spread, 1.0)
     places = places[:, ::-1]  # the nearest last
     core = min(32, -(-places.shape[1] // 4))
-    weight = w[places[:, -core:]].ravel()
+    weight = w[places[:, -core:]]
+    weight = weight / weight.mean()
 
-    def squared(kernel: Kernel, alpha: Any) -> Float[Array, " m"]:
-        squares = np.full((len(places), core), np.inf)
-        for place, here in enumerate(places):
-            problem = KernelRows(to_numpy(kernel(X[here])), y[here], w[here], centred=False)
+    def squared(kernel: Kernel, alpha: Any, which: slice) -> Float[Array, " m"]:
+        squares = np.full(weight[which].shape, np.inf)
+        for place, here in enumerate(places[which]):
+            problem = KernelRows(kernel_matrix(kernel, X[here]), y[here], w[here], centred=False)
             with suppress(LinAlgError):
                 squares[place] = (problem.solved(alpha, core).left_out ** 2).mean(axis=1)
-        return weight / weight.mean() * squares.ravel()
+        return (weight[which] * squares).ravel()
 
     return squared
 
@@ -182,7 +185,7 @@ def tuned_among_near_rows(
     if not able:
         return
     start: Any = min(able)[2]
-    near = map(rows.take, near_rows(start, rows.X, count=32, size=128, seed=seed))
+    near = map(rows.take, near_rows(start, rows.X, count=24, size=128, seed=seed))
     blocks = tuple(
         ProcessRows(each.X - each.X.mean(axis=0), each.y[:, varies], each.w, centred)
         for each in near
@@ -196,8 +199,8 @@ def tuned_among_near_rows(
     at = np.append(np.zeros(d), np.log(0.05 / process_rows.w.sum()))
     for family in (Exponential(), Matern(1.5)):
         first = family.replace(lengthscale=scales)
-        of = OnProcess(first, process_rows, EVIDENCE, d, blocks)
-        end = descend(of, at, 14)
+        each = tuple(OnProcess(first, rows, EVIDENCE, d) for rows in blocks)
+        end = descend(OnProcess(first, process_rows, EVIDENCE, d, each), at, 10)
         kernel, name = end.rounded, f"{type(family).__name__}, one per column, among near rows"
         yield TunedKernel(name, kernel, end.alpha, d)
         if isinstance(family, Exponential):
@@ -218,18 +221,15 @@ def stretched(kernel: Kernel, factor: float) -> Kernel | None:
 
 
 class AtDensity(NamedTuple):
-    """A kernel, its solution in a few places, and errors: ``error`` is the mean of ``squared``."""
+    """A kernel, its solution in a few places, and squared leave-one-out errors."""
 
     kernel: Kernel
     solution: Solution
-    error: float
     squared: Float[Array, " m"]
 
-
-def _better(one: AtDensity, other: AtDensity) -> bool:
-    """Whether an error is lower than another by 0.5 % and by more than one standard error."""
-    gain, required = reduction(one, other, worth=0.005, chance=1.0)
-    return gain > required
+    @property
+    def error(self) -> float:
+        return float(self.squared.mean())
 
 
 def judge_among_near_rows(
@@ -247,26 +247,41 @@ def judge_among_near_rows(
     """Compare the kernel with rivals and others, and its scales; also solve in a few places."""
     places = near_rows(tuning.kernel, rows.X, count=32, size=384, seed=seed)
     # A matrix of 8 × 64 rows takes twenty milliseconds per penalty
-    here = rows.take(np.unique(places[:8, :64]))
+    here = rows.take(np.unique(places[:FIRST, :64]))
     start = tuning.share * float(here.w.sum())
     squared = errors_of_near_rows(places, rows, centred)
     errors: dict[Kernel, float] = {}
 
-    def at(kernel: Kernel) -> AtDensity:
-        problem = KernelRows(to_numpy(kernel(here.X)), here.y, here.w, centred)
+    def better(kernel: Kernel, best: AtDensity | None) -> AtDensity | None:
+        """Judge a kernel in the first places, and unless it is worse there in all; None if worse.
+
+        An error must be lower by 0.5 % and by one standard error; worse is half of one above.
+        """
+        problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
         known = start if np.isfinite(start) else None
         solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
         constant = solution.outcome is Outcome.CONSTANT_TARGET and known is not None
-        losses = squared(kernel, known if constant else solution.alpha)
-        errors[kernel] = float(losses.mean())
+        penalty = known if constant else solution.alpha
+        judged = AtDensity(kernel, solution, squared(kernel, penalty, slice(FIRST)))
+        if best is not None:
+            before = best._replace(squared=best.squared[: len(judged.squared)])
+            gain, required = reduction(before, judged, worth=0.0, chance=0.5)
+            if gain > required:
+                errors[kernel] = best.error + judged.error - before.error
+                return None
+        rest = squared(kernel, penalty, slice(FIRST, None))
+        judged = judged._replace(squared=np.append(judged.squared, rest))
+        errors[kernel] = judged.error
         progress("Judging kernels among near rows", f"error {errors[kernel]:.4g}")
-        return AtDensity(kernel, solution, errors[kernel], losses)
+        if best is None:
+            return judged
+        gain, required = reduction(judged, best, worth=0.005, chance=1.0)
+        return judged if gain > required else None
 
-    best, tuned = at(tuning.kernel), list(others)
+    best, tuned = cast(AtDensity, better(tuning.kernel, None)), list(others)
     for kernel in (*rivals, *(each.kernel for each in tuned)):
-        judged = at(kernel)
-        best = judged if _better(judged, best) else best
-    taken, best = best.kernel, _scaled(best, at) if scales else best
+        best = better(kernel, best) or best
+    taken, best = best.kernel, _scaled(best, better) if scales else best
     compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned]
     compared = [replace(c, taken=c.kernel == taken) for c in (*tuning.compared, *compared)]
     new: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
@@ -285,7 +300,7 @@ def rivals_of(tuning: Tuning) -> list[Kernel]:
     return list(dict.fromkeys(c.kernel for c in sorted(rivals, key=lambda c: c.error)))[:2]
 
 
-def _scaled(best: AtDensity, at: Callable[[Kernel], AtDensity]) -> AtDensity:
+def _scaled(best: AtDensity, better: Callable[[Kernel, AtDensity], AtDensity | None]) -> AtDensity:
     """Shorten or lengthen all lengthscales while the leave-one-out error falls."""
     start = best.kernel
     for step in (0.5**0.5, 2**0.5):
@@ -293,7 +308,7 @@ def _scaled(best: AtDensity, at: Callable[[Kernel], AtDensity]) -> AtDensity:
         for _ in range(4):
             factor *= step
             longer = stretched(start, factor)
-            if longer is None or not _better(other := at(longer), best):
+            if longer is None or not (other := better(longer, best)):
                 break
             best = other
         if best.kernel is not start:

@@ -57,7 +57,7 @@ AMPLITUDE = 1.5
 LINEAR = "linear"
 
 #: Slope ∂log(error)/∂log α at which the penalty of a candidate is accepted.
-LEVEL = 0.03
+LEVEL = 0.1
 
 Make = Callable[[], Iterable[TunedKernel]]  # Yields candidates as they are tuned
 
@@ -281,15 +281,14 @@ class Race:
             others = order[~np.isin(order, near)][: most - len(near)]
             rows = rows.take(np.sort(np.append(near, others)))
         search = self.search(self._by, rows)
-        end = search.scaled(
-            shortened(start.kernel, search.rows), start.alpha, 5 if self._brief else 8, each=True
-        )
+        steps = 5 if len(self.train) <= 2048 else 8
+        end = search.scaled(shortened(start.kernel, search.rows), start.alpha, steps, each=True)
         yield self.ended(f"{start.name}, more rows", end, start.numbers)
 
     @property
     def _brief(self) -> bool:
-        """Whether rows are few, so that shorter descents are as accurate."""
-        return len(self.train) <= 2048
+        """Whether short descents on few rows find one factor: for classes if all rows are few."""
+        return len(self.train) <= 2048 or not (self.of_classes or self.train.X.shape[1] == 1)
 
     @property
     def _by(self) -> Criterion:
@@ -351,14 +350,14 @@ class Race:
         if isinstance(family, Laplace):
             scales, numbers = laplace_scales(scales, search.rows.X, search.rows.w, self.seed), d
         first = family.replace(lengthscale=scales)
-        evaluations = 4 - self._brief if d > 1 else 16
+        evaluations = 4 - 2 * self._brief if d > 1 else 16
         end = search.scaled(first, start.alpha, evaluations, few=self._brief)
         yield self.ended(f"{type(family).__name__}, scales as {start.name}", end, numbers)
 
     def _by_errors(self, start: TunedKernel) -> Iterator[TunedKernel]:
         """Yield lengthscales of least leave-one-out error, starting at the largest evidence."""
         search = self.search(LOO)
-        end = search.scaled(start.kernel, start.alpha, 7 if self.of_classes else 4, each=True)
+        end = search.scaled(start.kernel, start.alpha, 7 if self.of_classes else 3, each=True)
         yield self.ended("one per column, by leave-one-out", end, search.rows.X.shape[1])
 
     def _additive(self, start: TunedKernel) -> Iterator[TunedKernel]:

@@ -136,10 +136,11 @@ def near_rows(kernel: Kernel, X: Float[Array, "n d"], count: int, size: int, see
     """Return ``count`` random rows and their nearest rows, the nearest first."""
     size, places = min(size, len(X)), []
     unit = 1 / np.sqrt(np.maximum(to_numpy(kernel.diag(X)), np.finfo(float).tiny))
-    for i in stream(seed, "near rows").permutation(len(X))[:count]:
-        values = unit * to_numpy(kernel.evaluate(X[i : i + 1], X))[0]
-        nearest = np.sort(np.argpartition(-values, size - 1)[:size])
-        places.append(nearest[np.argsort(-values[nearest], kind="stable")])
+    chosen, step = stream(seed, "near rows").permutation(len(X))[:count], max(1, CELLS // len(X))
+    for start in range(0, len(chosen), step):
+        for values in unit * to_numpy(kernel.evaluate(X[chosen[start : start + step]], X)):
+            nearest = np.sort(np.argpartition(-values, size - 1)[:size])
+            places.append(nearest[np.argsort(-values[nearest], kind="stable")])
     return np.stack(places)
 
 

@@ -54,7 +54,7 @@ from bochner.solvers.cg import TILE, KernelOperator
 from bochner.solvers.factorisations import raised
 from bochner.solvers.ridge.dual import KernelRows
 from bochner.solvers.ridge.groups import Reduced, across, reduced_rows
-from bochner.solvers.ridge.kernel_path import DENSE_ROWS, PENALTY_ROWS, solve_kernel
+from bochner.solvers.ridge.kernel_path import DENSE_FOR_LOSS, PENALTY_ROWS, solve_kernel
 from bochner.solvers.ridge.krylov import ShiftedSystems, low_rank_inverse, solve_kernel_systems
 from bochner.solvers.ridge.problem import TINY, left_out_errors
 from bochner.solvers.ridge.solution import Outcome, Solution, given_alpha
@@ -378,7 +378,7 @@ def among_near_rows(spec: RidgeSpec, rows: RowSample, start: Candidate) -> tuple
     # Near rows may all be of one class, or have the same target, and choose no penalty
     unsure = spec.features.of_classes or solution.outcome is Outcome.CONSTANT_TARGET
     if unsure and solution.criterion != "given":
-        few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_ROWS])
+        few = rows.take(np.argsort(rows.priority, kind="stable")[:DENSE_FOR_LOSS])
         solution = _solved(spec, tuning.kernel, few, tuning.share)
     return tuning, solution
 

@@ -31,9 +31,9 @@ FIRST = 0.03  # Where the walk starts, as a share of the mean of w k(x, x)
 LEVEL, NEAR = 3e-3, 1e-2  # The slope ∂log(criterion)/∂log α that is level; near a known penalty
 PENALTY_ROWS = 1024  # Rows that a penalty is chosen by, at most: factors and inverses of that many.
 
-#: Number of rows by which it is chosen again: with denser rows the penalty may be smaller. Step of
-#: log α, and largest number of steps.
-DENSE_ROWS, FINER, MOST_STEPS = 3072, np.log(3.0), 4
+#: Number of rows by which it is chosen again, by squared errors and by a loss: with denser rows the
+#: penalty may be smaller. Step of log α, and largest number of steps.
+DENSE_ROWS, DENSE_FOR_LOSS, FINER, MOST_STEPS = 2048, 3072, np.log(3.0), 4
 
 EVIDENCE_ROWS = 2048  # Largest number of rows that noise and amplitude are chosen by
 ALL_ROWS = 8192  # Largest number of rows of which several penalties are tried
@@ -224,10 +224,10 @@ def solve_kernel(
 
     O(n³) for each penalty, three to six of them where it is chosen; memory 3 n². Of more than 1024
     rows it is chosen by the first 1024, whose path is returned, and by leave-one-out errors among
-    the first 3072 it may become smaller: with denser rows the kernel explains more. Slacks are of
-    the last 1024, or with ``lost`` 3072, rows.
+    the first 2048, or with ``lost`` 3072, it may become smaller: with denser rows the kernel
+    explains more. Slacks are of the last 1024, or with ``lost`` 3072, rows.
     """
-    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_ROWS)
+    few, dense = rows.first(PENALTY_ROWS), rows.first(DENSE_FOR_LOSS if lost else DENSE_ROWS)
     level = LEVEL if start is None else NEAR
     penalties = Penalties(few, level=level, noise_is_constant=lost is None)
     tried, before = dict[float, SolvedRows](), None
