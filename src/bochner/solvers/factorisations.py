@@ -16,7 +16,7 @@ from bochner._core.blas import cholesky, eigvalsh, factor
 from bochner._core.lapack import add_product, solve_by_triangle
 from bochner._core.shapes import Array, Float, Int
 
-AT_ONCE = 2048  # Up to this size eigenvalues are found in the main thread, in one to two seconds
+AT_ONCE = 2048  # Up to this size results are found in the main thread, in at most two seconds
 SLAB = 1024  # Rows of a slab
 FLOAT32_PENALTY = 1e-6  # Least penalty that float32 products resolve, in traces or norms
 
@@ -35,13 +35,13 @@ def eigenvalues(A: Float[Array, "m m"]) -> Float[Array, " m"]:
     """Return the eigenvalues of a symmetric matrix, rising."""
     if len(A) <= AT_ONCE:
         return eigvalsh(A, check_finite=False)
-    return interruptible(lambda: np.linalg.eigvalsh(A))
+    return interruptible(lambda: np.linalg.eigvalsh(A), len(A))
 
 
 def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
     """Return lower triangular L with L Lᵀ = A; A is overwritten."""
     U = np.asfortranarray(A)
-    interruptible(lambda: factor(U))
+    interruptible(lambda: factor(U), len(U))
     for rows in slices(len(U), SLAB):
         U.T[rows] = np.tril(U.T[rows], rows.start)
     return U.T
@@ -50,7 +50,7 @@ def lower_factor(A: Float[Array, "m m"]) -> Float[Array, "m m"]:
 def solve_lower(L: Float[Array, "m m"], B: Float[Array, "m k"]) -> Float[Array, "m k"]:
     """Return L⁻¹ B."""
     X = np.array(B, order="F")
-    interruptible(lambda: solve_by_triangle(np.asfortranarray(L.T), X))
+    interruptible(lambda: solve_by_triangle(np.asfortranarray(L.T), X), len(L))
     return X
 
 
@@ -74,11 +74,13 @@ def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[A
     return raised(at, shift, least)
 
 
-def interruptible(act: Callable[[], T]) -> T:
-    """Run ``act`` in a thread and return its result; Ctrl-C ends the wait.
+def interruptible(act: Callable[[], T], size: int) -> T:
+    """Return the result of ``act``, run in a thread for a large matrix; Ctrl-C ends the wait.
 
     ``act`` must run without Python's lock.
     """
+    if size <= AT_ONCE:
+        return act()
     made: Future[T] = Future()
 
     def run() -> None:
