@@ -302,7 +302,8 @@ def _chebyshev_sum(share: Float[Array, " n"], C: Float[np.ndarray, "k B"]) -> Fl
         G = np.empty((len(share), C.shape[1]), share.dtype)
         for rows in slices(len(share), 2048):  # whose polynomials fit the level-2 cache
             t = 2.0 * share[rows].astype(np.float64) - 1.0
-            T = np.stack([np.ones_like(t), t, *np.empty((len(C) - 2, len(t)))])
+            T = np.empty((len(C), len(t)))
+            T[0], T[1] = 1.0, t
             for j in range(2, len(C)):
                 np.multiply(2.0 * t, T[j - 1], out=T[j])
                 T[j] -= T[j - 2]
