@@ -408,7 +408,7 @@ def kills(options: Options) -> Iterator[Row]:
 
 
 def _killed_processes(options: Options, times: int) -> Row:
-    """Fork, kill at a moment uniform over the time of a fit, and fork again until one ends."""
+    """Fork, kill at a moment uniform over the time of two fits, and fork again until one ends."""
     blocks, moments = _waves(options.pick(3_000_000, 300_000)), np.random.default_rng(1)
     expected, seconds = _model().fit_blocks(blocks).coef_, _seconds(blocks, bo.engines.Local())
     counts = {"kills": 0, "fits": 0, "same bits": 0}
@@ -420,7 +420,7 @@ def _killed_processes(options: Options, times: int) -> Row:
                 where = bo.engines.Local(folder / "run.ckpt", every=seconds / 30)
                 np.save(folder / "coef.npy", _model().fit_blocks(blocks, where=where).coef_)
                 os._exit(0)
-            timer = _kill(pid, moments.uniform(0, seconds))
+            timer = _kill(pid, moments.uniform(0, 2 * seconds))
             _, status = os.waitpid(pid, 0)
             timer.cancel()
             if os.WIFEXITED(status):
