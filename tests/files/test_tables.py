@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from inside import with_peak
 from layouts import OnlyAStream
@@ -207,7 +208,9 @@ def test_texts_that_are_numbers_are_numbers_where_that_is_said(make):
 def test_texts_of_arrow_tables_may_be_in_chunks_slices_and_dictionaries():
     plain = pa.chunked_array([["x", "y"], pa.array([], pa.string()), ["z", "x", "y"]])
     schema = Blocks.from_table(pa.table({"s": plain})).schema
-    for column in (plain, plain.dictionary_encode(), plain.cast(pa.large_string())):
+    runs = pc.run_end_encode(plain.combine_chunks())
+    codes = pa.RunEndEncodedArray.from_arrays(runs.run_ends, runs.values.dictionary_encode())
+    for column in (plain, plain.dictionary_encode(), plain.cast(pa.large_string()), runs, codes):
         for start in (0, 1, 3):
             table = pa.table({"s": column}).slice(start)
             X = next(iter(Blocks.from_table(table, schema=schema))).X

@@ -187,6 +187,13 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     assert all(other.error > 0.9 * fit.error for other in plan.fits)
 
 
+def test_penalties_are_settled_with_fewer_rows_than_the_factor_has():
+    X, y = table(500, noise=0.3)
+    plan = bo.plan(X, y, Gaussian(1.0), widths=[32], n_rows=8000, random_state=0)
+    (steps,) = (fit.steps for fit in plan.fits if fit.solver == "exact")
+    assert 0 < steps["settling"] < 2.5 * steps["factor"]
+
+
 @pytest.mark.main_cases(1)
 @pytest.mark.parametrize("scale", [0.05, 0.2, 0.5])
 def test_no_small_error_is_promised_where_a_rough_kernel_spends_all_rows(scale):

@@ -293,6 +293,11 @@ def arrow_rows(column: Any, start: int = 0, stop: int | None = None) -> Any:
     if isinstance(rows, np.ndarray):
         return pa.array(np.ascontiguousarray(rows))  # much faster than Arrow's copy of a view
     if str(rows.type).startswith("run_end_encoded"):
+        rows = rows.combine_chunks() if hasattr(rows, "chunks") else rows
+        if hasattr(rows.values, "dictionary"):  # Arrow decodes no runs of dictionary codes
+            words = rows.values.dictionary_decode()
+            runs = pa.RunEndEncodedArray.from_arrays(rows.run_ends, words)
+            rows = runs.slice(rows.offset, len(rows))
         return pc.run_end_decode(rows)
     return rows.cast("large_string") if str(rows.type) == "string_view" else rows
 
