@@ -62,8 +62,7 @@ def choose(
     """
     rows, n_rows, share = None, None, None
     if spec.needs_rows or search is not None:
-        rows = sampled(blocks, spec.seed, n_classes, where)
-        n_rows = count_rows(blocks)
+        rows, n_rows = sampled(blocks, spec.seed, n_classes, where), count_rows(blocks)
         share = alpha / total_weight(blocks, where) if spec.is_open and alpha is not None else None
     return choose_from(spec, blocks.n_columns, rows, n_rows, share, search, by_targets), rows
 

@@ -37,8 +37,8 @@ class FeatureSpec:
     seed: int
     columns: str = "as_given"  # Or "auto": skewed columns may be transformed for a name
     effort: str | None = None  # None is "medium"
-    waves: bool = False  # Whether "auto" may take Fourier modes instead of features
     of_classes: bool = False  # Whether targets are classes: kernels are judged by log losses
+    waves: bool = False  # Whether "auto" may take Fourier modes instead of features
 
     @staticmethod
     def of(
@@ -66,10 +66,8 @@ class FeatureSpec:
         if effort is not None:
             as_effort(effort, who)
         width, seed = as_width(WIDTH if n_features is None else n_features), seed_of(random_state)
-        asked = precision, seed, columns, effort
-        return FeatureSpec(
-            who, known, how, width, metric == "learned", *asked, of_classes=of_classes
-        )
+        asked = precision, seed, columns, effort, of_classes
+        return FeatureSpec(who, known, how, width, metric == "learned", *asked)
 
     @property
     def is_quick(self) -> bool:

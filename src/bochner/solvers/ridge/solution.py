@@ -211,12 +211,11 @@ def path_of(eigen: Eigen, alphas: Float[Array, " p"], loo: LeftOutErrors | None 
     """Return all criteria along the path; criteria from moments cost O(p D t)."""
     power = eigen.power / eigen.weight
     values = eigen.at(alphas)
-    likelihood = evidence(eigen, values)[:, eigen.power > 0]
     return Path(
         alphas,
         np.full(len(alphas), np.nan) if loo is None else pooled(loo.each, power),
         pooled(gcv(eigen, values), eigen.power),
-        likelihood.sum(axis=1),
+        evidence(eigen, values)[:, eigen.power > 0].sum(axis=1),
         (eigen.values[:, None] / (eigen.values[:, None] + alphas)).sum(axis=0),
         0 if loo is None else loo.rows,
         None if loo is None else loo.deviation,
