@@ -1,6 +1,7 @@
 """What draw gives for each kernel and method, what it refuses, and widths that are enough."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -9,11 +10,14 @@ from tolerance import assert_close
 
 import bochner as bo
 from bochner import draw, required_features
-from bochner.errors import FeatureWarning
+from bochner.errors import FeatureWarning, ModelFileError, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.map import Request, parts_of
 from bochner.features.rules import choose
 from bochner.kernels import ArcCosine, Gaussian, Laplace, Linear, Matern, NeuralTangent, Polynomial
+from bochner.kernels.kernel import TunedPositive
+from bochner.kernels.series import RadialKernels
+from bochner.kernels.spectral import Measure, fixed
 
 X = rows(50)
 
@@ -251,3 +255,56 @@ def test_a_fit_takes_as_many_features_as_its_penalty_needs():
     assert model.certificate_.epsilon <= 0.1
     loose = bo.KernelRidge(KERNEL, method="nystrom", n_features=0.9, random_state=0)
     assert loose.fit(X, y).map_.n_features < model.map_.n_features
+
+
+# ---- Kernels of one's own that are no more than their values and one view
+
+
+def own(name, of, **view):
+    """A class of kernels of(size, X, Y), with one view."""
+    values = {"evaluate": lambda k, X, Y: of(k.size, X, Y)}
+    values["diagonal"] = lambda k, X: np.diag(of(k.size, X, X))
+    fields = {"size": 1.0, "__annotations__": {"size": TunedPositive}, "__module__": __name__}
+    return dataclass(frozen=True)(type(name, (bo.kernels.Kernel,), fields | values | view))(1.5)
+
+
+def degrees_of_lines(k, d):
+    one = lambda l, r, s: (l == 1) * k.size * np.outer(r, s)
+    return RadialKernels(d, lambda q, r, s: np.stack([one(l, r, s) for l in range(q + 1)]))
+
+
+gaussian_law = lambda k, d: Measure(fixed(), np.full(d, 1 / k.size), of="factor")
+WAVES = own("Waves", lambda size, X, Y: Gaussian(size)(X, Y), spectral=gaussian_law)
+of_squares = lambda k, d: bo.kernels.PowerSeries((1.0, 0.0, k.size))
+SQUARES = own("Squares", lambda size, X, Y: 1.0 + size * (X @ Y.T) ** 2, series=of_squares)
+LINES = own("Lines", lambda size, X, Y: size * (X @ Y.T), zonal=degrees_of_lines)
+few = {"exact": lambda k, d: d, "features": lambda k, X: k.size**0.5 * np.sin(X)}
+FEW = own("Few", lambda size, X, Y: size * np.sin(X) @ np.sin(Y).T, **few)
+SERVED = {
+    WAVES: ["iid", "qmc", "structured", "leverage", "grid", bo.LaplacianEigenfunctions()],
+    SQUARES: ["mercer", bo.Gegenbauer(), bo.Maclaurin(), bo.TensorSketch(), bo.PolySketch()],
+    LINES: ["mercer", bo.Gegenbauer()],
+    FEW: [bo.Explicit(), "iid"],
+}
+
+
+@pytest.mark.parametrize("kernel", SERVED, ids=repr)
+def test_a_kernel_of_ones_own_is_served_by_the_methods_of_its_view(kernel, tmp_path):
+    X = np.random.default_rng(0).standard_normal((200, 2))
+    y, kind = np.sin(X[:, 0]), type(kernel)
+    for whole in (kernel, 2.0 * kernel + 0.5, kernel * Linear()):
+        K = whole(X)
+        for method in (*SERVED[kernel], "nystrom"):
+            phi = draw(whole, method, n_features=256, X=X, random_state=0)
+            assert np.linalg.norm(phi(X) @ phi(X).T - K) < 0.45 * np.linalg.norm(K), (whole, method)
+    if kernel != FEW:
+        with pytest.raises(UnsupportedKernel, match=rf"got {kind.__name__}"):
+            draw(kernel, bo.Sign(), n_features=256, X=X)
+    model = bo.KernelRidge(kind("auto"), random_state=0).fit(X, y)
+    assert isinstance(model.kernel_, kind)
+    assert kind.__name__ in str(bo.plan(X, y, kernel=kernel))
+    bo.save(model, tmp_path / "model.bochner")
+    with pytest.raises(ModelFileError, match="kernel of your own"):
+        bo.load(tmp_path / "model.bochner")
+    again = bo.load(tmp_path / "model.bochner", kernels=(kind,))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))

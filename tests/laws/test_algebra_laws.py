@@ -266,6 +266,7 @@ TRACED = [
     bo.kernels.Polynomial(2, 1.0, 0.5) * bo.kernels.DotExponential(0.3)
     + bo.kernels.ExponentialPower(1.3, 0.9),
     bo.kernels.Mahalanobis(Gaussian(1.5), ((1.0, 0.2), (0.2, 0.5))) * bo.kernels.Constant(0.3),
+    bo.kernels.SpectralMixture((2.0, 1.0), (0.7, (1.0, 2.0)), ((0.5, 1.0), 0.3)) * 1.5,
 ]
 
 
@@ -286,15 +287,17 @@ def test_derivatives_in_all_numbers_are_those_of_differences(kernel):
         assert abs(slope - expected) < 1e-6 * (1 + abs(expected)), place
 
 
-def test_a_number_that_a_kernel_of_ones_own_declares_is_found():
-    X = np.random.default_rng(0).standard_normal((80, 1))
-    model = bo.KernelRidge(Bent(Free(), Free()), method="exact", random_state=0)
-    found = model.fit(X, np.sin(X[:, 0])).kernel_
-    assert isinstance(found, Bent)
-    assert Bent.tunable == ("bend", "lengthscale")
-    with pytest.raises(bo.errors.InvalidInput, match="Bent: bend must be a positive finite number"):
-        Bent(-1.0)
-    assert not any(isinstance(place.of(found), Free) for place in places_of(found))
+def test_numbers_of_a_spectral_mixture_are_found():
+    """Two waves of targets: the fitted kernel has their frequencies, and a larger evidence."""
+    rng = np.random.default_rng(0)
+    X, noise = rng.uniform(0, 10, (60, 1)), 0.1 * rng.standard_normal(60)
+    y = np.sin(3.0 * X[:, 0]) + 0.5 * np.cos(7.0 * X[:, 0]) + noise
+    start = bo.kernels.SpectralMixture(("auto",) * 2, (Free(), "auto"), (Free(start=0.3), "auto"))
+    guess = bo.kernels.SpectralMixture((1.0, 1.0), (2.8, 7.3), (0.3, 0.3))
+    fits = [bo.GaussianProcessRegressor(k, random_state=0).fit(X, y) for k in (start, guess)]
+    assert np.allclose(sorted(fits[0].kernel_.means), (3.0, 7.0), atol=0.1)
+    of = lambda f: log_evidence(f.amplitude_ * f.kernel_(X), y - y.mean(), f.noise_variance_)
+    assert of(fits[0]) > of(fits[1]) + 5
 
 
 def log_evidence(K, y, noise):

@@ -20,7 +20,6 @@ import pytest
 import bochner
 import bochner as bo
 from bochner import certificates, datasets, engines, errors, export, kernels, landmarks
-from bochner.errors import ModelFileError
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -232,14 +231,6 @@ def test_the_kernel_of_the_page_is_served_like_one_of_the_library(tmp_path, monk
     for method in (*methods, bo.LaplacianEigenfunctions(), bo.Compressed(bo.Nystrom())):
         phi = bo.draw(kernel, method, n_features=256, X=X, random_state=0)
         assert np.linalg.norm(phi(X) @ phi(X).T - K) < 0.15 * np.linalg.norm(K), method
-    fit = bo.KernelRidge(Sech("auto"), random_state=0).fit(X, y)
-    assert isinstance(fit.kernel_, Sech)
-    assert "Nystrom" in str(bo.plan(X, y, kernel=kernel))
-    bo.save(fit, tmp_path / "model.bochner")
-    with pytest.raises(ModelFileError, match="kernel of your own"):
-        bo.load(tmp_path / "model.bochner")
-    again = bo.load(tmp_path / "model.bochner", kernels=(Sech,))
-    np.testing.assert_array_equal(again.predict(X), fit.predict(X))
     if find_spec("onnx"):
         waves = bo.KernelRidge(kernel, method="iid", n_features=64, random_state=0).fit(X, y)
         assert bo.export.to_onnx(waves).graph.node

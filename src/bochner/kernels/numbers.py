@@ -52,8 +52,8 @@ def places_of(kernel: Kernel) -> list[Place]:
     for path, value in params.items():
         owner, _, name = path.rpartition("__")
         if name in getattr(params.get(owner, kernel), "tunable", ()):
-            columns = range(len(value)) if isinstance(value, tuple) else (None,)
-            places += [Place(path, j) for j in columns]
+            several = enumerate(value) if isinstance(value, tuple) else [(None, value)]
+            places += [Place(path, j) for j, one in several if not isinstance(one, tuple)]
     return places
 
 

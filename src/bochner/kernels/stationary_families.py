@@ -298,6 +298,10 @@ class Periodic(stationary.Stationary):
         return {"lengthscale": rate * np.sin(angle) ** 2, "period": by_period}
 
 
+#: A number for all columns, or one per column, of each component.
+Components = tuple[float | tuple[float, ...], ...]
+
+
 @dataclass(frozen=True)
 class SpectralMixture(stationary.Stationary):
     """k(x, y) = Σ_q w_q exp(−½|σ_q ∘ (x − y)|²) cos(μ_q·(x − y)): any spectrum, by Gaussians.
@@ -314,6 +318,11 @@ class SpectralMixture(stationary.Stationary):
     scales : sequence, one entry for each weight
         σ_q > 0: a number for all columns, or one per column; 1/lengthscale of component q.
 
+    Notes
+    -----
+    A fit can find each number that is for all columns: "auto" or ``Free()``. Means are above zero,
+    as their sign does not matter; they start at the peaks of the spectrum of the targets.
+
     Examples
     --------
     >>> import numpy as np
@@ -323,9 +332,9 @@ class SpectralMixture(stationary.Stationary):
     array([[-0.97,  0.88]])
     """
 
-    weights: Annotated[tuple[float, ...], each(positive)]
-    means: Annotated[tuple[float | tuple[float, ...], ...], each(one_or_each(finite))]
-    scales: Annotated[tuple[float | tuple[float, ...], ...], each(one_or_each(positive))]
+    weights: Annotated[tuple[float, ...], each(free_or(positive)), TUNED]
+    means: Annotated[Components, each(free_or(one_or_each(finite))), TUNED]
+    scales: Annotated[Components, each(free_or(one_or_each(positive))), TUNED]
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,7 +23,7 @@ from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Constant, Free, Kernel, Product, Scaled, Sum, has_free
 from bochner.kernels.numbers import Place, free_places, places_of, traced, with_numbers
 from bochner.kernels.stationary import Stationary
-from bochner.kernels.stationary_families import Periodic
+from bochner.kernels.stationary_families import Periodic, SpectralMixture
 from bochner.kernels.windows import windows_of
 from bochner.selection.held_out import FEWEST
 from bochner.selection.lengthscales import (
@@ -269,8 +269,16 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
 
 def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
     """Return the range of a number of a leaf whose inputs are these rows."""
-    columns = X if place.column is None else X[:, [place.column]]
+    waves = isinstance(leaf, SpectralMixture)  # whose numbers are of components
+    columns = X if place.column is None or waves else X[:, [place.column]]
     match place.name:
+        case "means" | "scales" if waves:
+            means = place.name == "means"
+            of = _period(columns, rows) if means else _lengths(columns, rows)
+            log, first = np.log(2 * np.pi) if means else 0.0, -(place.column or 0)
+            starts = None if of.starts is None else log - np.roll(of.starts, first)
+            ends = [(log - high, log - low) for low, high in (of.near, of.bounds)]
+            return replace(of, near=ends[0], bounds=ends[1], starts=starts)
         case "period":
             return _period(columns, rows)
         case "lengthscale" if not isinstance(leaf, Periodic):
