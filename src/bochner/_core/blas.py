@@ -186,7 +186,7 @@ def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
 
 
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
-    """Return SciPy's ``eigh``; of large matrices as `decompositions_by` asks, without subsets."""
+    """Return SciPy's ``eigh``; `decompositions_by` may replace it for large matrices."""
     decomposed = _DECOMPOSED.get()
     if decomposed is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)

@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput, PurePythonWarning
 
 
 def _find_compiled() -> ModuleType | None:
-    """Return the compiled module, with the instructions of BOCHNER_INSTRUCTIONS or the widest."""
+    """Return the compiled module for BOCHNER_INSTRUCTIONS, or the widest instructions here."""
     if os.environ.get("BOCHNER_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -64,7 +64,7 @@ def loops() -> ModuleType | None:
 
 
 class Chains(NamedTuple):
-    """Blocks of p frequencies, in turns: x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x, H Hadamard matrices."""
+    """Maps x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x of p frequencies (in turns) per block; H is Hadamard."""
 
     diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
     # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity

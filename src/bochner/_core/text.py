@@ -140,7 +140,7 @@ class HtmlResult:
         return str(self)
 
     def _html_parts(self) -> Iterable[str]:
-        """Yield the parts: a sentence, or lines as printed."""
+        """Yield the parts of the HTML: a sentence, or the printed lines."""
         text = str(self)
         return [f"<pre>{escape(text)}</pre>" if "\n" in text else paragraph(text)]
 

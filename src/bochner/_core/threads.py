@@ -144,7 +144,7 @@ def _set(numbers: Sequence[int]) -> None:
 
 
 def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Made]:
-    """Return the results of tasks in order, computed in at most ``most`` threads, each one of BLAS.
+    """Return the results of tasks in order, from up to ``most`` threads with one BLAS thread each.
 
     The first error is raised when the running tasks have ended; the others are not started.
     """

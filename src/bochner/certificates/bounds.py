@@ -89,7 +89,7 @@ class Bound:
         return None if least == math.inf else int(least)
 
     def error(self, n_features: int, confidence: float = 0.95) -> float:
-        """Return the error that ``n_features`` features do not exceed."""
+        """Return the error that ``n_features`` features exceed with chance ≤ 1 − confidence."""
         D, least = integer(n_features, "error", "n_features", 1), self.width(LARGEST, confidence)
         if least > D:
             raise InvalidInput(f"error: n_features must be {least} or above; got {D}.")
@@ -300,7 +300,7 @@ def _norm_tail(
 def features_bound(
     kernel: Kernel, X: Rows, method: Sign | ReLU | Maclaurin | TensorSketch
 ) -> Bound:
-    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features that are not Fourier's; O(n³).
+    """Return the bound of ‖Z Zᵀ − K‖/‖K‖ for features other than Fourier; O(n³).
 
     Parameters
     ----------

@@ -397,7 +397,7 @@ def _pickled(phi: Any, _: Any, X: Array) -> Verdict:
 
 
 def _of_kernel(test: Callable[[Array, Array], Verdict], below: bool | None = None) -> Test:
-    """Return the test, of K and Z, of a law for maps with a kernel that are (not) below it."""
+    """Return a test of K and Z for all maps with a kernel, or by ``below``: Z Zᵀ ⪯ K or not."""
 
     def tested(phi: Any, kernel: Any, X: Array) -> Verdict:
         claims = bool(getattr(phi, "below_kernel", False))

@@ -116,7 +116,7 @@ def risk(
         ``phi.kernel`` if not given.
     noise : float, optional
         σ², the noise's variance (the sum over targets). Default: estimated from the residuals of a
-        fit that follows half of all directions.
+        fit whose effective dimension is about m/2.
     n_sample : int, default 2048
         Rows measured: all of X if it has no more, else a random sample at the penalty alpha·m/n.
         The numbers hold for a fit to these rows, which follows noise more than a fit to all.
@@ -128,10 +128,10 @@ def risk(
 
     Notes
     -----
-    ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², but for negative
-    estimates of regularisation, which count as zero.
-    Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which is of the guarantee
-    and not of R(K): R(K̂)/R(K) has no bound in ε.
+    ``approximation``, ``regularisation`` and ``noise`` are unbiased given σ², except that negative
+    estimates of regularisation are set to zero.
+    Sources: Mallows (1973); Avron et al. (2017), lemma 2, for the bound, which contains an upper
+    limit of R(K) in place of R(K): R(K̂)/R(K) has no bound in ε.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def _energies(
 def noise_variance(
     values: Float[np.ndarray, " m"], energy: Float[np.ndarray, " m"], penalty: float
 ) -> float:
-    """Return ‖(I − S)y‖²/Tr (I − S)² of a fit that follows half of all directions, or fewer."""
+    """Return ‖(I − S)y‖²/Tr (I − S)² of a fit whose effective dimension is about m/2."""
     floor = len(values) * EPS * max(float(values[-1]), np.finfo(float).tiny)
     excess = lambda log: float(np.sum(np.exp(log) / (values + np.exp(log)))) - len(values) / 2
     low, high = np.log(floor), np.log(max(penalty, 2 * floor))

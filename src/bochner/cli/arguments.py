@@ -156,7 +156,7 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
 
 
 def found_files(files: Iterable[str]) -> list[Any]:
-    """Return the files; standard input, which is read more than once, is written to one."""
+    """Return the files; standard input (-) is copied to a file, to be read more than once."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 
     paths: list[Any] = []

@@ -126,7 +126,7 @@ def _command(work: Callable[..., None]) -> Any:
 
 
 def _table(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which rows and columns are read, for :func:`_blocks`."""
+    """Add the options that select rows and columns, read by :func:`_blocks`."""
     several = kinds.names, "A,B*,..."
     for add in (
         _separator,
@@ -413,7 +413,7 @@ def compare(terminal: Terminal, given: Any) -> None:
 def plan(terminal: Terminal, given: Any) -> None:
     """Compare fits to the rows of FILES before running them: method, features, solver.
 
-    Each has the predicted error, and the predicted seconds and memory on this machine.
+    Each line has the predicted error, and the predicted seconds and memory on this machine.
     """
     from bochner.cli.models import kernel_of
 

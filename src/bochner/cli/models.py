@@ -40,7 +40,7 @@ def learner(name: str, choices: Mapping[str, Any], settings: Sequence[str]) -> A
 
 
 def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
-    """Return the kernel with this lengthscale, or its name, so that it is chosen."""
+    """Return the kernel with this lengthscale, or its name if the lengthscale is not given."""
     if not lengthscale:
         return name
     if name in ("linear", "auto"):
@@ -50,7 +50,7 @@ def kernel_of(name: str, lengthscale: list[float]) -> Kernel | str:
 
 
 def columns_of(model: Any, X: Any, coverage: float | None) -> dict[str, np.ndarray]:
-    """Return predictions, each made once, as columns; no intervals where ``coverage`` is None."""
+    """Return predictions as columns by name; without intervals if ``coverage`` is None."""
     rows, percent = bo.Blocks.from_arrays(X), f"{100 * (coverage or 0):g}"
     names: tuple[str, ...] = ("prediction", f"low_{percent}", f"high_{percent}")
     if isinstance(model, bo.GaussianProcessRegressor):

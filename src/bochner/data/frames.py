@@ -87,7 +87,7 @@ def arrow_columns(schema: Any, label: str) -> tuple[Column, ...]:
 
 
 def _require_names(names: list[Any], label: str) -> None:
-    """Refuse names of columns that are repeated, empty or no text."""
+    """Raise an error for column names that are repeated, empty or not text."""
     refuse_repeated(names, f"Blocks: the columns of {label} must have different names")
     for number, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
@@ -286,6 +286,6 @@ def batches(table: Any) -> Iterator[Any]:
 
 
 def _first_row(table: Any) -> str | None:
-    """Return the first row in words (NaN is equal to NaN there), None if there is none."""
+    """Return the first row as text, so that NaN equals NaN; None for an empty table."""
     rows = (repr(b.slice(0, 1).to_pylist()) for b in _stream(table, first=True) if b.num_rows)
     return next(rows, None)

@@ -248,7 +248,7 @@ MAPPED = {"dask": _dask_mapped, "ray": _ray_mapped, "pyspark": _spark_mapped}
 
 
 def on_each(partitions: Sequence[Partition], call: Callable[[Any], Any]) -> list[Any]:
-    """Return what ``call`` gives of the rows of each partition, where they are."""
+    """Return ``call(rows)`` for each partition, computed where the partition is."""
     handles = [partition.content for partition in partitions]
     match partitions[0].library:
         case "dask":

@@ -156,7 +156,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What the rows of a fit were."""
+    """Columns and classes of the training data."""
 
     n_features_in: int
     names: tuple[str, ...] | None = None  # of the columns, where they had names

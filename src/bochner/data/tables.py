@@ -121,7 +121,7 @@ class Tables(Source):
             _warn_unseen(unseen)
 
     def as_given(self, rows: Sequence[int]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
-        """Return the feature columns that are read, and their cells in these rows or None."""
+        """Return the names of the used columns, and their cells in these rows (missing: None)."""
         names = self.schema.used_columns
         by_row: dict[int, tuple[Any, ...]] = {}
         for frame, _, start in self._frames(4096):
@@ -145,7 +145,7 @@ class Tables(Source):
         dropped: Sequence[tuple[str, str]],
         fold_tables: Mapping[str, np.ndarray],
     ) -> "Tables":
-        """Return the same rows through the encoders that a fit has learned."""
+        """Return the same rows with the encoders of a fit."""
         schema = replace(self.schema, categories=(), encoders=encoders, dropped=tuple(dropped))
         exact = not any(isinstance(e, Times) or getattr(e, "table", ()) for e in encoders)
         dtype, n_columns = self.dtype if exact else np.dtype(np.float64), len(schema.feature_names)

@@ -109,7 +109,7 @@ def on_sphere(latitude: np.ndarray, longitude: np.ndarray) -> np.ndarray:
     latitude : (n,)
         Degrees north, −90 to 90.
     longitude : (n,)
-        Degrees east; any turn of the circle.
+        Degrees east; 360 may be added or subtracted.
 
     Returns
     -------

@@ -30,7 +30,7 @@ from bochner.sums.passes import LOCAL, Engine
 
 
 def connection(attribute: str, words: str) -> Check:
-    """Return the check of None, an address, or a connection, which has this attribute."""
+    """Return a check that a value is None, an address, or a connection with this attribute."""
 
     def check(given: Any, who: str, name: str) -> Any:
         if given is None or isinstance(given, str) or hasattr(given, attribute):
@@ -184,7 +184,7 @@ def _dask_here() -> Engine:
 
 
 def _sentence(handle: Handle, partitions: list[Partition], error: Exception) -> BochnerError:
-    """Return what went wrong with rows that these partitions hold."""
+    """Return the error to raise for a failed task on these partitions."""
     if isinstance(error, needed("distributed", "Dask").KilledWorker):
         died = f"{error.allowed_failures + 1} died over it, most likely for want of memory"
         return failed("Dask", error.task, died)
@@ -374,7 +374,7 @@ def _job(
     args = args[: len(args) - len(partitions)]
 
     def task(given: tuple[Any, ...]) -> Any:
-        """Return the result; an error of bochner as a value, for it is no death of a worker."""
+        """Return the result, or an error of bochner as a value: only dead workers are retried."""
         try:
             return function(*map(_unpickled, given))
         except BochnerError as error:

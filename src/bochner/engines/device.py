@@ -57,7 +57,7 @@ def eigh_on(device: Any) -> Callable[[Array], tuple[Array, Array]]:
 class DevicePasses:
     """The executor of one fit whose features are made on devices, and summed there.
 
-    Of several devices each takes part after part, in turns; sums are merged on the first.
+    Parts are distributed to several devices in turns; sums are merged on the first device.
     """
 
     in_order = True

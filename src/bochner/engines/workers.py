@@ -125,7 +125,7 @@ def made(
     source: str,
     *partitions: Any,
 ) -> list[Any] | None:
-    """Return the counted sum of a part, whose rows its partitions hold; errors name the rows."""
+    """Return the sum and row count of a part, or of its partitions; errors name the rows."""
     shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
     summand = shared if own_data is None else SumOnFeatures(shared, own_data)
     numbers = f"{rows.start:,} to {rows.stop - 1:,}"

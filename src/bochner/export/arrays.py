@@ -203,7 +203,7 @@ class Graph:
         return Traced(self, name, (ANY, columns), dtype)
 
     def node(self, op: str, *inputs: str, also: int = 0, **attributes: Any) -> str:
-        """Add a node and return the name of what it gives, the first if it gives more."""
+        """Add a node and return the name of its first output."""
         name = f"{op.lower()}_{len(self._nodes)}"
         given = [name, *(f"{name}_{i}" for i in range(1, 1 + also))]
         self._nodes.append(self._onnx.helper.make_node(op, list(inputs), given, **attributes))
@@ -332,7 +332,7 @@ class Graph:
     isfinite = lambda *_: True  # as rows of finite numbers are
 
     def log1p(self, a: Traced) -> Traced:
-        """Return log(1 + a) without the rounding of 1 + a: Kahan's."""
+        """Return log(1 + a) by Kahan's formula, which corrects the rounding of 1 + a."""
         total = a + 1.0
         added = total - 1.0
         none = added == 0.0

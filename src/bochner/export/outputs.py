@@ -53,8 +53,8 @@ def to_onnx(
 
         ======================================  ================================================
         regressors                              ``prediction``; of a Gaussian process ``deviation``
-        classifiers, :class:`OneClassSVM`       ``label``, ``decision``, and ``probability`` where
-                                                ``predict_proba`` is there
+        classifiers, :class:`OneClassSVM`       ``label``, ``decision``, and ``probability`` if
+                                                the model has ``predict_proba``
         :class:`KernelPCA`, :class:`KernelCCA`  ``scores`` (of X)
         :class:`KernelKMeans`                   ``cluster``, ``distances``
         :class:`KernelFeatures`, maps           ``features``
@@ -73,8 +73,8 @@ def to_onnx(
 
     Notes
     -----
-    The outputs equal the model's for rows in float64, up to the rounding of ``precision`` and,
-    where the fit rounded features to float32, of the model's own predictions.
+    The outputs equal the model's for rows in float64, up to the rounding of ``precision`` and, if
+    the fit rounded features to float32, up to the rounding of the model's predictions.
 
     Kernels are evaluated from differences of rows, column by column: graphs of landmarks in
     hundreds of columns are long and slow. Rows must be finite, which is not checked. Like a model
@@ -210,7 +210,7 @@ def outputs(model: Any, X: Traced) -> Outputs:
 
 
 def _leaves(rows: LeafRows, X: Traced) -> Iterator[tuple[int, Any]]:
-    """Return the leaves of a tree, each with an indicator column of its rows."""
+    """Yield the number of each leaf of a tree, with an indicator column of its rows."""
     xp, tree = X.graph, rows.tree
     kernel, X = untransformed(rows.chosen.kernel, X)
 

@@ -1,4 +1,4 @@
-"""Auto: the choice of a method by what is measured on the rows."""
+"""Auto: choose a feature method by its measured error on the rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -338,7 +338,7 @@ def _by_targets(rows: list[Row], most: float, X: Array, targets: Targets) -> tup
 
 
 def _finalists(candidates: list[Candidate]) -> list[Candidate]:
-    """Return up to four: methods with landmarks, the nearest of the others, and the cheapest."""
+    """Return up to four: methods with landmarks, the most accurate other, and the cheapest."""
     order = sorted(
         candidates, key=lambda c: (not isinstance(c.method, Nystrom), max(c.predicted, LEAST))
     )

@@ -370,7 +370,7 @@ def eigenfunctions(
 
 
 def with_signs(vectors: Float[Array, "d c"]) -> Float[Array, "d c"]:
-    """Return columns whose largest entries are positive: LAPACK's choice of signs is no matter."""
+    """Return columns with positive largest entries, so that LAPACK's signs do not matter."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1.0, 1.0)
 

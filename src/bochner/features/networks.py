@@ -223,7 +223,7 @@ class NeuralMap(FeatureMap):
 
     @property
     def unbiased(self) -> bool:
-        """Only for one layer: later layers are nonlinear in random features."""
+        """Whether there is one layer: further layers are nonlinear in random features."""
         return len(self.ramps) == 1
 
     @property

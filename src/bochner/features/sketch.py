@@ -565,7 +565,7 @@ class Tree:
         return Pairs(left, right, *_balanced(*widths, width, rng))
 
     def _leaf(self, start: int) -> Hashed:
-        """Pad, or hash by OSNAP: s different rows for each column."""
+        """Pad the columns with zeros, or hash each to s ≤ 4 of P entries (OSNAP)."""
         rng, d, P = self.ask.stream(f"leaf {start}"), self.ask.n_inputs, self.padded
         if d <= P:
             return Hashed(random_signs(rng, P), P)
@@ -580,7 +580,7 @@ class Tree:
 
 @lru_cache(maxsize=4096)
 def capacity(n: int, padded: int, inner: int) -> int:
-    """Return how many pairs the top node of degree n has: its sketch with all of them is exact."""
+    """Return how many pairs the top node of degree n has; with all pairs its sketch is exact."""
     half = power_of_two(n) // 2
     entries = (
         padded if k == 1 else min(inner, capacity(k, padded, inner)) for k in (half, n - half)

@@ -152,7 +152,7 @@ class Polynomials(Basis):
 def best_products(
     logs: Sequence[Float[Array, " m_j"]], width: int
 ) -> tuple[Array, Float[Array, " D"]]:
-    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and these sums, falling."""
+    """Return the multi-indices k of the largest Σ_j logs[j][k_j], and these sums, descending."""
     # Numbers of each column fall. The best products of all columns extend the best of fewer
     # columns. The first D' products are the best D', even with ties. O(d D log² D).
     chosen, sums = np.zeros((1, len(logs)), dtype=np.int32), np.zeros(1)
@@ -207,9 +207,9 @@ def inside(unit: Float[Array, "..."], conditions: str) -> Float[Array, "..."]:
 def waves(
     m: int, u: Float[Array, " n"], length: float, how: tuple[str, float], slope: bool = False
 ) -> Float[Array, "m n"]:
-    """Return the first m functions of a column at u in [0, 1], or their slopes in u · length.
+    """Return m eigenfunctions on [0, length] at length · u, or their derivatives.
 
-    ``how`` are the conditions, and a shift: ½ for Brownian motion, else 0.
+    ``how`` is the boundary conditions and a shift: ½ for Brownian motion, else 0.
     """
     (conditions, shift), xp, i = how, array_namespace(u), np.arange(1, m + 1)
     sines = conditions == "dirichlet"

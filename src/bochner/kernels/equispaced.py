@@ -129,7 +129,7 @@ def _tapered_weights(
 
 
 def spectral_parts(kernel: Kernel, d: int) -> list[Columns]:
-    """Return the factors of terms of a kernel of d columns that have a spectral density."""
+    """Return each factor of the kernel's terms that has a spectral density, once."""
     factors = dict.fromkeys(factor for term in _terms(kernel, tuple(range(d))) for factor in term)
     return [Columns(leaf, axes) for leaf, axes in factors if not isinstance(leaf, Periodic)]
 

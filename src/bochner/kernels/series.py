@@ -262,7 +262,7 @@ class RadialKernels:
 
 
 def of_series(d: int, series: PowerSeries, decay: float = 0.0) -> RadialKernels:
-    """R_l of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩): Σ_i h_{l,i}(r) h_{l,i}(s), all i."""
+    """Return R_l = Σ_i h_{l,i}(r) h_{l,i}(s) of e^{−decay (|x|² + |y|²)/2} κ(⟨x, y⟩)."""
 
     def one(l: int, r: Radii, s: Radii) -> Float[np.ndarray, "a b"]:
         largest = float((r[:, None] * s).max(initial=0.0))

@@ -57,7 +57,7 @@ def fixed(value: float = 1.0) -> Law:
 
 
 def inverse_chi2(dof: float) -> Law:
-    """s² = f / χ²_f: the multivariate Student t; f = 2ν for the Matérn kernel of smoothness ν."""
+    """Return the law s² = f / χ²_f of the multivariate Student t; f = 2ν for Matérn(ν)."""
 
     def log_density(q: Numbers, d: int) -> Numbers:
         constant = gammaln((dof + d) / 2) - gammaln(dof / 2) - 0.5 * d * math.log(dof * math.pi)

@@ -98,9 +98,9 @@ class Windows(Kernel):
         return self.lengths + i * self.channels
 
     def positions(self, X: Rows) -> Iterator[tuple[Any, Array, Array]]:
-        """Yield the rows with a window, these windows and 1/s(x), position by position.
+        """Yield for each position the rows with a window there, the windows and 1/s(x).
 
-        In libraries other than NumPy all rows: one without a window has zeros.
+        Libraries other than NumPy yield all rows; a row without a window has zeros.
         """
         shares, n_windows = self._shares(X)
         for i in range(self.count(X.shape[1])):

@@ -61,7 +61,7 @@ _WRITTEN = "bochner version"
 
 
 def learned(path: str, doc: str, otherwise: str = "", by_target: bool = False) -> Any:
-    """Return a property that reads a part of the fit; None raises AttributeError(otherwise)."""
+    """Return a property that reads ``path`` of the fit; if None: AttributeError(otherwise)."""
     read = attrgetter(path)
 
     def value(model: "KernelEstimator") -> Any:

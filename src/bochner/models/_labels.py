@@ -105,7 +105,7 @@ def known_classes(who: str, classes: Any) -> Array:
 
 
 def codes_of(who: str, labels: Array, classes: Array) -> Float[Array, " n"]:
-    """Return the place of each label in the sorted classes."""
+    """Return the index of each label in the sorted classes."""
     codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     unknown = classes[codes] != labels
     if np.any(unknown):
@@ -214,7 +214,7 @@ class LabelEstimator(ClassifierMixin, KernelEstimator):
     def _read(
         self, *rows: Any, first: bool = True, where: Executor = LOCAL, classes: Any = None
     ) -> tuple[Blocks, Inputs]:
-        """Return blocks with codes of classes as y and ``class_weight`` in weights, and inputs."""
+        """Return blocks and inputs; y is class codes, and weights include ``class_weight``."""
         # The classes are ``classes`` if given, else the labels of y, or the classes of the fit.
         who, (X, y, sample_weight) = type(self).__name__, (*rows, None, None)[:3]
         text: tuple[str, ...] = ()
@@ -379,14 +379,14 @@ def log_loss_of_signs(
 
 
 def _pieces(f: Float[Array, "n t"]) -> Float[Array, "n t j"]:
-    """Return the pieces b_j of the broken line: they sum to f."""
+    """Return the basis b_j of piecewise linear functions with ``KNOTS``; their sum is f."""
     xp, low, high = array_namespace(f), KNOTS[0], KNOTS[-1]
     inner = [xp.clip(f, a, b) - (b if b <= 0 else a) for a, b in pairwise(KNOTS)]
     return xp.stack([xp.minimum(f - low, 0.0), *inner, xp.maximum(f - high, 0.0)], axis=2)
 
 
 def decided(f: Float[Array, "n t"]) -> Array:
-    """Return the predicted codes: largest decision value, or sign of a single one."""
+    """Return the predicted class codes: argmax of the columns, or the sign of a single column."""
     xp = array_namespace(f)
     return xp.astype(f[:, 0] > 0, xp.int64) if f.shape[1] == 1 else xp.argmax(f, axis=1)
 

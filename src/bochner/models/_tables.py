@@ -217,12 +217,12 @@ _NAMES = {
 
 
 def is_held(X: Any) -> bool:
-    """Whether X is a table or array of dask, ray.data or Spark, or computed as it is read."""
+    """Whether X is a table or array of dask, ray.data or Spark, or a lazy table."""
     return library_of(X, "engine", "lazy") != ""
 
 
 def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
-    """Return rows, targets and weights in partitions as blocks."""
+    """Return blocks of partitioned rows, targets and weights."""
     # y and w are of the table's own kind, with its partitions (dask), or names of its columns.
     if hasattr(X, "rechunk"):
         return Blocks.from_arrays(X, y, w)

@@ -58,12 +58,11 @@ def cell_averages(
     process : GaussianProcessRegressor
         Fitted.
     lower, upper : (m, d)
-        Corners of the cells, in the columns of the fit. Of a kernel of the globe, in degrees of
-        latitude and longitude; the average is over the area.
+        Corners of the cells, in the columns of the fit. With a kernel of the globe they are
+        latitudes and longitudes in degrees, and the average is over the area.
     nodes : int, default 4
-        Places along each column of a cell, whose values are averaged: nodes^d in all, 4,096 at
-        most. The error is the error of Gauss-Legendre quadrature: increase it if cells are
-        several lengthscales wide.
+        Nodes of Gauss-Legendre quadrature per column of a cell: nodes^d per cell, at most 4,096.
+        Increase it if cells are several lengthscales wide.
     return_std : bool, default False
         Also return the standard deviation of the average, which is smaller than the standard
         deviation of f at a place.
@@ -81,8 +80,8 @@ def cell_averages(
 
     Notes
     -----
-    Means take nodes^d predictions a cell. Deviations take the covariance of these, of one cell
-    after the other: with features O(nodes^2d D), on a grid of waves a solution for each node.
+    Means take nodes^d predictions per cell. Deviations take their covariance, cell by cell:
+    O(nodes^2d D) with features, and one linear solve per node on a Fourier grid.
     Block kriging: Cressie (1993), *Statistics for spatial data*, chapter 3.
 
     Examples

@@ -47,7 +47,7 @@ def save(model: Any, path: str | PathLike[str]) -> None:
     ----------
     model : estimator, FeatureMap, Kernel, Method or Moments
         Any object of bochner's classes, fitted or not. Kernel classes of your own must be frozen
-        dataclasses, and are passed to :func:`load`. Its ``random_state`` must be an
+        dataclasses, and are passed to :func:`load`. The model's ``random_state`` must be an
         integer or None. Pipelines of scikit-learn are for skops: see ``bochner.export.TRUSTED``.
     path : path
         Usually named ``*.bochner``. An existing file is replaced.
@@ -65,8 +65,8 @@ def save(model: Any, path: str | PathLike[str]) -> None:
 
     Notes
     -----
-    The file is JSON and arrays (safetensors); the same model gives the same bytes, and the loaded
-    one the same bits. Memory: twice the model's arrays.
+    The file is JSON and arrays (safetensors); the same model gives the same bytes, and a loaded
+    model predicts the same bits. Memory: twice the model's arrays.
     **It holds rows of the training data**: the landmarks of Nyström features, and the random
     sample of rows that the certificate is measured on. Treat it as you treat the data.
 
@@ -163,7 +163,7 @@ def load(path: str | PathLike[str], *, kernels: Iterable[type] = ()) -> Any:
 
 
 def sealed(header: Mapping[str, Any]) -> str:
-    """Return the one text of a header, with a checksum of all else in it."""
+    """Return a header as JSON text, with a checksum of its other entries."""
     text = partial(json.dumps, sort_keys=True, separators=(",", ":"), allow_nan=False)
     rest = {name: part for name, part in header.items() if name != "checksum"}
     return text(rest | {"checksum": hashlib.sha256(text(rest).encode()).hexdigest()})

@@ -131,7 +131,7 @@ def encode(value: Any) -> tuple[Json, dict[str, np.ndarray]]:
     known: dict[int, tuple[str, np.ndarray]] = {}
 
     def add(array: np.ndarray, name: str) -> str:
-        """Return the name of the array; ``name`` if it is new."""
+        """Store the array as ``name`` unless it is stored; return its name."""
         if id(array) in known:
             return known[id(array)][0]
         if name in arrays:  # a name of the user's with a point in it
@@ -366,7 +366,7 @@ def _is_shaped(value: Any, words: list[str], sizes: Sizes) -> bool:
 
 
 def _holds(test: Callable[[Any], Any], value: Any) -> bool:
-    """Whether a test holds for some number, in an array or tuple too; others are no numbers."""
+    """Whether any number of an array, number or tuple passes the test; False for other types."""
     if isinstance(value, tuple):
         return any(_holds(test, part) for part in value)
     numbers = value.data if scipy.sparse.issparse(value) else value

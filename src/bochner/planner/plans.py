@@ -37,7 +37,7 @@ HEAD = ("", "method", "D", "solver", "kernel error", "error", "seconds", "memory
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of the time and memory of a fit, without the rows and the process itself."""
+    """Limits of the time and memory of a fit; memory excludes the rows and the process itself."""
 
     seconds: float | None = None  # None: each doubling of the time must reduce the error enough
     bytes: float | None = None  # None: half of the free memory

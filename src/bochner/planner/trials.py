@@ -1,4 +1,4 @@
-"""Predicted error, seconds and memory of fits, from timed fits to some of the rows."""
+"""Predicted error, seconds and memory of fits, from timed fits to samples of the rows."""
 
 import math
 import time
@@ -138,7 +138,7 @@ class Task:
         return self.once((n, method, width, *parameters.items()), fitted)
 
     def seconds(self, act: Callable[[], Any], repeats: int = 3) -> float:
-        """Return the least seconds of a few repeats: other processes only add to them."""
+        """Return the least time of repeated calls, in seconds: other processes only add time."""
         measured: list[float] = []
         while not measured or (len(measured) < repeats and sum(measured) < 0.05):
             began = time.perf_counter()
@@ -258,7 +258,7 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
 
 
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
-    """Return the fit by moments of the features; e² = a + b/D of widths that are not tried."""
+    """Return the fit by moments of features; the error of untried widths is e² = a + b/D."""
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
     few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
     rows = max(few, m // 2) if m >= 1.25 * few else m // 2
@@ -380,7 +380,7 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
 
 
 def wave_fit(task: Task, method: Method) -> FitForecast:
-    """Return the planned fit by Fourier modes; its error is of generalised cross-validation."""
+    """Return the planned fit by Fourier modes; its error is by generalised cross-validation."""
     n, m = task.n_rows, len(task.sample)
     trial = task.trial(m, method)
     sums = trial.model.fit_.representation

@@ -203,7 +203,7 @@ def _near(
     quick: bool,
     seed: int,
 ) -> Iterator[tuple[str, Any, str, Float[Array, " t"]]]:
-    """Fit each model; yield its name, itself, a detail and predictions of held-out cells."""
+    """Fit each model; yield its name, the model, a detail and held-out predictions."""
     globe, alpha = bo.kernels.OnSphere("matern32", 3.0), 0.1  # three cells, and little noise
     nearest = KNeighborsRegressor(FEW).fit(globe.inputs(places[train]), truth[train])
     mean = nearest.predict(globe.inputs(places[test]))

@@ -97,7 +97,7 @@ class ModelReport:
         How far the features are from the kernel on these rows.
     certificate_words : str
     quality : Bunch
-        Predicted beside observed, on a sample.
+        Predicted and observed values, on a sample.
     path : PathDisplay or None
     spectrum : SpectrumDisplay or None
     importance : ImportanceDisplay or None
@@ -300,7 +300,7 @@ def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDi
 
 
 def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str, Any]:
-    """Return how much each column moves predictions, and how the most important two do."""
+    """Return the importance of each column, and the dependence on the two most important."""
     d = model.n_features_in_
     if d > MOST_COLUMNS:
         raise InvalidInput(

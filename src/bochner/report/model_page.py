@@ -90,7 +90,7 @@ def _path(display: bo.PathDisplay) -> dict[str, Any]:
 
 
 def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
-    """Return the eigenvalues of G beside the penalty, as many as a logarithmic axis can show."""
+    """Return a plot of the eigenvalues of G, and a table of eigenvalues at a few ranks."""
     values = display.eigenvalues
     rank = int(np.sum(values > max(1e-14 * values[0], 0)))
     total, ranks = values.sum(), [k * 10**p for p in range(4) for k in (1, 2, 5)]

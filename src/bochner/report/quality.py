@@ -353,7 +353,7 @@ def _split(n: int, codes: Array | None, seed: int) -> tuple[Array, Array]:
 
 
 def _fitted_to(model: KernelEstimator, rows: Examined) -> Any:
-    """Return a learner like this fitted to the rows; numbers that are penalties weigh as before."""
+    """Return a clone fitted to the rows; numeric alpha and C are scaled to their number."""
     one, share, asked = clone(model), len(rows.w) / rows.n_rows, model.get_params(deep=False)
     if not isinstance(model, bo.KernelSGDClassifier | bo.KernelSGDRegressor):
         for name, factor in (("alpha", share), ("C", 1 / share)):

@@ -22,7 +22,7 @@ def require(who: str) -> None:
 
 
 def page(template: str, **facts: Any) -> str:
-    """Return a page as text."""
+    """Return the HTML of a template, filled with ``facts``."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def imports(code: str) -> list[str]:
-    """Return the lines that import what code calls of bochner."""
+    """Return the import lines of the names of bochner in ``code``."""
     used = set(re.findall(r"\b([A-Z]\w*)\(", code))
     homes = {"bochner": bo, "bochner.kernels": bo.kernels, "bochner.landmarks": bo.landmarks}
     named = {home: ", ".join(sorted(used & {*module.__all__})) for home, module in homes.items()}

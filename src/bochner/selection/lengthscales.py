@@ -372,7 +372,7 @@ class MatrixSearch:
 
     @property
     def _fewer(self) -> ProcessRows:
-        """Rows on which starts are tried: half of few, if there are more."""
+        """Rows on which starts are compared: 128, or all if there are at most ``FEW``."""
         return self.rows.first(128 if len(self.rows.w) > FEW else FEW)
 
     def to_end(self, end: Evaluated, evaluations: int, last: int) -> Evaluated:

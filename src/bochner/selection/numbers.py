@@ -268,7 +268,7 @@ def _search(of: OnNumbers, seed: int) -> Evaluated:
 
 
 def _suggested(place: Place, leaf: Kernel, X: Array, rows: ProcessRows) -> NumberRange:
-    """Return the range of a number of a leaf whose inputs are these rows."""
+    """Return the search range of a hyperparameter of a leaf kernel with input rows X."""
     waves = isinstance(leaf, SpectralMixture)  # whose numbers are of components
     columns = X if place.column is None or waves else X[:, [place.column]]
     match place.name:

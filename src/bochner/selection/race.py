@@ -419,7 +419,7 @@ class Race:
         return both
 
     def _at_best(self, problem: KernelRows, across: Array, candidate: TunedKernel) -> Judged:
-        """Judge the fit at the penalty of leave-one-out errors, with its largest evidence."""
+        """Judge the fit at its leave-one-out penalty, with the evidence at its best penalty."""
         penalties, start = Penalties(problem, level=LEVEL), candidate.alpha
         alpha = penalties.best("loo", start)
         candidate, fit = replace(candidate, alpha=alpha), penalties.at(alpha)
@@ -505,7 +505,7 @@ class Race:
 
 
 def learn_metric(kernel: Kernel, sample: RowSample, seed: int) -> Tuning:
-    """Learn a metric from a sample of rows; the kernels of four rounds and the start are judged."""
+    """Learn a metric from a sample of rows: the best of the start and four rounds of learning."""
     if is_sparse(sample.X):
         raise InvalidInput(
             'metric="learned" requires dense rows, whose columns can be turned; got sparse ones. '

@@ -37,7 +37,7 @@ def times(scale: Scale, factor: Any) -> Scale:
 
 
 def deviations(X: Array, w: Float[Array, " n"], unit: float = 1.0) -> Float[Array, " d"]:
-    """Return weighted standard deviations in a unit; for constant columns the largest, or 1."""
+    """Return weighted standard deviations in a unit; a constant column gets the largest, or 1."""
     sizes, shares = np.full((2, X.shape[1]), 1e-300)  # shares of the largest magnitude
     if is_sparse(X):
         sizes = np.maximum(sizes, abs(X).max(axis=0).toarray().reshape(-1))

@@ -116,7 +116,7 @@ def lengthscales_on_waves(
     start, free, given = np.append(np.zeros(q), np.log(alpha)), reach > 0, (noise, amplitude)
 
     def judged(x: Float[Array, " p"]) -> tuple[float, Array, Array]:
-        """Return minus the log evidence, its slope and the information."""
+        """Return minus the log evidence, its gradient and the Fisher information."""
         weights = phi.variances_of(scaled(kernel, np.exp(x[:-1])))
         state = problem_of(weights).at(float(np.exp(x[-1])))
         rates = _rates(kernel, phi, x[:-1])

@@ -100,7 +100,7 @@ def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
 
 
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
-    """Return a kernel that has no others within, or is another in a metric."""
+    """Return the text of a leaf kernel, or of a leaf kernel in a metric."""
     pairs, turned = _scales(kernel, names), isinstance(kernel, Mahalanobis)
     if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > SHOWN)):
         return rounded(repr(kernel))
@@ -125,6 +125,6 @@ def _named(names: Names, columns: Sequence[int]) -> list[str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names for a sentence, the first few of many."""
+    """Return the first few names as text, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

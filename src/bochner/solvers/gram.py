@@ -252,7 +252,7 @@ MOST_BESIDE = 2048  # The same for variances: 4,095 real features, in some secon
 
 @lru_cache(maxsize=4)
 def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, Array]:
-    """Return places of real features in half a spectrum, signs of sines, pairs of conjugates."""
+    """Return indices of modes in half a spectrum, signs of sines, and indices of conjugates."""
     axes = np.meshgrid(*(np.arange(-m, m + 1) for m in extent), indexing="ij")
     k = np.stack([axis.ravel()[axis.size // 2 :] for axis in axes])
     lengths = np.array([2 * m + 1 for m in extent])[:, None]
@@ -265,7 +265,7 @@ def _layout(extent: tuple[int, ...]) -> tuple[Array, Float[Array, " h"], Array, 
 
 
 def to_real(half: Array, extent: tuple[int, ...]) -> Float[Array, "s D"]:
-    """Return coefficients of the real features: of cosines, then of sines, k lexicographic."""
+    """Return coefficients of the real features: cosines, then sines, in order of k."""
     at, sign, _, _ = _layout(extent)
     c = np.empty((len(half), 2 * len(at) - 1))
     for row, wave in zip(c, half.reshape(len(half), -1), strict=True):

@@ -45,7 +45,7 @@ class Clusters:
 
 @dataclass(frozen=True, eq=False)
 class CentroidsOf:
-    """The summand of clusters: each row is added to its nearest centre."""
+    """Summand of a step of k-means: adds each row to its nearest centre."""
 
     centres: Float[Array, "k D"]
     power: float | None = None  # Σ w |z|² of all rows, where a pass before has found it

@@ -127,7 +127,7 @@ class WaveState:
 
     @cached_property
     def inverse_diagonal(self) -> Float[Array, " D"]:
-        """Diagonal of (G + αI)⁻¹; cosine and sine of a wave share the mean of theirs."""
+        """Diagonal of (G + αI)⁻¹, averaged over the cosine and sine of each mode."""
         t = len(self.problem.power)
         near = self.low.solve(self.draws)
         more = np.mean((self.krylov.solution[t:] - near) * near, axis=0)

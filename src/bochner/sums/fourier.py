@@ -111,7 +111,7 @@ class BoxPlaces:
 
     @property
     def rates(self) -> Float[Array, " d"]:
-        """∂θ/∂x, of each column."""
+        """∂θ/∂x for each column."""
         return self.spacing
 
     def require_served(self, X: Float[Array, "n d"]) -> None:
@@ -177,7 +177,7 @@ def waves_of(
 ) -> WaveSums:
     """Return the sums of a block by type-1 non-uniform FFTs.
 
-    ``extent`` is m, and ``error`` that of the transforms, relative.
+    ``extent`` is m; ``error`` is the relative error of the transforms.
     """
     X = to_numpy(dense(block.X)).astype(np.float64, copy=False)
     y = to_numpy(block.y).astype(np.float64).reshape(len(X), -1)

@@ -329,12 +329,12 @@ def _positive_rows(Z: Array, y: Array, w: Array) -> tuple[Array, Array, Array]:
 
 
 class DeviceAccumulator(Accumulator):
-    """Adds blocks of another array library up, on the device that they are on.
+    """Add blocks of another array library on their own device.
 
-    float32 products go into float64 sums; only the sums come to NumPy, once. Blocks wait for others
-    until 8192 rows are there, for adding matrices takes as long as products of some hundred rows.
-    Products above the diagonal are made in panels of columns: with eight nine sixteenths of the
-    work. Memory: 8192 rows of features twice, half of 8 D² bytes, and twice that while it adds.
+    Products in float32 are added to float64 sums, which are copied to NumPy once, at the end.
+    Blocks are gathered to 8192 rows, because adding a matrix takes as long as a product of hundreds
+    of rows. Only panels on and above the diagonal are computed: 9/16 of the work with 8 panels.
+    Memory: 8192 rows of features twice, 4 D² bytes, and 8 D² more while it adds.
     """
 
     def _start(self, Z: Array, columns: int) -> None:

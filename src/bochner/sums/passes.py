@@ -131,7 +131,7 @@ class RunningSum(Generic[S]):
         return [self.blocks, self._part, self._tree.levels]
 
     def restore(self, state: list[Any]) -> None:
-        """Continue from the state of another."""
+        """Continue from a state that :meth:`state` returned."""
         self.blocks, self._part, self._tree.levels = state
 
 

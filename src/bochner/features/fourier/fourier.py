@@ -244,12 +244,12 @@ class LeverageFourier(Method):
 
     Notes
     -----
-    Of eight times as many frequencies as are asked for, those that matter most to up to 1,000 of
-    the rows are drawn, for every kernel of x − y. Unbiased for any data; the map holds no rows. At
-    small penalties and in few columns the spectral distance is far below the distance of
-    :class:`Fourier`, while single entries are off by more. :class:`Nystrom` and Mercer features are
-    more accurate where rows may be kept or kernels are smooth. Cost of φ(X): as :class:`Fourier`;
-    of drawing O(s³ + s² D) with s = 1,000 rows.
+    Frequencies are sampled from eight times as many candidates, nine tenths of them by leverage on
+    up to 1,000 rows, for every kernel of x − y. Unbiased for any data; the map holds no rows. At
+    small penalties and with few columns the spectral distance is far smaller than with
+    :class:`Fourier`, but errors of single entries are larger. :class:`Nystrom` and Mercer features
+    are more accurate if the map may keep rows or the kernel is smooth. φ(X) costs as much as with
+    :class:`Fourier`; drawing costs O(s³ + s² D) with s = 1,000 rows.
 
     Examples
     --------

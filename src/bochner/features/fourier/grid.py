@@ -3,9 +3,9 @@
 Greengard, Rachh and Barnett (2022) take k(x − y) = ∫ p(ω) cos ω·(x − y) dω by the trapezoidal rule
 with frequencies h∘j, |j_a| ≤ m_a, found from kernel, box and tolerance.
 
-Rows outside the box by more than a margin r count as r away, where the kernel with all rows of the
-box is below a hundredth: there a fit is its prior mean. In a sum with periodic terms, such rows
-are moved by whole periods to just beyond the margin, where periodic terms have the same value.
+A row farther than a margin r from the box is moved to distance r, where the kernel with all rows
+of the box is below 0.01: there a fit is its prior mean. In a sum with periodic terms, it is moved
+by a multiple of the period to just beyond the margin, so that periodic terms do not change.
 """
 
 import math

@@ -502,7 +502,7 @@ class HermiteMap(Products):
         return super().features(X)
 
     def pullback(self, X: Float[Array, "n d"], C: Float[Array, "n D"]) -> Float[Array, "n d"]:
-        """Return gradients, by g_k' = step √k g_{k−1}: each derivative is of features again."""
+        """Return gradients of φ(x)·C, by the rule g_k' = step √k g_{k−1}."""
         xp, Z, U, J = array_namespace(X), self.features(X), self._coordinates(X), len(self._less)
         _, decay, _, _ = mehler(self.spread)
         G = moved(-2.0 * decay[:, None], like=U) * U * xp.sum(C * Z, axis=1)[None, :]
@@ -564,7 +564,7 @@ class HermiteMap(Products):
 
     @cached_property
     def _counts(self) -> list[int]:
-        """Number of axes, the first ones, that have a function of degree 0, 1, 2, …."""
+        """Number of leading axes that have a function of degree 0, 1, 2, …."""
         most = self.indices.max(axis=0)
         return [int(np.flatnonzero(most >= k)[-1]) + 1 for k in range(1 + int(most.max()))]
 

@@ -81,7 +81,7 @@ def prefixes(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> tuple
 
 
 def axes_needed(d: int, degrees: tuple[int, ...], counts: tuple[int, ...]) -> int:
-    """Return how many coordinates the programme of blocks reads: the first ones."""
+    """Return the number of leading coordinates on which the harmonics depend."""
     used = programme(d, prefixes(d, degrees, counts)).inputs[1:] % d
     return int(used.max(initial=0)) + 1
 

@@ -278,7 +278,7 @@ def fit_to_support(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexFi
 
 
 def _path(on_rows: "ClassRows", share: float) -> tuple[HeldOutPath, State]:
-    """Return penalties with the losses of left-out rows: by some of many rows, then by more."""
+    """Return penalties with their held-out losses, by 2048 rows and then by up to all rows."""
     # More rows may resolve what looks like noise to fewer: smaller penalties are tried again.
     few, first = on_rows.subsample(2048)
     few = few if few.folds else on_rows

@@ -629,7 +629,7 @@ class FeatureProcess(ProcessLaw):
     def _draw(
         self, n: int, rng: np.random.Generator
     ) -> tuple[Float[Array, "D t n"], Float[Array, "t n"]]:
-        """Return n draws of β and of the intercept that goes with it."""
+        """Return n joint draws of β and the intercept."""
         D, t = self.coef.shape
         rough = rng.standard_normal((D, t, n))
         shrink = np.sqrt(self.evidence.alpha / (self.values[:, None] + self.evidence.alpha))

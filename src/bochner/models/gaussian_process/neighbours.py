@@ -1,8 +1,8 @@
 """A Gaussian process by nearest neighbours: each row is predicted from nearby rows.
 
-With all rows as neighbours it is the exact process. Noise, amplitude and the factor of the
-lengthscales have the largest mean log density of rows, each given its neighbours without itself:
-the pseudo-likelihood of Besag (1975), as in Sundararajan and Keerthi (2001).
+With all rows as neighbours it is the exact process. Noise, amplitude and a common factor of the
+lengthscales maximise the pseudo-likelihood of Besag (1975): the mean log density of each row given
+its neighbours. Sundararajan and Keerthi (2001) use it for Gaussian processes.
 """
 
 from collections.abc import Callable, Mapping
@@ -196,7 +196,7 @@ class NeighbourProcess(ProcessLaw):
         return self.given(rows, self.near(rows), float(self.evidence.alpha[0]))
 
     def left_out(self, index: Array) -> Both:
-        """Return errors of rows of the fit, by their numbers, and deviations of y, without each."""
+        """Return leave-one-out errors and standard deviations of y, for training rows by index."""
         rows, alpha = self.representation, float(self.evidence.alpha[0])
         mean, variance = self.given(rows.X[index], self.near_without(index), alpha)
         deviation = np.sqrt(variance[:, None] * self.evidence.amplitude + self.noise)
@@ -277,12 +277,12 @@ class NeighbourProcess(ProcessLaw):
         return cKDTree(self._own_places / self._units)
 
     def near(self, X: Float[Array, "b d"]) -> Array:
-        """Return the numbers of the rows nearest to each of these, (b, m)."""
+        """Return the indices of the training rows nearest to each row of X, (b, m)."""
         m = min(self.neighbours, len(self.representation))
         return self._tree.query(self._places(X) / self._units, m)[1].reshape(len(X), m)
 
     def near_without(self, index: Array) -> Array:
-        """Return the numbers of the rows nearest to some of the rows, themselves left out."""
+        """Return the indices of the nearest other rows, for training rows by index, (b, m)."""
         m = min(self.neighbours, len(self.representation) - 1)
         nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
         is_self = nearest == index[:, None]

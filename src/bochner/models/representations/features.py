@@ -167,7 +167,7 @@ def summed_features(
 
 
 def summed_again(summed: FeatureSums, blocks: Blocks, where: passes.Executor) -> FeatureSums:
-    """Sum up all rows again, in float64, each whitened by itself."""
+    """Return float64 sums of another pass, in which features of each row are whitened exactly."""
     chosen = _with_jitter(summed.chosen, None)
     moments, _, rows = add_up(chosen, blocks, "float64", where)
     return replace(summed, chosen=chosen, moments=moments, rows=rows)
@@ -188,7 +188,7 @@ def solve(
     blocks: Blocks | None = None,
     where: passes.Executor = passes.LOCAL,
 ) -> Solution:
-    """Solve from sums; ``blocks`` are all rows, where they can be read again."""
+    """Solve from sums; ``blocks`` are all rows, or None if they cannot be read again."""
     double = sums.chosen.precision == "float64"
     by_triangle = double and given_alpha(spec.alpha) == 0
     if by_triangle and (blocks is not None or sums.keeps_all):  # by QR of all rows

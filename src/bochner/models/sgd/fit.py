@@ -156,7 +156,7 @@ class SgdSpec:
         return spec
 
     def schedule(self, size: float) -> sgd.Schedule:
-        """Return the learning rates for rows of this mean of k(x, x)."""
+        """Return the learning rates; ``size`` is the mean of k(x, x) over rows."""
         rates = self.alpha, self.eta0, self.power_t
         return sgd.Schedule(self.learning_rate, self.loss, *rates, size)
 
@@ -667,7 +667,7 @@ class SgdEstimator(Differentiable):
 
     @property
     def coef_(self) -> Any:
-        """β, a row for each output, (t, D) or (K, D); of a single target (D,)."""
+        """Coefficients β, one row per output: (t, D) or (K, D); (D,) for a single target."""
         return self._by_target(self._stepped_on(rows=False).walk.result[0].T)
 
     @property

@@ -74,7 +74,7 @@ _Last = list[tuple[Array, Array, Array]]
 def minimise_on_kernel(
     problem: Problem, start: State | None = None, *, tol: float = 1e-4, max_iter: int = 100
 ) -> State:
-    """Return the minimum: O(n² t) a step, and a³/3 a factor for a rows with curvature."""
+    """Return the minimum: O(n² t) per step, and a³/3 per factor for a rows with curvature."""
     problem = replace(problem, value=1.0)  # not as it is reported
     t, ends, last = problem.y.shape[1], list[State](), _Last()
     enough = bool(np.count_nonzero(problem.w) >= 256 * EVERY)

@@ -47,7 +47,7 @@ class Loss(ABC):
 
     @property
     def has_inactive_rows(self) -> bool:
-        """Whether rows of no curvature, beyond a margin, have no slope: of squared margins."""
+        """Whether every row without curvature has zero slope: true for squared margins."""
         return self.width is None and isinstance(self, MarginLoss)
 
     @abstractmethod
@@ -287,7 +287,7 @@ class EpsilonInsensitive(MarginLoss):
 
 @dataclass(frozen=True)
 class BelowZero(MarginLoss):
-    """max(0, −f) for every y: the loss of a one-class machine for a row below zero."""
+    """max(0, −f) for every y: the loss of a one-class support vector machine."""
 
     width: float = 0.0
 

@@ -391,9 +391,9 @@ def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, "
 def _root(
     slope: Slope, low: Array, high: Array, at_low: Array, at_high: Array, enough: Array
 ) -> Float[Array, " t"]:
-    """Return where a rising function is within ``enough`` of zero: secants and bisection.
+    """Return a root of a rising function, to within ``enough``, by secants and bisection.
 
-    The value at an end that stays is halved (Illinois): beyond a jump slopes are far larger.
+    If an end stays, its value is halved (Illinois algorithm): slopes may jump to large values.
     """
     best: Array = high
     value: Array = at_high

@@ -101,7 +101,7 @@ class KernelRows:
     def solved(
         self, alpha: float | Float[Array, " t"], last: int, within: float = REFINED
     ) -> "SolvedRows":
-        """Return the solution at one penalty or one per target, and slacks of the last rows."""
+        """Solve at one penalty or one per target; keep 1 − leverage of the last rows."""
         t, nu = self.y.shape[1], max(freedom(self), 1.0)
         each = np.broadcast_to(np.asarray(alpha, np.float64), t)
         coef, intercept = np.empty(self.y.shape), np.empty(t)

@@ -196,7 +196,7 @@ def least_along(
 
 
 def _between(a: float, left: tuple[float, float], b: float, right: tuple[float, float]) -> float:
-    """Return the least of the cubic with these values and slopes at both ends, well inside."""
+    """Return the minimiser of the cubic with these end values and slopes, kept off the ends."""
     width, inside = b - a, 0.5
     if np.all(np.isfinite([*left, *right])):
         d = left[1] + right[1] - 3 * (left[0] - right[0]) / (a - b)

@@ -78,7 +78,7 @@ def amplitude_at(
 def evidence(
     problem: Any, smoother: Any, noise: float | None = None, amplitude: float | None = None
 ) -> Float[Array, "*p t"]:
-    """Return log p(y) of each target, maximised over what is not given."""
+    """Return log p(y) per target, maximised over noise and amplitude unless given."""
     nu, a2 = freedom(problem), amplitude_at(problem, smoother, noise, amplitude)
     log_det = np.asarray(smoother.log_det)[..., None]
     q = np.maximum(smoother.quadratic_form, TINY)
