@@ -701,7 +701,7 @@ def test_deviations_by_draws_and_by_solutions_agree(monkeypatch):
     _, exact = process.fit(X, y).predict(new, return_std=True)
     for where in (process_grid, waves):
         monkeypatch.setattr(where, "MOST_EXACT", 10)
-    monkeypatch.setattr(process_grid, "MOST_BESIDE", 40)
+    monkeypatch.setattr(process_grid, "MOST_FOR_VARIANCE", 40)
     _, few = process.fit(X, y).predict(new[:10], return_std=True)
     np.testing.assert_allclose(few, exact[:10], rtol=1e-3)
     _, many = process.predict(new, return_std=True)

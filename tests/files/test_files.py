@@ -588,7 +588,7 @@ def test_quotes_and_lines_cut_by_the_end_of_the_sample_do_not_mislead(text):
     assert sniff('name,note\nx,"a;b;c;d"\ny,"e"\n') == ","
     assert sniff("a\n1\n2\n") == ","
     assert sniff("a,b\n1,2\n3\n") == ","
-    assert sniff("a;b;c\n1;2;3\n4;5", is_whole_file=False) == ";"
+    assert sniff("a;b;c\n1;2;3\n4;5", is_complete=False) == ";"
     assert text("a:b\n1:2\n", separator=":").feature_names == ("a", "b")
 
 

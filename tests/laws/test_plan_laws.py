@@ -23,7 +23,7 @@ from bochner.planner.plans import Budget, best_of
 from bochner.planner.trials import FitForecast, Task, powers
 
 #: Bytes that a plan counts for code and small objects, beside what is measured.
-BESIDE = 4 << 20
+OVERHEAD = 4 << 20
 
 
 def planned(**options):
@@ -177,7 +177,7 @@ def test_the_factor_of_the_kernel_matrix_is_in_the_plan_of_few_rows(n):
     assert fit.name == "the exact kernel, by a Cholesky factor of its matrix"
     assert model.method == bo.ExactKernel()
     _, peak = with_peak(lambda: model.fit(X, y))
-    assert 0.8 * peak < fit.bytes < 1.3 * peak + BESIDE
+    assert 0.8 * peak < fit.bytes < 1.3 * peak + OVERHEAD
     slack = model.solution_.slack[:, 0]
     kept = np.isfinite(slack)
     left_out = model.alpha_ * np.ravel(model.dual_coef_)[kept] / slack[kept]

@@ -21,7 +21,7 @@ from scipy.linalg import LinAlgError, cython_blas, cython_lapack
 from bochner._core.shapes import Array, Float
 
 #: Whole numbers of eight bytes serve libraries of either width where the lower half comes first.
-_Whole = ctypes.c_int64 if sys.byteorder == "little" else ctypes.c_int
+_Integer = ctypes.c_int64 if sys.byteorder == "little" else ctypes.c_int
 
 #: Side of matrices that are worked on with the lock: to let go of it takes longer.
 SMALL = 128
@@ -135,7 +135,7 @@ _KINDS = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d
 
 @lru_cache(4096)
 def _integer(n: int) -> Any:
-    return ctypes.byref(_Whole(n))
+    return ctypes.byref(_Integer(n))
 
 
 def _array(A: Array) -> tuple[Any, Any]:
@@ -181,7 +181,7 @@ _blas = partial(_call, cython_blas)
 
 def _lapack(name: str, fit: bool, *arguments: Any) -> bool:
     """Call a routine that also says whether it failed."""
-    failed = _Whole(0)
+    failed = _Integer(0)
     _call(cython_lapack, name, fit, *arguments, ctypes.byref(failed))
     return bool(failed.value)
 

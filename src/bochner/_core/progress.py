@@ -62,7 +62,7 @@ class Bar:
     began: float = field(default_factory=monotonic)
     step: str = ""
     last_time: float = 0.0
-    is_shown: bool = False  # in a notebook
+    has_display: bool = False  # in a notebook
 
     def __call__(self, rows: int) -> None:
         """Count these rows, and show them now and then."""
@@ -108,8 +108,8 @@ class Bar:
         if type(shell).__name__ == "ZMQInteractiveShell":
             from IPython.display import display
 
-            display(self, display_id=f"bochner-{id(self)}", update=self.is_shown)
-            self.is_shown = True
+            display(self, display_id=f"bochner-{id(self)}", update=self.has_display)
+            self.has_display = True
         elif sys.stderr.isatty():
             text = self.text[: get_terminal_size().columns - 1]  # more could not be cleared
             sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._done and not self.step))

@@ -155,7 +155,7 @@ def on_coordinates(coords: list[str] | None, columns: list[str] | None) -> dict[
     return {"columns": coords, **{k: v for k, v in open_.items() if given(k) is default}}
 
 
-def found_files(files: Iterable[str]) -> list[Any]:
+def input_files(files: Iterable[str]) -> list[Any]:
     """Return the files; standard input (-) is copied to a file, to be read more than once."""
     from bochner.data.files import find_files  # noqa: PLC0415  --help does not wait for it
 

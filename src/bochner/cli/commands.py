@@ -21,7 +21,7 @@ import bochner as bo
 from bochner._core.progress import Bar, listening
 from bochner._core.text import facts_in_words
 from bochner.cli import arguments as kinds
-from bochner.cli.arguments import STANDARD_OUTPUT, found_files, on_coordinates, refuse_overwriting
+from bochner.cli.arguments import STANDARD_OUTPUT, input_files, on_coordinates, refuse_overwriting
 
 MOST_COLUMNS = 40  # Columns that people are shown
 LABELS = 11  # Width of the labels
@@ -252,7 +252,7 @@ def fit(terminal: Terminal, given: Any) -> None:
     if other is not None:
         raise click.UsageError(f"{use}; got --engine {engine}. Leave one of the two out.")
     where = getattr(bo.engines, engine.capitalize())(address)
-    paths = found_files(given.files)
+    paths = input_files(given.files)
     refuse_overwriting(given.out, paths)
     with terminal.phase("open"):
         blocks = _blocks(given, paths, given.target, weight=given.weight)
@@ -267,8 +267,8 @@ def fit(terminal: Terminal, given: Any) -> None:
         raise
     with terminal.phase("certify", "Measuring how far the features are"):
         certificate, words = certificate_of(fitted, blocks)
-    held_out, held_out_words, found = None, "", fitted.fit_.facts()
-    if given.judge and not found.get("error_words"):
+    held_out, held_out_words, facts = None, "", fitted.fit_.facts()
+    if given.judge and not facts.get("error_words"):
         with terminal.phase("judge", "Fitting again without some rows, to judge"):
             held_out, held_out_words = judge_held_out(fitted, blocks)
     intervals = {}
@@ -279,7 +279,7 @@ def fit(terminal: Terminal, given: Any) -> None:
         bo.save(fitted, given.out)
     terminal.show(
         model=model,
-        **{"rows": blocks.n_rows} | found,
+        **{"rows": blocks.n_rows} | facts,
         held_out=held_out,
         held_out_words=held_out_words,
         certificate=certificate and certificate.to_dict(),
@@ -364,7 +364,7 @@ def compare(terminal: Terminal, given: Any) -> None:
     from bochner.selection.lengthscales import choose_lengthscale
     from bochner.sums.passes import sampled
 
-    paths, plot, seed = found_files(given.files), given.plot, given.seed
+    paths, plot, seed = input_files(given.files), given.plot, given.seed
     if plot is not None:
         refuse_overwriting(plot, paths)
     blocks = encoded("bochner compare", _blocks(given, paths, given.target))
@@ -417,7 +417,7 @@ def plan(terminal: Terminal, given: Any) -> None:
     """
     from bochner.cli.models import kernel_of
 
-    blocks = _blocks(given, found_files(given.files), given.target)
+    blocks = _blocks(given, input_files(given.files), given.target)
     with terminal.phase("plan", blocks=blocks) as watched:
         planned = bo.plan(
             watched,
@@ -434,7 +434,7 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
     """Return files, model, and for each flag the rows, with their target if it is true."""
     from bochner.cli.models import open_model
 
-    paths = found_files(given.files)
+    paths = input_files(given.files)
     if hasattr(given, "out"):
         refuse_overwriting(given.out, [Path(given.model), *paths])
     with terminal.phase("open"):

@@ -195,7 +195,7 @@ def table_suffix(name: str) -> str:
     return (PurePath(path.stem) if packed else path).suffix.lower()
 
 
-def name_beside(path: Path) -> str:
+def similar_names(path: Path) -> str:
     """Return near names of files in the same folder, for a message; "" if there are none."""
     with suppress(OSError):
         return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
@@ -208,7 +208,7 @@ def _nothing(name: Any, system: Any, path: str) -> Any:
         system.info(path)  # says why it may not be read
     near, more = "", "Check the URL."
     if isinstance(name, Path):
-        near, more = name_beside(name), f"The current folder is '{Path.cwd()}'."
+        near, more = similar_names(name), f"The current folder is '{Path.cwd()}'."
     none = f"there is no file or folder '{name}'{near}"
     if any(c in str(name) for c in "*?["):
         none = f"the glob '{name}' must match at least one file; got none"
@@ -287,7 +287,7 @@ def _read(
                 return
 
 
-def _no_whole(file: File, kind: str, error: Exception) -> DataFileError:
+def _incomplete_file(file: File, kind: str, error: Exception) -> DataFileError:
     if "range requests" in str(error):  # as fsspec says it, of servers on the web
         return DataFileError(
             f"Blocks: '{file}' must be on a server that gives parts of files (range requests), to "
@@ -314,7 +314,7 @@ def _opened(
     file: File, kind: str, names: Sequence[str] = (), text: Iterable[str] = ()
 ) -> Iterator[Any]:
     """Open a file of Parquet or Feather, which is read by these columns or all."""
-    said = partial(_no_whole, file, kind)
+    said = partial(_incomplete_file, file, kind)
     with readable(file, said), file.arrow.open_input_file(file.path) as source:
         if kind == "Feather":
             ipc = needed("pyarrow.ipc", WHO)
@@ -411,7 +411,7 @@ def _open_text(path: File, separator: str | None) -> Reader:
         raise _not_utf8(label)
     head = first_lines.decode("utf-8-sig", errors="replace")
     if separator is None:
-        separator = sniff(head, is_whole_file=len(first_lines) < 1 << 16)
+        separator = sniff(head, is_complete=len(first_lines) < 1 << 16)
     elif not isinstance(separator, str) or len(separator) != 1:
         raise InvalidInput(
             rf"{WHO}: separator must be one character; got {separator!r}. A tab is '\t'."
@@ -437,7 +437,7 @@ def _open_text(path: File, separator: str | None) -> Reader:
     return Reader(label, columns, file.read, n_rows, key, text_file=file, hint=hint)
 
 
-def sniff(head: str, is_whole_file: bool = True) -> str:
+def sniff(head: str, is_complete: bool = True) -> str:
     """Return the separator, of comma, semicolon, tab and bar, that cuts all lines alike.
 
     Among several, or if there is none, the one that cuts the first line most often.
@@ -445,7 +445,7 @@ def sniff(head: str, is_whole_file: bool = True) -> str:
 
     def merit(separator: str) -> tuple[bool, int]:
         rows = [row for row in csv.reader(head.splitlines(True), delimiter=separator) if row]
-        sizes = {len(row) for row in (rows if is_whole_file or len(rows) == 1 else rows[:-1])}
+        sizes = {len(row) for row in (rows if is_complete or len(rows) == 1 else rows[:-1])}
         return len(sizes) == 1 and len(rows[0]) > 1, len(rows[0])
 
     return max((",", ";", "\t", "|"), key=merit)

@@ -200,7 +200,7 @@ def _column_in(table: Any, name: str, array: Any) -> Column:
     if len(array) and column.kind not in ("lists or records", "text"):
         every = needed("pyarrow.compute", WHO).all
         rows = (arrow_rows(array, at, at + 4096) for at in range(0, len(array), 4096))
-        if all(every(some.is_null(nan_is_null=True)).as_py() for some in rows):
+        if all(every(piece.is_null(nan_is_null=True)).as_py() for piece in rows):
             return Column(name, "nothing", "all values missing")
     chunks = getattr(array, "num_chunks", 0)
     words = getattr(array.chunk(0), "dictionary", None) if chunks else None

@@ -139,7 +139,7 @@ class Local(NamedArguments):
 
 
 @contextmanager
-def _held_back() -> Iterator[list[Callable[[], None]]]:
+def _deferred_signals() -> Iterator[list[Callable[[], None]]]:
     """Defer SIGINT and SIGTERM until the block is done; yield the list of handlers to call then.
 
     A second signal is handled at once. Only the main thread receives signals.
@@ -257,7 +257,7 @@ class RecordedPasses:
         rest = blocks.part(rows, n) if rows and n is not None else None
         LOG.info("%s: pass %d from row %d on", self.label, self._number, rows)
         blocks.passed(rows)
-        with _held_back() as pending:
+        with _deferred_signals() as pending:
             for block in (rest or blocks).walk():
                 if block.start < rows:
                     continue

@@ -118,7 +118,7 @@ def _parts(blocks: Blocks, workers: int) -> Iterator[tuple[slice, Part]]:
 
 def made(
     shared: Any,
-    own_data: Any,
+    feature_summand: Any,
     rows: slice,
     part: Part,
     block_rows: int,
@@ -127,7 +127,7 @@ def made(
 ) -> list[Any] | None:
     """Return the sum and row count of a part, or of its partitions; errors name the rows."""
     shared = deepcopy(shared)  # arrays from a network may be unaligned; copies are aligned
-    summand = shared if own_data is None else SumOnFeatures(shared, own_data)
+    summand = shared if feature_summand is None else SumOnFeatures(shared, feature_summand)
     numbers = f"{rows.start:,} to {rows.stop - 1:,}"
     try:
         blocks: Iterator[Block] = map(deepcopy, part if isinstance(part, tuple) else ())

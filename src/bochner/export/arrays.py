@@ -36,9 +36,9 @@ class Unwritable(NotImplementedError):
 
 # --- Arrays that record the operations on them ----------------------------------------------------
 
-FLOAT, WHOLE, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
+FLOAT, INTEGER, BOOL = np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)
 TEXT = np.dtype(object)
-_STORED = {"f": FLOAT, "i": WHOLE, "u": WHOLE, "U": TEXT}  # The type of constants by their kind
+_STORED = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "U": TEXT}  # The type of constants by their kind
 
 
 class Rows(int):
@@ -184,7 +184,7 @@ class Graph:
 
     __name__ = "bochner.export.arrays"  # identifies the array library
     float64, float32 = FLOAT, FLOAT  # all is float64 between what comes in and what goes out
-    int64, bool, nan = WHOLE, BOOL, math.nan
+    int64, bool, nan = INTEGER, BOOL, math.nan
 
     def __init__(self) -> None:
         needed("onnx.numpy_helper", "to_onnx", "'bochner[onnx]'")
@@ -380,8 +380,8 @@ class Graph:
         return reduce(self.multiply, (a[part] for part in parts))
 
     # In each row, the first of equal ones
-    argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), WHOLE, axis=axis, keepdims=0)
-    argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), WHOLE, axis=axis, keepdims=0)
+    argmax = lambda self, a, axis: self._of("ArgMax", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
+    argmin = lambda self, a, axis: self._of("ArgMin", [a], (ANY,), INTEGER, axis=axis, keepdims=0)
 
     def sort(self, a: Traced, axis: int = -1) -> Traced:
         """Return each row in rising order."""
@@ -423,7 +423,7 @@ class Graph:
     def searchsorted(self, a: Any, values: Any) -> Traced:
         """Return how many of the numbers of ``a`` are below each value."""
         below = self.asarray(a) < self.asarray(values)[..., None]
-        return self.sum(self.astype(below, WHOLE), axis=-1)
+        return self.sum(self.astype(below, INTEGER), axis=-1)
 
     def take(self, a: Any, places: Any, axis: int = 0) -> Traced:
         a, places = self.asarray(a), self.asarray(places)

@@ -14,7 +14,7 @@ from bochner.data.encoders import Encoder, Levels, Numbers, Times
 from bochner.data.schema import Inputs, Schema
 from bochner.data.writers import atomic
 from bochner.errors import InvalidType, UnsupportedKernel
-from bochner.export.arrays import ANY, DOMAIN, FLOAT, TEXT, WHOLE, Graph, Rows, Traced, Unwritable
+from bochner.export.arrays import ANY, DOMAIN, FLOAT, INTEGER, TEXT, Graph, Rows, Traced, Unwritable
 from bochner.features.map import FeatureMap
 from bochner.kernels.algebra import untransformed
 from bochner.models._base import KernelEstimator
@@ -165,7 +165,7 @@ def _cells(encoder: Encoder, graph: Graph, dtype: np.dtype) -> Traced:
         values_int64s=list(range(len(keys))),
         default_int64=len(encoder.levels) + 1,
     )
-    return Traced(graph, place, (ANY, 1), WHOLE)
+    return Traced(graph, place, (ANY, 1), INTEGER)
 
 
 def _columns(encoder: Encoder, cells: Traced) -> Traced:

@@ -243,7 +243,7 @@ def best_candidate(
     narrow = judged is not None and m < ROWS_A_FEATURE * D  # no wider than the rows allow
     asked = replace(ask, X=X[others], n_features=int(NARROWED * D) if narrow else D)
     sample = kept if judged is None else kept[:: max(1, m // method.sample)]
-    rows, most = _all_drawn(draw, method, options, kernel, asked, X[sample])
+    rows, most = _candidates(draw, method, options, kernel, asked, X[sample])
     if judged is None:
         (best, phi), reason = _by_kernel(rows, most, X[kept], kernel)
     else:
@@ -254,7 +254,7 @@ def best_candidate(
     return Choice(phi, best.method, tuple(candidate for candidate, _ in rows), reason)
 
 
-def _all_drawn(
+def _candidates(
     draw: Draw, method: Auto, options: tuple[Method, ...], kernel: Kernel, ask: Request, kept: Array
 ) -> tuple[list[Row], float]:
     """Return the candidates that serve the kernel, and the multiplications that are allowed."""

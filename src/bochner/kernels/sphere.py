@@ -182,7 +182,7 @@ def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
     return {tuple(columns[:2]) for leaf, columns in every if isinstance(leaf, OnSphere)}
 
 
-def of_points_beside(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
+def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
     """Return a kernel of places and further columns as one of points, then these columns."""
 
     def change(part: Kernel, columns: Sequence[int]) -> Kernel:

@@ -113,8 +113,8 @@ class KernelEstimator(NamedArguments, BaseEstimator):
             If the data cannot be used; the message says what to do.
         """
         X, y, sample_weight = _tables.given_rows(type(self).__name__, X, y, sample_weight)
-        if _tables.is_held(X):
-            return self.fit_blocks(_tables.held_blocks(type(self).__name__, X, y, sample_weight))
+        if _tables.is_lazy(X):
+            return self.fit_blocks(_tables.lazy_blocks(type(self).__name__, X, y, sample_weight))
         self.fit_ = self._fit_rows(X, y, sample_weight)
         return self
 

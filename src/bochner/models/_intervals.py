@@ -146,10 +146,10 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         of :meth:`calibrate`.
         """
         if self._fitted.errors is None:
-            object.__setattr__(self._fitted, "errors", self._own_law())
+            object.__setattr__(self._fitted, "errors", self._error_law())
         return self._fitted.errors
 
-    def _own_law(self) -> Any:
+    def _error_law(self) -> Any:
         """Return the law of errors by the rows of the fit."""
         rows_left_out = self._left_out()
         if rows_left_out is None:

@@ -216,12 +216,12 @@ _NAMES = {
 }
 
 
-def is_held(X: Any) -> bool:
+def is_lazy(X: Any) -> bool:
     """Whether X is a table or array of dask, ray.data or Spark, or a lazy table."""
     return library_of(X, "engine", "lazy") != ""
 
 
-def held_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
+def lazy_blocks(who: str, X: Any, y: Any = None, w: Any = None) -> Blocks:
     """Return blocks of partitioned rows, targets and weights."""
     # y and w are of the table's own kind, with its partitions (dask), or names of its columns.
     if hasattr(X, "rechunk"):
@@ -270,7 +270,7 @@ def by_partition(method: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(parts[0], tuple):
                 return tuple(np.concatenate(values) for values in zip(*parts, strict=True))
             return np.concatenate(parts)
-        if not is_held(X):
+        if not is_lazy(X):
             return method(self, X, *args, **kwargs)
         call = partial(_one, MethodType(of_rows, self), args, kwargs)
         return MAPPED[library_of(X, "engine")](X, call, name)

@@ -108,7 +108,7 @@ class Inspected:
         return predictions.reshape(len(predictions), -1).astype(np.float64)
 
 
-SHOWN = 12  # Default number of columns in tables and pictures
+COLUMNS = 12  # Default number of columns in tables and pictures
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +163,7 @@ class ImportanceDisplay(Display):
         """Numbers of the columns, the most important first."""
         return np.argsort(-self.share, kind="stable")
 
-    def table(self, most: int = SHOWN) -> tuple[list[str], list[list[str]], str]:
+    def table(self, most: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
         """Return head, lines and a last line: ``most`` columns, the most important first."""
         several = len(self.outputs) > 1
         of = ["share", *self.outputs] if several else ["importance", "error", "share"]
@@ -196,7 +196,7 @@ class ImportanceDisplay(Display):
         if tail:
             yield paragraph(tail)
 
-    def plot(self, ax: Any = None, *, most: int = SHOWN) -> Self:
+    def plot(self, ax: Any = None, *, most: int = COLUMNS) -> Self:
         """Draw a bar for each of the most important columns; return the display.
 
         Whiskers are two standard errors. Of several outputs their shares are drawn.
@@ -371,7 +371,7 @@ class ContributionDisplay(Display):
     outputs: tuple[str, ...]
     unit: str
 
-    def table(self, row: int = 0, output: int = 0, most: int = SHOWN) -> str:
+    def table(self, row: int = 0, output: int = 0, most: int = COLUMNS) -> str:
         """Return base, largest contributions, sum of the others, and prediction of a row."""
         return columns(self._lines(row, output, most))
 
@@ -394,12 +394,12 @@ class ContributionDisplay(Display):
         """Yield the table of the first row, and the picture if it was drawn."""
         if self._has_axes:
             yield from super()._html_parts()
-        lines = self._lines(0, 0, SHOWN)
+        lines = self._lines(0, 0, COLUMNS)
         yield html_table(
             ("column", "contribution", "error"), lines, "Of the first row", len(lines) - 1
         )
 
-    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = SHOWN) -> Self:
+    def plot(self, ax: Any = None, *, row: int = 0, output: int = 0, most: int = COLUMNS) -> Self:
         """Draw a bar for each of the largest contributions to a row; return the display."""
         ax = self._axes(ax)
         values = self.contributions[row, :, output]

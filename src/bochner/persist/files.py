@@ -28,7 +28,7 @@ from safetensors.numpy import save as to_bytes
 from bochner import __version__
 from bochner._core.optional import explained
 from bochner.data.blocks import Blocks
-from bochner.data.files import name_beside, reason_of
+from bochner.data.files import reason_of, similar_names
 from bochner.data.writers import atomic
 from bochner.errors import BochnerError, InvalidType, ModelFileError
 from bochner.features.map import FeatureMap
@@ -186,7 +186,7 @@ def _refusal(path: Path, what: str) -> ModelFileError:
 
 def _unread(path: Path, error: OSError) -> ModelFileError:
     if isinstance(error, FileNotFoundError):
-        return _refusal(path, f"there is no such file{name_beside(path)}")
+        return _refusal(path, f"there is no such file{similar_names(path)}")
     if isinstance(error, IsADirectoryError):
         return _refusal(path, "it is a folder. Name the file in it")
     return _refusal(path, f"it cannot be read: {reason_of(error)}")

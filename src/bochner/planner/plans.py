@@ -79,7 +79,7 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
         smallest = min(fits, key=lambda fit: fit.bytes)
         raise InvalidInput(
             f"plan: no fit is predicted to take at most {budget}; the fastest takes "
-            f"{shown_time(fastest.seconds)} ({fastest.name}), the smallest "
+            f"{time_in_words(fastest.seconds)} ({fastest.name}), the smallest "
             f"{bytes_in_words(smallest.bytes)} ({smallest.name}). Allow more, or pass smaller "
             "widths."
         )
@@ -103,14 +103,14 @@ def best_of(fits: Sequence[FitForecast], budget: Budget) -> tuple[FitForecast, s
     if best.error < taken.error and best is not taken:
         why += (
             f"; {best.name}, would lower it by {100 * (1 - best.error / taken.error):.2g} % and "
-            f"take {shown_time(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
-            f"{shown_time(taken.seconds)} and {bytes_in_words(taken.bytes)}"
+            f"take {time_in_words(best.seconds)} and {bytes_in_words(best.bytes)} instead of "
+            f"{time_in_words(taken.seconds)} and {bytes_in_words(taken.bytes)}"
         )
     words = f"{taken.name}: {why}."
     return taken, words[0].upper() + words[1:]
 
 
-def shown_time(seconds: float) -> str:
+def time_in_words(seconds: float) -> str:
     """Write seconds, minutes or hours."""
     if seconds < 120:
         return f"{seconds:.2g} s"
@@ -209,7 +209,7 @@ class Plan(HtmlResult):
             fit.solver,
             kernel,
             f"{'~' * (fit.error_from == 'widths')}{fit.error:.4g}",
-            f"{'~' * (fit.solver == 'exact')}{shown_time(fit.seconds)}",
+            f"{'~' * (fit.solver == 'exact')}{time_in_words(fit.seconds)}",
             bytes_in_words(fit.bytes),
             "default" * fit.default if within else "over the budget",
         )

@@ -41,7 +41,7 @@ WIDTHS = (256, 512, 1024, 2048, 4096)  # Default widths
 WIDEST = 512  # Largest width of a trial
 USUAL = Nystrom(), Fourier(Orthogonal())  # Default methods
 LEAST_PART = 0.1  # Least share of a trial's seconds that its rows take, whatever the clock says
-BESIDE = 4 << 20  # Bytes of code and small objects, beside the arrays of a fit
+OVERHEAD = 4 << 20  # Bytes of code and small objects, beside the arrays of a fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +280,7 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     # Bytes of the eigendecomposition, or of the leave-one-out errors of a block
     each = 24.0 if precision == "float32" else 36.0  # of a feature of a row
     errors = 24 * D**2 + each * min(task.n_rows, block_rows(D)) * D
-    size = BESIDE + max(40.0 * D**2, errors)
+    size = OVERHEAD + max(40.0 * D**2, errors)
     takes = sum(steps.values()), size, steps, "sample" if tries else "widths"
     return FitForecast(method, D, f"moments {precision}", error, kernel_error, *takes)
 
@@ -350,7 +350,7 @@ def direct_fit(task: Task) -> FitForecast:
         steps["factor"] = factor(n) if n > DENSE_ROWS else 0.0
     # Kernel matrix, factor and inverse; or a factor in float32 and the matrix of the first rows.
     size = 16.0 * n**2 if n <= PENALTY_ROWS else 12.0 * n**2 + 8.0 * PENALTY_ROWS**2
-    takes = sum(steps.values()), BESIDE + size, steps
+    takes = sum(steps.values()), OVERHEAD + size, steps
     return FitForecast(ExactKernel(), n, "exact", exact_error(task), 0.0, *takes)
 
 
@@ -368,7 +368,7 @@ def local_fit(task: Task, method: LocalKernel) -> FitForecast:
         "other leaves": (n / each - 1) * leaf,
     }
     numbers = 2 * task.sample.X.shape[1] + 4 * task.sample.y.shape[1] + tried.landmarks_of(n)
-    size = BESIDE + 12.0 * each**2 + 8.0 * n * numbers
+    size = OVERHEAD + 12.0 * each**2 + 8.0 * n * numbers
     left_out, path = two.model.fit_.left_out(), two.path
     error = float(np.average((left_out.errors**2).mean(axis=1), weights=left_out.w)) ** 0.5
     rows = path.loo_rows
@@ -391,5 +391,5 @@ def wave_fit(task: Task, method: Method) -> FitForecast:
     error, D = expected(replace(trial.path, loo=trial.path.gcv), m, n), sums.map.n_features
     # For each penalty a preconditioner and 17 vectors; for rows angles, weights and values
     numbers = len(trial.path.alphas) * ((D if D < 2048 else 2 * MOST_LOW) ** 2 + 17 * D)
-    size = BESIDE + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
+    size = OVERHEAD + 8.0 * numbers + 100.0 * min(n, BLOCK_ROWS)
     return FitForecast(method, D, "waves", error, sums.map.error, sum(steps.values()), size, steps)

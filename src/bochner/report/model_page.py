@@ -70,7 +70,7 @@ def _figures(r: Any) -> Iterator[tuple[str, str, str]]:
         yield number(r.spectrum.effective_dimension, 3), "d_λ", "effective dimension"
 
 
-def _shown(title: str, plot: Callable[[Any], Any], *table: Any, words: str = "") -> dict[str, Any]:
+def _figure(title: str, plot: Callable[[Any], Any], *table: Any, words: str = "") -> dict[str, Any]:
     """Return a picture, described by ``words``, beside its table: head, rows, caption, bold row."""
     return {"title": title, "picture": picture(words or title, plot), "table": table}
 
@@ -86,7 +86,7 @@ def _path(display: bo.PathDisplay) -> dict[str, Any]:
     rows = [[number(values[i], 3) for values in columns.values()] for i in chosen]
     table = [*columns], rows, display.unit[:1].upper() + display.unit[1:], chosen.index(at)
     words = f"{display.unit} against the penalty"
-    return _shown("Error of each penalty", display.plot, *table, words=words)
+    return _figure("Error of each penalty", display.plot, *table, words=words)
 
 
 def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
@@ -100,14 +100,14 @@ def _spectrum(display: bo.SpectrumDisplay) -> dict[str, Any]:
     ]
     table = ["number", "eigenvalue", "of the trace beyond"], rows, f"Of {display.n_rows:,} rows"
     words = "Eigenvalues of G against their number"
-    return _shown("Spectrum of the features", display.plot, *table, words=words)
+    return _figure("Spectrum of the features", display.plot, *table, words=words)
 
 
 def _importance(display: bo.ImportanceDisplay) -> dict[str, Any]:
     """Return how much each column moves predictions, the most important ones first."""
     head, rows, tail = display.table()
     caption = f"Measured on {display.n_rows:,} rows" + (f"; {tail}" if tail else "")
-    return _shown("Importance of columns", display.plot, head, rows, caption)
+    return _figure("Importance of columns", display.plot, head, rows, caption)
 
 
 def _dependence(one: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def _residuals(display: PredictionErrorDisplay, name: str) -> dict[str, Any]:
             lambda ax: dots.plot(ax, kind="actual_vs_predicted"),
         ),
         "against": picture(f"Residuals against predicted {name}", dots.plot),
-        "histogram": _shown("Residuals", histogram, *table, words="Histogram of the residuals"),
+        "histogram": _figure("Residuals", histogram, *table, words="Histogram of the residuals"),
     }
 
 
@@ -161,7 +161,7 @@ def _calibration(display: bo.CalibrationDisplay) -> dict[str, Any]:
     rows = [[number(e, 3), number(o, 3), f"± {number(s, 2)}", f"{n:,}"] for e, o, s, n in columns]
     caption = f"Off by {number(display.error, 2)} on average, row by row"
     table = [across, up, "by chance", "rows"], rows, caption
-    return _shown("Calibration", display.plot, *table, words=f"{up} against {across}")
+    return _figure("Calibration", display.plot, *table, words=f"{up} against {across}")
 
 
 def _confusion(matrix: Array, labels: tuple[str, ...], left_out: int) -> tuple[Any, Any, str]:

@@ -14,7 +14,7 @@ from bochner.kernels.stationary import Stationary
 from bochner.kernels.stationary_families import Matern
 
 #: Lengthscales and names of columns that are written out: in general, and in a table's summand.
-SHOWN, IN_CELL = 6, 2
+IN_TEXT, IN_CELL = 6, 2
 
 Names = Sequence[str] | None
 Spread = Float[Array, " d"] | None
@@ -102,7 +102,7 @@ def _within(kernel: Kernel, names: Names, spread: Spread) -> str:
 def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     """Return the text of a leaf kernel, or of a leaf kernel in a metric."""
     pairs, turned = _scales(kernel, names), isinstance(kernel, Mahalanobis)
-    if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > SHOWN)):
+    if not pairs or not (turned or (isinstance(kernel, Stationary) and len(pairs) > IN_TEXT)):
         return rounded(repr(kernel))
     known, lengths = zip(*pairs, strict=True)
     apart = None if spread is None or len(spread) != len(known) else spread
@@ -111,7 +111,7 @@ def _leaf(kernel: Kernel, names: Names, spread: Spread) -> str:
     word = type(kernel.kernel if isinstance(kernel, Mahalanobis) else kernel).__name__
     what = "a metric with lengthscales along" if turned else "lengthscales of"
     units = "" if apart is None else " in standard deviations,"
-    limit = SHOWN + (len(scales) == SHOWN + 1)  # one more takes no more words than "1 other"
+    limit = IN_TEXT + (len(scales) == IN_TEXT + 1)  # one more takes no more words than "1 other"
     text, rest = ", ".join(f"{name} {scale:.3g}" for name, scale in ranked[:limit]), ""
     if others := ranked[limit:]:
         rest = f"; {len(others)} others from {others[0][1]:.3g} to {others[-1][1]:.3g}"
@@ -126,5 +126,5 @@ def _named(names: Names, columns: Sequence[int]) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first few names as text, and how many more there are."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - IN_TEXT
+    return ", ".join(names[:IN_TEXT]) + (f" and {more} more" if more > 0 else "")

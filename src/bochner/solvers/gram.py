@@ -247,7 +247,7 @@ def conjugate_gradients(
 # The D = Π (2 m_a + 1) real features are √v_0, √(2 v_k) cos k·θ and √(2 v_k) sin k·θ.
 
 MOST_LOW = 512  # Waves solved for densely, at most: 1,023 real features, Cholesky in 0.1 s
-MOST_BESIDE = 2048  # The same for variances: 4,095 real features, in some seconds
+MOST_FOR_VARIANCE = 2048  # The same for variances: 4,095 real features, in some seconds
 
 
 @lru_cache(maxsize=4)

@@ -284,7 +284,7 @@ def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     return low.inverse_root(y, transposed=True)
 
 
-def spread_beside(low: WavePreconditioner, z: Array, steps: int) -> Array:
+def spread_by_draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
     """Return the waves |k_a| ≤ 2 m_a of φ(x)ᵀ(G + αI)⁻¹φ(x), by draws with M as control variate.
 
     With p = φ(x)ᵀ(G + αI)^(−½)z and q = φ(x)ᵀM^(−½)z of the same white z, the variance of p is

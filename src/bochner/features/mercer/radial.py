@@ -555,7 +555,7 @@ def draw_gegenbauer(method: Gegenbauer, kernel: Kernel, ask: Request) -> Feature
     coordinates: Any = (None, None) if ask.X is None else polar(ask.X.astype(np.float64))
     U, r = coordinates
     if isinstance(plain, GeneralizedZonal):
-        radials = _own_radials(method, plain, ask.n_inputs, r)
+        radials = _radials_of(method, plain, ask.n_inputs, r)
     else:
         # One constant function is enough for kernels of the angle, and for rows on one sphere.
         constant = method.order is None and r is not None and one_radius(r)
@@ -651,7 +651,7 @@ def _capped(q: int, d: int) -> int:
     return q
 
 
-def _own_radials(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
+def _radials_of(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
     """Return the functions given, or as many as asked for: in each degree the largest first."""
     sample = np.ones(1) if r is None else r
     sample = sample[:: -(-len(sample) // ROWS)]

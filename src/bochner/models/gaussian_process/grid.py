@@ -34,7 +34,7 @@ from bochner.selection.record import Tuning
 from bochner.selection.spec import UNASKED
 from bochner.selection.waves import RANGE, lengthscales_on_waves, scaled
 from bochner.solvers.gram import (
-    MOST_BESIDE,
+    MOST_FOR_VARIANCE,
     ToeplitzGram,
     WavePreconditioner,
     conjugate_gradients,
@@ -48,7 +48,7 @@ from bochner.solvers.waves import (
     draws,
     exact_block,
     maximise_wave_evidence,
-    spread_beside,
+    spread_by_draws,
     square_sums,
     waves_of_samples,
 )
@@ -147,9 +147,9 @@ class WaveProcess(law.ProcessLaw):
         if isinstance(gram, ToeplitzGram):
             if exact is not None:
                 return spread(exact)
-            near = gram.preconditioner(alpha, most=MOST_BESIDE)
+            near = gram.preconditioner(alpha, most=MOST_FOR_VARIANCE)
             z = rng.standard_normal((PATHS, gram.dimension))
-            return spread_beside(near, z, _steps(near, z))
+            return spread_by_draws(near, z, _steps(near, z))
         if exact is None:
             squares = square_sums(gram, self._draw(i, PATHS, rng)) / PATHS
         else:

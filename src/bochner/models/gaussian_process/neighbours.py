@@ -26,7 +26,7 @@ from bochner.errors import InvalidInput, UnsupportedKernel
 from bochner.features.auto import Choice
 from bochner.features.map import Method
 from bochner.kernels.kernel import Algebra, Columns, Constant, Kernel
-from bochner.kernels.sphere import globe_columns, is_on_sphere, of_points_beside
+from bochner.kernels.sphere import globe_columns, is_on_sphere, kernel_on_points
 from bochner.kernels.stationary_families import Periodic
 from bochner.models.gaussian_process.law import (
     ENOUGH,
@@ -90,7 +90,7 @@ def is_near(kernel: Kernel, d: int) -> bool:
 def of_steps(kernel: Kernel) -> tuple[Kernel, tuple[int, ...] | None]:
     """Return the kernel of places in space, and the columns of latitude and longitude."""
     globe = next(iter(globe_columns(kernel)), None)
-    return kernel if globe is None else of_points_beside(kernel, globe), globe
+    return kernel if globe is None else kernel_on_points(kernel, globe), globe
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class NeighbourProcess(ProcessLaw):
     @cached_property
     def _units(self) -> Any:
         """Shortest lengthscale of the kernel along each column; 1 where it has none."""
-        d = self._own_places.shape[1]
+        d = self._training_places.shape[1]
         unit = np.full(d, np.inf)
         for leaf, columns in self._steps[0].leaves((Algebra, Columns), range(d)):
             length = leaf.get_params(deep=False).get("lengthscale")
@@ -269,12 +269,12 @@ class NeighbourProcess(ProcessLaw):
         return np.concatenate([unit_vectors(on_globe), others], axis=1)
 
     @cached_property
-    def _own_places(self) -> Float[Array, "n e"]:
+    def _training_places(self) -> Float[Array, "n e"]:
         return self._places(self.representation.X)
 
     @cached_property
     def _tree(self) -> cKDTree:
-        return cKDTree(self._own_places / self._units)
+        return cKDTree(self._training_places / self._units)
 
     def near(self, X: Float[Array, "b d"]) -> Array:
         """Return the indices of the training rows nearest to each row of X, (b, m)."""
@@ -284,7 +284,7 @@ class NeighbourProcess(ProcessLaw):
     def near_without(self, index: Array) -> Array:
         """Return the indices of the nearest other rows, for training rows by index, (b, m)."""
         m = min(self.neighbours, len(self.representation) - 1)
-        nearest = self._tree.query(self._own_places[index] / self._units, m + 1)[1]
+        nearest = self._tree.query(self._training_places[index] / self._units, m + 1)[1]
         is_self = nearest == index[:, None]
         is_self[~is_self.any(axis=1), -1] = True  # among more than m rows at one place
         return nearest[~is_self].reshape(len(index), m)
@@ -296,7 +296,7 @@ class NeighbourProcess(ProcessLaw):
         (i, j), at, laws = np.tril_indices(m), self._places(X), []
         for start in range(0, len(X), size):
             rows = near[start : start + size]
-            places = self._own_places[rows]
+            places = self._training_places[rows]
             K = np.empty((len(rows), m, m))
             K[:, i, j] = K[:, j, i] = self._values(places[:, i] - places[:, j])
             k = self._values(places - at[start : start + size, None])

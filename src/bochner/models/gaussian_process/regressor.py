@@ -448,7 +448,7 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         mean, deviation = (to_numpy(part).reshape(len(part), -1) for part in parts)
         return mean, deviation
 
-    def _own_law(self) -> ErrorLaw:
+    def _error_law(self) -> ErrorLaw:
         """Return leave-one-out errors of rows that chose nothing, if many, else errors of folds."""
         scores = self._law.scores()
         if scores is not None:
