@@ -152,7 +152,7 @@ def _array(A: Array) -> tuple[Any, Any]:
 
 
 def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
-    """Call a routine with letters, sizes, factors and arrays; refuse what does not fit."""
+    """Call a routine with letters, sizes, factors and arrays; ``fit``: shapes fit together."""
     arrays = [each for each in arguments if isinstance(each, np.ndarray)]
     dtype, small = arrays[0].dtype, True
     for each in arrays:

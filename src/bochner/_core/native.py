@@ -48,7 +48,7 @@ _said: set[str] = set()
 
 
 def loops() -> ModuleType | None:
-    """Return the compiled module; where there is none say so, once in a process."""
+    """Return the compiled module; if there is none, return None and warn once per process."""
     if _compiled is None and not _said:
         _said.add("pure Python")
         warnings.warn(
@@ -136,7 +136,7 @@ def hadamard(X: Float[Array, "n p"], out: Float[Array, "n p"] | None = None) -> 
 
 
 def power_of_two(n: int) -> int:
-    """Return the least power of two that is n or more: the columns of a transform of n."""
+    """Return the smallest power of two that is at least n: the width of a padded transform."""
     return 1 << max(0, n - 1).bit_length()
 
 

@@ -54,7 +54,7 @@ print_step = partial(print, flush=True)
 
 @dataclass
 class Bar:
-    """Shows how many rows of blocks were read, pass by pass, and the steps of a fit between."""
+    """Progress bar of the rows read in each pass, and of the steps of a fit between passes."""
 
     blocks: Any = None  # None: steps are all there is to show
     rows: int = 0  # in this pass

@@ -41,10 +41,10 @@ def set_num_threads(n: int | None) -> None:
 
 
 def get_num_threads() -> int:
-    """Return the most threads that work is shared by.
+    """Return the largest number of threads to use.
 
-    The first of: 1 in a task beside others, `n_jobs` of the fit, `set_num_threads`, the environment
-    variables ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS``, the processors of this process.
+    The first of: 1 in a task of :func:`side_by_side`, `n_jobs` of the fit, `set_num_threads`,
+    ``BOCHNER_NUM_THREADS`` and ``OMP_NUM_THREADS`` of the environment, the number of processors.
     """
     if (most := _most.get()) is not None:
         return most

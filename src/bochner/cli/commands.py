@@ -466,10 +466,10 @@ def _opened(terminal: Terminal, given: Any, *truth: bool) -> tuple[Any, ...]:
 def predict(terminal: Terminal, given: Any) -> None:
     """Write the predictions of MODEL for the rows of FILES, in their order.
 
-    With --interval 0.9 also the bounds of a new observation, low_90 and high_90, and in words what
-    holds of them. Of a Gaussian process (gp) these come unasked, and with them two deviations:
-    deviation_of_observation, with the noise, and deviation_of_mean, of the function without
-    noise, which is no bound of observations.
+    --interval 0.9 adds the bounds of a new observation, low_90 and high_90, and prints their
+    guarantee. A Gaussian process (gp) always adds them, and two standard deviations:
+    deviation_of_observation includes the noise; deviation_of_mean is of the function without
+    noise, and no bound of observations.
     """
     from bochner._core.sizes import block_rows
     from bochner.cli import models

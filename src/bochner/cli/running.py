@@ -18,7 +18,7 @@ from bochner.errors import BochnerError, BochnerWarning
 
 
 def open_streams() -> None:
-    """Make stdout and stderr take any text: a closed one takes it nowhere, none refuses a letter.
+    """Let stdout and stderr accept any text; a closed stream discards it.
 
     A file opened while descriptor 2 is closed would become stderr, and libraries write there.
     """

@@ -370,7 +370,7 @@ class Blocks:
         return replace(self.changed(weighted), weigh=weigh)
 
     def cells(self) -> "Blocks":
-        """Return the cells of the rows of a table, as encoders read them; of others the rows."""
+        """Return the cells of a table as encoders read them; rows of arrays are unchanged."""
         tables = self.source
         return replace(self, source=tables.of_cells()) if isinstance(tables, Tables) else self
 

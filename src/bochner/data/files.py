@@ -90,7 +90,7 @@ def readable(
 
 @contextmanager
 def unchanged(file: File) -> Iterator[None]:
-    """Read a file within: refuse it if it has changed, before or after, or where an error comes."""
+    """Return a context in which a file is read; raise DataFileError if the file has changed."""
 
     def compare() -> None:
         if (now := file.now()) != file:
@@ -196,7 +196,7 @@ def table_suffix(name: str) -> str:
 
 
 def similar_names(path: Path) -> str:
-    """Return near names of files in the same folder, for a message; "" if there are none."""
+    """Return similar names of files in the same folder, for a message; "" if none."""
     with suppress(OSError):
         return did_you_mean(path.name, [p.name for p in path.parent.iterdir()])
     return ""

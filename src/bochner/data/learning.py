@@ -363,7 +363,7 @@ def _warn_of_strays(name: str, values: tuple[str, ...]) -> None:
 def _adapted(
     readers: tuple[Reader, ...], schema: Schema, target: Target, weight: str | None
 ) -> Schema:
-    """Return the schema without a weight or target that these tables lack or have no cell of."""
+    """Return the schema, without a weight or target that is absent or empty in these tables."""
     known = {column.name for column in readers[0].columns}
     holding = {column.name for column in readers[0].columns if column.kind != "nothing"}
     if target is not None:

@@ -87,7 +87,7 @@ class Reader:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tables(Source):
-    """Consecutive readers, seen through one schema."""
+    """Consecutive readers, encoded by one schema."""
 
     readers: tuple[Reader, ...]
     schema: Schema = field(kw_only=True)

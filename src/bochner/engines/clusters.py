@@ -401,7 +401,7 @@ def _job(
 
 
 def _unpickled(value: Any) -> Any:
-    """Return a value that may be shared with the executors."""
+    """Return the value, unpickled if it was shared with the executors."""
     if type(value).__name__ != "Broadcast":
         return value
     return needed("pyspark.cloudpickle", "Spark").loads(value.value)

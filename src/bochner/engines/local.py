@@ -248,7 +248,7 @@ class RecordedPasses:
         return record
 
     def _made(self, name: str, record: Any, summand: Summand[Any], blocks: Blocks) -> Any:
-        """Return the sum of a pass, from its record on; Ctrl-C ends it after a recorded block."""
+        """Return the sum of a pass, resumed from its record; Ctrl-C stops after recording."""
         running, n = RunningSum(summand, blocks.block_rows), blocks.n_rows
         if "state" in record:
             running.restore(record["state"])

@@ -33,7 +33,7 @@ LOG = logging.getLogger("bochner.engines")
 
 @dataclass(frozen=True, eq=False)
 class ClusterPasses:
-    """Executor of one fit whose passes run on workers, through these functions."""
+    """Executor of one fit whose passes run on workers, by the functions in its fields."""
 
     label: str
     count: Callable[[], int]  # threads or processors of the cluster, one at least

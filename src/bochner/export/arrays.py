@@ -145,7 +145,7 @@ class Traced(NDArrayOperatorsMixin):
 
 
 def _elementwise(op: str, gives: np.dtype | None = None, **attributes: Any) -> Callable[..., Any]:
-    """Return the function of one array or of two that is this operator of ONNX."""
+    """Return the elementwise function of one or two arrays for an operator of ONNX."""
 
     def function(self: "Graph", *arrays: Any) -> Traced:
         given = self._alike(*arrays)

@@ -333,9 +333,9 @@ def _tensor(kernel: Kernel, maps: tuple[FeatureMap, ...]) -> FeatureMap:
 
 
 def _sketch(kernel: Kernel, maps: tuple[FeatureMap, ...], ask: Request) -> FeatureMap:
-    """Sketch pairs, then pairs of pairs: the noise of a tree grows least with the factors.
+    """Sketch pairs of factors, then pairs of sketches: noise grows least in a balanced tree.
 
-    A wider sketch begins with a narrower one, but for its factor.
+    The first columns of a wider sketch are the narrower sketch, up to a factor.
     """
     if len(maps) == 1:
         return maps[0]

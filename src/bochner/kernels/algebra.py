@@ -498,7 +498,7 @@ def norm_degree(kernel: Kernel) -> int | None:
 
 
 def _between(factor: Callable[[Array], Array], K: Array, X: Array, Y: Array) -> Array:
-    """Return f(X) K f(Y), row by column."""
+    """Return f(x) K(x, y) f(y) for all pairs of rows."""
     left = factor(X)
     right = left if Y is X else factor(Y)
     return left[:, None] * K * right[None, :]

@@ -242,7 +242,7 @@ class Kernel(Value, abc.ABC):
 
     @property
     def summands(self) -> list["Kernel"]:
-        """The kernels whose sum this one is."""
+        """Summands of this kernel."""
         if not isinstance(self, Sum | Scaled):
             return [self]
         terms = [term for part in self.parts.values() for term in part.summands]

@@ -51,7 +51,7 @@ def terms_of(value: Any, who: str, name: str) -> Terms:
 
 @dataclass(frozen=True)
 class PowerSeries(NamedArguments):
-    """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n!, all derivatives at zero zero or above: κ(⟨x, y⟩) is a kernel.
+    """κ(t) = Σ κ⁽ⁿ⁾(0) tⁿ/n! with nonnegative derivatives at zero: κ(⟨x, y⟩) is a kernel.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class PowerSeries(NamedArguments):
         an integer array n, elementwise; −inf where there is no term. Logarithms, because n!
         overflows at n = 171: 1/(1 − t) is ``lambda n: gammaln(n + 1.0)``.
     degree : int, optional
-        Of a function, the largest n with a term; None, the default, if there is none.
+        Of a function, the largest n with a term. Default: None, no limit.
 
     Notes
     -----

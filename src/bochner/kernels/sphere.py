@@ -155,7 +155,7 @@ def _at(kernel: Kernel, angles: Float[Array, " q"]) -> Float[Array, " q"]:
 
 
 def with_lengthscale(kernel: Any, within: Any) -> OnSphere:
-    """Return the kernel whose kernel within, of the unit sphere, is another of its family."""
+    """Return the kernel with another kernel of the same family on the unit sphere."""
     ratio = float(within.lengthscale) / float(kernel.kernel.lengthscale)
     return OnSphere(kernel.kernel, math.degrees(ratio))
 
@@ -177,13 +177,13 @@ ALL = range(1 << 31)
 
 
 def globe_columns(kernel: Kernel) -> set[tuple[int, ...]]:
-    """Return the columns that kernels on the globe see as latitude and longitude."""
+    """Return the columns that kernels on the globe use as latitude and longitude."""
     every = kernel.leaves((*SAME_ROWS, Columns), ALL)
     return {tuple(columns[:2]) for leaf, columns in every if isinstance(leaf, OnSphere)}
 
 
 def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
-    """Return a kernel of places and further columns as one of points, then these columns."""
+    """Return the same kernel on unit vectors (three columns), followed by the other columns."""
 
     def change(part: Kernel, columns: Sequence[int]) -> Kernel:
         match part:
@@ -195,8 +195,8 @@ def kernel_on_points(kernel: Kernel, globe: tuple[int, ...]) -> Kernel:
                 return part.kernel
         if columns is ALL or set(columns) & set(globe):
             raise UnsupportedKernel(
-                "Kernels of places on the globe beside further columns must see latitude and "
-                f"longitude by OnSphere alone; got {part!r}. Name its columns, as in "
+                "Kernels of places on the globe and further columns must use latitude and "
+                f"longitude in OnSphere alone; got {part!r}. Name its columns, as in "
                 "Columns(kernel, (2,))."
             )
         return Columns(part, tuple(3 + c - sum(g < c for g in globe) for c in columns))

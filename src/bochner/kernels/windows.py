@@ -197,7 +197,7 @@ class Windows(Kernel):
         sequences : array (n, L, channels), or sequence of n arrays (L_i, channels)
             Of one channel also (n, L), and arrays (L_i,).
         steps : int, optional
-            Of the longest sequence that there is room for; default: of the longest that is given.
+            Largest length that the rows can hold. Default: the largest given length.
             Only with ``lengths``.
 
         Returns

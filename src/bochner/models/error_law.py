@@ -152,7 +152,7 @@ class TargetLaw:
 
     @staticmethod
     def of(scores: Float[Array, " m"], w: Float[Array, " m"], **law: Any) -> "TargetLaw":
-        """Return the law with these scores, of rows that count in proportion to ``w``."""
+        """Return the law with these scores, of rows with weights ``w``."""
         order = np.argsort(scores, kind="stable")
         shares = np.cumsum(w[order])
         unit = len(w) / shares[-1] if len(w) else 1.0

@@ -268,7 +268,7 @@ def relief_around(
 
 
 def earth_page(r: Numbers) -> str:
-    """Return the page as text."""
+    """Return the HTML of the demo's page."""
     truth, prediction, held_out = r["maps"].values()
     alphas = [row["alpha"] for row in r["methods"] if row["epsilon"] is not None]
     used = imports(f"KernelRidge({r['kernel']}, {r['best']['code']})")

@@ -288,7 +288,7 @@ def _same_rows(model: KernelEstimator, examined: Examined) -> bool | None:
 
 
 def _spectrum(model: KernelEstimator, sample: Examined, n: int) -> bo.SpectrumDisplay | None:
-    """Return the spectrum of the fit's rows, or of a sample as if it were all rows."""
+    """Return the spectrum of the training rows, or of a sample, scaled to n rows."""
     if not model.choice_.method.has_features:
         return None
     rows = bo.Blocks.from_arrays(sample.X)

@@ -34,7 +34,7 @@ FEWEST_ROWS = 1024  # For any number of columns
 
 
 def kind_of(model: KernelEstimator) -> str:
-    """Return what the learner does."""
+    """Return the task of a learner: "regression", "classification", "clusters", …."""
     kinds = {"classifier": "classification", "regressor": "regression", "clusterer": "clusters"}
     kinds["outlier_detector"] = "outliers"
     return kinds.get(get_tags(model).estimator_type or "", "features")
@@ -98,7 +98,7 @@ def random_rows(blocks: bo.Blocks, most: int, seed: int) -> Examined:
 
 
 def examine(model: KernelEstimator, blocks: bo.Blocks, seed: int) -> Examined:
-    """Return random rows and their predictions: 2²⁰, fewer if columns are many."""
+    """Return up to 2²⁰ random rows and their predictions; fewer if there are many columns."""
     most = max(FEWEST_ROWS, min(MOST_ROWS, MOST_NUMBERS // blocks.n_columns))
     rows = random_rows(blocks, most, seed)
     if kind_of(model) == "features":

@@ -105,7 +105,7 @@ class Race:
 
     @staticmethod
     def of(sample: RowSample, seed: int, effort: Effort, **options: Any) -> "Race | None":
-        """Hold rows out; None if no target varies in the rows to tune on, or these are equal."""
+        """Split off held-out rows; None if targets or rows to tune on are constant."""
         sample = replace(sample, y=sample.y[:, np.ptp(sample.y, axis=0) > 0])
         train, test = split_rows(sample, seed)
         varies = targets_that_vary(train.lowest(effort.rows))

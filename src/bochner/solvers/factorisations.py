@@ -69,7 +69,7 @@ def raised(act: Callable[[float], T], value: float, least: float, most: float = 
 
 
 def raised_factor(A: Float[Array, "m m"], shift: float, least: float) -> Float[Array, "m m"]:
-    """Return L of A + shift I = L Lᵀ, of a larger shift where rounding leaves no factor."""
+    """Return L of A + shift I = L Lᵀ; the shift is raised if rounding prevents a factor."""
     at = lambda s: cholesky(A + s * np.eye(len(A)), lower=True, check_finite=False)
     return raised(at, shift, least)
 

@@ -325,7 +325,7 @@ class ToeplitzGram(WaveGram):
     def preconditioner(
         self, alpha: float, full: bool = False, most: int = MOST_LOW
     ) -> WavePreconditioner:
-        """Return M whose block holds the waves to which the rows bring a fifth of the penalty."""
+        """Return M; its dense block has the modes whose diagonal of G is above a fifth of alpha."""
         middle = self.dimension // 2
         weights = self.variances.ravel()[middle + 1 :] * self.weight
         count = min(most - 1, int(np.count_nonzero(weights >= 0.2 * alpha)))

@@ -227,7 +227,7 @@ def _best(
 
 
 def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[WaveState]:
-    """Return states at penalties about the least value: down by tens, then by Brent's method."""
+    """Return states at penalties near the minimum: steps of a factor ten, then Brent's method."""
     states: dict[float, WaveState] = {}
 
     def judged(log_alpha: float) -> float:
@@ -247,9 +247,9 @@ def scan(problem: WaveProblem, value: Callable[[WaveState], float]) -> list[Wave
 
 
 def draws(low: WavePreconditioner, z: Array, steps: int) -> Array:
-    """Return vectors of covariance (G + αI)⁻¹ made of white ones: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
+    """Return vectors of covariance (G + αI)⁻¹ from white noise z: R⁻ᵀ (R⁻¹AR⁻ᵀ)^(−½) z by Lanczos.
 
-    As many together as fit in 256 MB.
+    Batches take at most 256 MB.
     """
     together = max(1, (1 << 28) // (8 * steps * z.shape[1]))
     if len(z) > together:

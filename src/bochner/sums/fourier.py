@@ -26,9 +26,9 @@ from bochner.errors import IncompatibleModels, InvalidInput
 def nufft(
     angles: Float[Array, "n d"], values: Array, error: float, extent: tuple[int, ...] | None = None
 ) -> Array:
-    """Return Σ_n v_n e^{−i k·θ_n} for all whole k with |k_a| ≤ extent_a, in rising order.
+    """Return Σ_n v_n e^{−i k·θ_n} for all integer k with |k_a| ≤ extent_a, in rising order.
 
-    Of θ in radians, in one to three dimensions, and v (s, n); the error is relative to Σ |v_n|.
+    θ is in radians, in one to three dimensions; v is (s, n); the error is relative to Σ |v_n|.
     Without ``extent`` return Σ_k c_k e^{i k·θ_n} of values c at each point, (s, n); the error is
     relative to ‖c‖.
     """

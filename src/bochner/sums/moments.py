@@ -183,7 +183,7 @@ def _combine(a: Moments, b: Moments, sign: int) -> Moments:
 
 
 class Accumulator:
-    """Adds up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
+    """Add up blocks to :class:`Moments`: centred at the first block's mean, corrected at the end.
 
     Blocks are NumPy arrays, and products are computed in ``precision``: float32 takes half the
     time; its sums are moved to float64 every 8192 rows. Memory: 8 D² bytes, and 4 D² more in
@@ -445,7 +445,7 @@ def require_within(y: np.ndarray, who: str = "") -> None:
 
 
 def require_power(who: str, y: np.ndarray, power: np.ndarray) -> None:
-    """Refuse targets that differ, and whose squares about their mean have no such sum."""
+    """Raise an error for targets that vary, but whose sum of squares about the mean underflows."""
     # digits to spare for errors far below
     vanish = (np.ptp(y, axis=0) > 0) & (power < 1e-300)
     if np.any(vanish):

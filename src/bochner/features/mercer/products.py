@@ -515,7 +515,7 @@ class HermiteMap(Products):
 
     @cached_property
     def _less(self) -> list[tuple[Array, Array, Array]]:
-        """Of each axis: features of some degree, of one degree less, and step √k."""
+        """For each axis: indices of features, of those one degree lower, and factors step √k."""
         blocks, (_, _, steps, _) = [], mehler(self.spread)
         for j, step in zip(range(self.indices.shape[1]), steps, strict=False):
             columns = np.flatnonzero(self.indices[:, j])

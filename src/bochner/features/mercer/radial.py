@@ -507,7 +507,7 @@ class GegenbauerMap(FeatureMap):
 
     @cached_property
     def _places(self) -> np.ndarray:
-        """Which radial function each pair (component, degree) has; the last, zero, where none."""
+        """Index of the radial function of each (component, degree); the last function is zero."""
         degrees = self.radial.degrees
         places = np.full((self.order, self.degree + 1), len(degrees))
         places[_components(degrees), degrees] = np.arange(len(degrees))
@@ -652,7 +652,7 @@ def _capped(q: int, d: int) -> int:
 
 
 def _radials_of(method: Gegenbauer, kernel: GeneralizedZonal, d: int, r: Array | None) -> Radials:
-    """Return the functions given, or as many as asked for: in each degree the largest first."""
+    """Return the kernel's radial functions, at most ``order``, largest first in each degree."""
     sample = np.ones(1) if r is None else r
     sample = sample[:: -(-len(sample) // ROWS)]
     last = len(kernel.radial_functions) - 1

@@ -138,7 +138,7 @@ class ConvexSpec:
         return indicators(codes, self.n_classes)
 
     def values(self, f: Float[Array, "m t"]) -> Float[Array, "m K"]:
-        """Return the values of classes from the values of the problem's columns."""
+        """Return decision values per class from values of the problem's columns."""
         return f if self.pairs is None else self.pairs.values(f)
 
 

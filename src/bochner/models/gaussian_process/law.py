@@ -312,7 +312,7 @@ class ExactProcess(ProcessLaw):
 
     @cached_property
     def factors(self) -> list[KernelFactor]:
-        """The factor of each target, which no file holds."""
+        """Factor of each target; model files do not contain it."""
         problem = kernel_rows(self.chosen.kernel, self.representation, self.spec.fit_intercept)
         return factored(problem, self.evidence.alpha)
 

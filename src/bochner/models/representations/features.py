@@ -150,7 +150,7 @@ def summed_features(
     precision: Precision | None = None,
     whitens_sums: bool = True,
 ) -> FeatureSums:
-    """Sum up all rows, in one pass; ``whitens_sums``: sums of kernel values may be whitened."""
+    """Sum features of all rows in one pass; ``whitens_sums``: sums may be whitened instead."""
     who, asked = spec.features.who, spec.features.precision
     shape = required_targets(who, blocks.target_shape)
     if asked == "auto" and given_alpha(spec.alpha) == 0:

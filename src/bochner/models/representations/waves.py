@@ -220,7 +220,7 @@ class Surveyed:
     method = property(attrgetter("features.method"))
 
     def map_of(self, kernel: Kernel, ends: tuple[Kernel, ...] = ()) -> WaveMap:
-        """Return the waves that the method takes of a kernel, or coarse ones that serve two."""
+        """Return the map of a kernel, or a coarser map for both kernels of ``ends``."""
         if isinstance(self.method, SphericalHarmonics):
             return spherical_map(kernel, self.method.degree)
         tolerance = max(3e-3 if ends else 0.0, self.method.tolerance)

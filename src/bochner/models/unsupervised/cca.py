@@ -216,7 +216,7 @@ class KernelCCA(FeatureParameters, KernelTransformer):
     alpha: float | str = "cv"
 
     def _asked(self) -> tuple[int, float | None]:
-        """Check the number of components and the penalty; None where it is chosen."""
+        """Return the checked number of components and penalty; None if the penalty is chosen."""
         count = integer(self.n_components, "KernelCCA", "n_components", 1)
         return count, None if self.alpha == "cv" else nonnegative(self.alpha, "KernelCCA", "alpha")
 

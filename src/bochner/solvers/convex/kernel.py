@@ -293,10 +293,10 @@ class GaussianRows:
 
 
 def decomposed(problem: Problem, slopes: float, moves: int = MOVES, tol: float = 1.0) -> State:
-    """Return where slopes of the dual agree to ``slopes``, or ``moves`` for each row were made.
+    """Return the state when slopes of the dual agree to ``slopes``, or after ``moves`` per row.
 
-    y are numbers, zeros for one class, or −1 and +1, and 0 of rows that take no part. A ``tol``
-    below one says that no other machine follows: few rows may then make more moves.
+    y holds numbers, zeros for one class, or −1 and +1 with 0 for unused rows. A ``tol`` below one
+    means that no other solver follows: then more moves are allowed if there are few rows.
     """
     coef, intercept, machines = np.zeros(problem.y.shape), np.zeros(problem.y.shape[1]), []
     moves *= max(1, FEW_ROWS // len(coef)) if tol < 1.0 else 1

@@ -260,7 +260,7 @@ def _completed(problem: Problem, at: State, gradient: Float[Array, "t p"]) -> Fl
 def systems_of_rows(
     problem: Problem, at: State, local: LossAtRows, columns: Array, tol: float
 ) -> Direction:
-    """Return the steps of these columns, each by its Hessian, or by systems of few active rows."""
+    """Return the Newton steps of columns, by Hessians or by systems of few active rows."""
     slopes, curvatures = weighted(problem.w, local.slope), weighted(problem.w, local.curvature)
     active = np.count_nonzero(curvatures, axis=0)
     few = active.min() > 0 and active.max() <= problem.rows.n_features / 2  # both take as long

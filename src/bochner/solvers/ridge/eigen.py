@@ -403,7 +403,7 @@ def of_more_rows(
 
 
 def equivalent_alpha(eigen: Eigen, share: float, ratio: float) -> float:
-    """Return the λ of equal κ of ``ratio`` times as many rows at this penalty per row."""
+    """Return λ with the κ of ``ratio`` times as many rows at the penalty ``share`` per row."""
     alphas = penalties(eigen)
     _, others = extrapolate(eigen, np.zeros_like(alphas), alphas, ratio)
     wanted = share * ratio * eigen.weight

@@ -168,11 +168,11 @@ def least_along(
     high: float,
     level: float = LEVEL,
 ) -> float:
-    """Return where a function of one number is least on the way down from the start.
+    """Return the first minimum of a function of one number, downhill from the start.
 
-    ``function`` returns a value and its slope. Steps grow until the slope changes its sign; then
-    cubics through both ends, until the slope is ``level``, or 14 places were tried. A level place
-    from which the value only falls is no end: if a fit interpolates, leave-one-out errors are so.
+    ``function`` returns a value and its slope. Steps grow until the slope changes its sign. Then
+    cubics between both ends are minimised until the slope is below ``level``, at most 14 times.
+    A flat place is no minimum if the value falls after it, as for fits that interpolate.
     """
     x = float(np.clip(start, low, high))
     here = function(x)
