@@ -292,3 +292,12 @@ def test_what_needs_moments_is_refused(model, rows):
         _ = model.moments_
     with pytest.raises(InvalidInput, match="sample weights must have a sum above"):
         learner().fit(X, y, np.full(ROWS, 1e-95))
+
+
+def test_few_rows_of_more_features_are_decomposed_without_their_gram_matrix(monkeypatch):
+    monkeypatch.setattr("bochner.models.representations.features.decompose", None)
+    X, y, _ = table(400)
+    model = learner(Gaussian(2.0), n_features=800, alpha=2.0).fit(X, y)
+    Z = model.map_(X) - model.map_(X).mean(axis=0)
+    dual = np.linalg.solve(Z @ Z.T + 2 * np.eye(400), y - y.mean(axis=0))
+    np.testing.assert_allclose(model.predict(X), y.mean(axis=0) + Z @ (Z.T @ dual), atol=1e-9)

@@ -27,6 +27,11 @@ def kept_rows(n_columns: int) -> int:
     return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 
+def by_rows(n: int, n_features: int) -> bool:
+    """Whether singular values of n rows cost less than the eigenvalues of their D × D Gram matrix."""
+    return n * n_features**2 <= FEW or 2 * n <= n_features
+
+
 def block_rows(n_features: int) -> int:
     """Return the rows of a block: 32 MB of float64 at most, and BLAS works at full speed."""
     return max(256, min(4096, (1 << 22) // max(1, n_features)))

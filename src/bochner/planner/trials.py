@@ -260,7 +260,7 @@ def _precision(task: Task, method: Method, width: int) -> Precision:
 def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     """Return the fit by moments of features; the error of untried widths is e² = a + b/D."""
     m, tried, tries = len(task.sample), min(width, task.widest), width <= task.widest
-    few = int(FEW / tried**2) + 1  # fewer rows are decomposed, in more time than their moments
+    few = max(int(FEW / tried**2), tried // 2) + 1  # fewer rows are decomposed, without moments
     rows = max(few, m // 2) if m >= 1.25 * few else m // 2
     first, precision = (_precision(task, method, D) for D in (tried, width))
     trials = [task.trial(size, method, tried, precision=first) for size in (m, rows)]

@@ -11,7 +11,7 @@ from bochner._core.arrays import is_recorded, to_numpy
 from bochner._core.checks import one_of
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import SMALL, WIDE, block_rows
+from bochner._core.sizes import SMALL, WIDE, block_rows, by_rows
 from bochner.errors import InvalidInput
 from bochner.features.auto import Auto, Choice
 from bochner.features.composed import DerivedMap
@@ -177,7 +177,8 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     """
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
-    small = n is not None and n * phi.n_features**2 <= SMALL
+    D = phi.n_features
+    small = n is not None and (n * D**2 <= SMALL or by_rows(n, D))
     return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner._core.arrays import slices, to_numpy
 from bochner._core.shapes import Array, Float
-from bochner._core.sizes import FEW, SMALL, WIDE, kept_rows
+from bochner._core.sizes import SMALL, WIDE, by_rows, kept_rows
 from bochner.data.blocks import Blocks, count_rows
 from bochner.data.sample import RowSample
 from bochner.data.sources import Block, required_targets
@@ -89,7 +89,7 @@ class FeatureSums(Representation):
 
     def decomposed(self) -> tuple[Eigen, Iterable[Rows]]:
         """Decompose the rows, while few and at hand, else their moments; also return the sample."""
-        few = self.moments.rows * len(self.moments.gram) ** 2 <= FEW
+        few = by_rows(self.moments.rows, len(self.moments.gram))
         if few and self.keeps_all and self.chosen.precision == "float64":
             rows = self.centred(self.sample)
             return decompose_rows(*rows, centred=self.fit_intercept), [rows]
