@@ -118,7 +118,8 @@ def the_order_of_rows_is_no_matter(case):
 def rows_of_float32_give_nearly_the_same(case):
     X, y = case.rows()
     found = answers(case.fit(X.astype("f4"), y), case.new.astype("f4"), OF_FIT)
-    assert 0 < off(found, answers(case.fitted, case.new, OF_FIT)) < 1e-4
+    most = 1e-3 if "metric" in case.name else 1e-4  # a descent of few evaluations amplifies it
+    assert 0 < off(found, answers(case.fitted, case.new, OF_FIT)) < most
 
 
 @law("libraries")

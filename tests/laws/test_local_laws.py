@@ -196,7 +196,5 @@ def test_near_rows_of_one_value_choose_no_penalty(learner, seed):
     """All near rows were far from 40 others of another class, and a constant was predicted."""
     X, rare = np.random.default_rng(seed).standard_normal((900, 2)), np.arange(900) < 40
     X[rare] += 20
-    fit = learner("gaussian", method=bo.LocalKernel(leaf_rows=300), random_state=seed).fit(
-        X, rare * 1
-    )
-    assert np.abs(fit.predict(X) - rare).max() < 0.01
+    model = learner("gaussian", method=bo.LocalKernel(leaf_rows=300), random_state=seed)
+    assert np.abs(model.fit(X, rare * 1).predict(X) - rare).max() < 0.01

@@ -27,9 +27,9 @@ def kept_rows(n_columns: int) -> int:
     return min(KEPT_ROWS, max(1024, (64 << 20) // (8 * n_columns)))
 
 
-def by_rows(n: int, n_features: int) -> bool:
-    """Whether singular values of n rows cost less than the eigenvalues of their D × D Gram matrix."""
-    return n * n_features**2 <= FEW or 2 * n <= n_features
+def by_rows(n: int, n_features: int, products: float = FEW) -> bool:
+    """Whether a fit to n rows takes few products, or rows cost less than their Gram matrix."""
+    return n * n_features**2 <= products or 2 * n <= n_features
 
 
 def block_rows(n_features: int) -> int:

@@ -265,11 +265,10 @@ def by_moments(task: Task, method: Method, width: int) -> FitForecast:
     first, precision = (_precision(task, method, D) for D in (tried, width))
     trials = [task.trial(size, method, tried, precision=first) for size in (m, rows)]
     trial = trials[0]
-    known, D = trial.model.map_.n_features, width
+    known = trial.model.map_.n_features
+    D = known if known < tried else width
     if tries or not isinstance(method, Nystrom):
         D = task.map(method, width).n_features
-    elif known < tried:
-        D = known
     error, kernel_error = expected(trial.path, m, task.n_rows), math.nan
     if not tries:
         least = min(exact_error(task), error) ** 2

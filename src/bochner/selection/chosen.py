@@ -177,8 +177,7 @@ def feature_precision(asked: str, n: int | None, phi: FeatureMap) -> Precision:
     """
     if asked != "auto":
         return "float32" if asked == "float32" else "float64"
-    D = phi.n_features
-    small = n is not None and (n * D**2 <= SMALL or by_rows(n, D))
+    small = n is not None and by_rows(n, phi.n_features, SMALL)
     return "float64" if small or phi.unwhitened()[1] is not None else "float32"
 
 

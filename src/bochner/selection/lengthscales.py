@@ -454,8 +454,7 @@ class OnProcess(Objective):
 
     def at_penalty(self, at: Array, alpha: float) -> tuple[float, Float[Array, " q"]]:
         if self.blocks:
-            each = (of.at_penalty(at, alpha) for of in self.blocks)
-            values, slopes = zip(*each, strict=True)
+            values, slopes = zip(*(of.at_penalty(at, alpha) for of in self.blocks), strict=True)
             counts = [of.rows.count for of in self.blocks]
             mean = np.average(slopes, axis=0, weights=counts)
             return float(np.average(values, weights=counts)), mean

@@ -260,8 +260,7 @@ def judge_among_near_rows(
         problem = KernelRows(kernel_matrix(kernel, here.X), here.y, here.w, centred)
         known = start if np.isfinite(start) else None
         solution = solve_kernel(problem, alpha, per_target=per_target, start=known)
-        constant = solution.outcome is Outcome.CONSTANT_TARGET and known is not None
-        penalty = known if constant else solution.alpha
+        penalty = (solution.outcome is Outcome.CONSTANT_TARGET and known) or solution.alpha
         judged = AtDensity(kernel, solution, squared(kernel, penalty, slice(FIRST)))
         if best is not None:
             before = best._replace(squared=best.squared[: len(judged.squared)])
@@ -282,13 +281,11 @@ def judge_among_near_rows(
     for kernel in (*rivals, *(each.kernel for each in tuned)):
         best = better(kernel, best) or best
     taken, best = best.kernel, _scaled(best, better) if scales else best
-    compared = [KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned]
-    compared = [replace(c, taken=c.kernel == taken) for c in (*tuning.compared, *compared)]
-    new: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
-    new["measure"] = "error among near rows"
-    for i, c in enumerate(compared):
-        if c.kernel in errors:
-            compared[i] = replace(c, error=errors[c.kernel], **new)
+    figures: dict[str, Any] = {"gain": np.nan, "deviation": np.nan, "rows": 0}
+    figures["measure"] = "error among near rows"
+    judged = lambda c: {"error": errors[c.kernel], **figures} if c.kernel in errors else {}
+    new = (KernelComparison(c.numbers, c.kernel, name=c.name) for c in tuned)
+    compared = (replace(c, taken=c.kernel == taken, **judged(c)) for c in (*tuning.compared, *new))
     return replace(tuning, kernel=best.kernel, compared=tuple(compared)), best.solution
 
 

@@ -241,8 +241,7 @@ class Race:
         return [*makes, partial(self._by_errors, start)] if self._by is EVIDENCE else makes
 
     def _rougher(self, start: TunedKernel) -> list[Make]:
-        families = [Exponential(), Laplace()]
-        others = [family for family in families if type(family) is not type(start.kernel)]
+        others = [f for f in (Exponential(), Laplace()) if type(f) is not type(start.kernel)]
         return [partial(self._rescaled, family, start, LOO) for family in others]
 
     def _turned(self, start: TunedKernel) -> Iterator[TunedKernel]:
@@ -401,13 +400,11 @@ class Race:
         problem = KernelRows(K, rows.y, rows.w, self.centred)
         if self.share is not None:
             candidate = replace(candidate, alpha=self.share * float(rows.w.sum()))
-            return self._at_penalty(problem, across, candidate)
-        if rung.chooses:
+        elif rung.chooses:
             return self._at_best(problem, across, candidate)
         judged = self._at_penalty(problem, across, candidate)
-        if self.of_classes and of_sum is None:
-            judged = self._at_smaller(problem, across, judged)
-        return judged
+        is_open = self.of_classes and self.share is None and of_sum is None
+        return self._at_smaller(problem, across, judged) if is_open else judged
 
     def _matrices(self, kernel: Kernel, rung: Rung) -> tuple[Array, Array]:
         """Return the kernel values of a candidate; values of few rows are not kept."""
