@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from numbers import Integral
-from threading import Lock
+from threading import RLock
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -91,7 +91,7 @@ def _processors() -> int:
 # ---- BLAS
 
 
-_lock = Lock()
+_lock = RLock()  # a generator may end by garbage collection in the thread that has it
 _before: list[list[int]] = []  # threads of each BLAS as each Python thread that limits them found
 
 
