@@ -491,10 +491,9 @@ class Differentiable(KernelEstimator):
         """
         parts = []
         for rows, G in self._gradients(self._rows_to_predict(X)):
-            shape = (
-                self._fitted.target_shape if not isinstance(self, ClassifierMixin) else G.shape[2:]
-            )
-            shape = () if shape == (1,) and isinstance(self, ClassifierMixin) else shape
+            shape = self._fitted.target_shape
+            if isinstance(self, ClassifierMixin):
+                shape = G.shape[2:] if G.shape[2:] != (1,) else ()
             parts.append(from_numpy(G.reshape(*G.shape[:2], *shape), like=rows))
         return joined(parts)
 

@@ -52,8 +52,8 @@ class CentroidsOf:
 
     def add(self, total: list[Any] | None, block: Any) -> list[Any]:
         """Return sums, sizes, Σ w |z|², Σ w (|z − c|² − |z|²) and labels."""
-        none: list[Any] = [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
-        sums, sizes, power, gap, labels = total or none
+        total = total or [np.zeros(self.centres.shape), np.zeros(len(self.centres)), 0.0, 0.0, []]
+        sums, sizes, power, gap, labels = total
         nearest, gaps = _nearest(block.Z, self.centres)
         w = _weights(block)
         if self.power is None:

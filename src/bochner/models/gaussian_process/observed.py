@@ -102,11 +102,9 @@ class Derivatives(NamedArguments):
         return values
 
     def _of_features(self, chosen: Chosen) -> Float[Array, "m D"]:
-        slopes, parts = (
-            chosen.linear(np.eye(chosen.map.n_features)).slopes,
-            slices(len(self.X), 256),
-        )
-        return np.concatenate([slopes(self.X[here])[:, self.column] for here in parts])
+        slopes = chosen.linear(np.eye(chosen.map.n_features)).slopes
+        parts = (slopes(self.X[here]) for here in slices(len(self.X), 256))
+        return np.concatenate([part[:, self.column] for part in parts])
 
     def _of_function(self, f: Callable[[Array], Array], steps: Float[np.ndarray, " d"]) -> Array:
         """Return slopes of a smooth function by its values, as central differences."""

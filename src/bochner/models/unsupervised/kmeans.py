@@ -127,17 +127,8 @@ class Clustering(FitSummary):
             gap, middle = k**0.5 * error, cost + left_out
             low, high, hidden = max(middle - gap, 0.0), middle + gap, 2 * gap
         weight = float(clusters.sizes.sum())
-        return KernelCost(
-            cost,
-            low,
-            high,
-            hidden,
-            confidence,
-            weight,
-            k,
-            chosen.map.n_features,
-            below_kernel=below,
-        )
+        sizes = weight, k, chosen.map.n_features
+        return KernelCost(cost, low, high, hidden, confidence, *sizes, below_kernel=below)
 
 
 def followed(
