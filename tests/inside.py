@@ -16,7 +16,7 @@ HAVE_NATIVE = native.HAVE_NATIVE
 def in_pure_python(monkeypatch):
     """Let the twins of the compiled loops do the work."""
     monkeypatch.setattr(native, "_compiled", None)
-    monkeypatch.setattr(native, "_said", {"pure Python"})
+    monkeypatch.setattr(native, "_warnings", {"pure Python"})
 
 
 def seen_by(monkeypatch, name):

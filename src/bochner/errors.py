@@ -6,7 +6,7 @@ fits it. A message names the function, the requirement, the value given and the 
 
 
 class BochnerError(Exception):
-    """Root of everything bochner raises on purpose."""
+    """Base class of all errors that bochner raises on purpose."""
 
 
 class InvalidInput(BochnerError, ValueError):
@@ -14,11 +14,11 @@ class InvalidInput(BochnerError, ValueError):
 
 
 class UnsupportedKernel(InvalidInput):
-    """A method cannot serve this kernel; the message names those that can."""
+    """A method does not support this kernel; the message names methods that do."""
 
 
 class IncompatibleModels(InvalidInput):
-    """Two models, maps or moments do not add up."""
+    """Two models, feature maps or moments cannot be added."""
 
 
 class NotPositive(InvalidInput):
@@ -34,11 +34,11 @@ class DataFileError(BochnerError, OSError):
 
 
 class EngineError(BochnerError, RuntimeError):
-    """An engine of several processes is gone, does not answer or lost its workers."""
+    """An engine of several processes has ended, does not answer or has lost its workers."""
 
 
 class ModelFileError(BochnerError, ValueError):
-    """A model file is cut short, altered or foreign."""
+    """A model file is incomplete, was changed or was not written by bochner."""
 
 
 class MissingDependency(BochnerError, ImportError):
@@ -46,11 +46,11 @@ class MissingDependency(BochnerError, ImportError):
 
 
 class BochnerWarning(UserWarning):
-    """Root of everything bochner warns."""
+    """Base class of all warnings of bochner."""
 
 
 class DataWarning(BochnerWarning):
-    """Columns are left out, or hold values that the fit had not; the text names the effect."""
+    """Columns are left out, or hold values not seen in training; the text names the effect."""
 
 
 class FeatureWarning(BochnerWarning):
@@ -58,11 +58,11 @@ class FeatureWarning(BochnerWarning):
 
 
 class PurePythonWarning(BochnerWarning):
-    """The compiled loops are not there: results are the same, slower."""
+    """The compiled loops are missing: results are the same, but slower."""
 
 
 class SolutionWarning(BochnerWarning):
-    """The solver's outcome asks for attention; its text is the remedy."""
+    """The result of a solver needs attention; the text names the remedy."""
 
 
 __all__ = [name for name, value in globals().items() if isinstance(value, type)]

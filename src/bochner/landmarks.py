@@ -1,4 +1,4 @@
-"""Landmarks of Nyström features: which rows represent all.
+"""Rules that choose the landmarks (inducing points) of Nyström features.
 
 >>> import bochner as bo
 >>> bo.Nystrom("kmeans") == bo.Nystrom(bo.landmarks.KMeans())

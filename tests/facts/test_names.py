@@ -45,13 +45,13 @@ def test_what_is_misspelt_is_refused_with_what_was_meant():
         (lambda: bo.KernelRidge(zzz=8), r"'zzz'\. It takes: kernel, alpha, alpha_per_target"),
         (lambda: bo.Orthogonal(seed=1), r"Orthogonal has no argument 'seed'"),
         # names of a module
-        (lambda: kernels.RBF, r"'bochner.kernels' has no 'RBF': here it is kernels.Gaussian"),
+        (lambda: kernels.RBF, r"'bochner.kernels' has no 'RBF': in bochner it is kernels.Gaussian"),
         (lambda: kernels.Mattern, r"did you mean 'Matern'\?"),
-        (lambda: bo.Nystroem, r"here it is KernelFeatures"),
-        (lambda: bo.Gaussian, r"module 'bochner' has no 'Gaussian': here it is kernels.Gaussian\."),
-        (lambda: bo.zonal_bound, r"here it is certificates.zonal_bound\."),
+        (lambda: bo.Nystroem, r"in bochner it is KernelFeatures"),
+        (lambda: bo.Gaussian, r"'bochner' has no 'Gaussian': in bochner it is kernels.Gaussian\."),
+        (lambda: bo.zonal_bound, r"in bochner it is certificates.zonal_bound\."),
         (lambda: bo.Gausian, r"did you mean 'kernels.Gaussian'\?"),
-        (lambda: bo.KMeans, r"here it is KernelKMeans for clusters, landmarks.KMeans for"),
+        (lambda: bo.KMeans, r"in bochner it is KernelKMeans for clusters, landmarks.KMeans for"),
         (lambda: bo.KernelRidgeClasifier, r"did you mean 'KernelRidgeClassifier'\?"),
         (lambda: bo.zzz, r"module 'bochner' has no attribute 'zzz'$"),
         # words
@@ -127,9 +127,9 @@ def test_conversions_of_gamma_give_the_kernels_of_scikit_learn():
         assert_close(kernel(ROWS), theirs(ROWS, gamma=GAMMA), label=kernel)
 
 
-@pytest.mark.parametrize("name", names.OTHERS)
+@pytest.mark.parametrize("name", names.FOREIGN)
 def test_what_is_named_instead_exists(name):
-    words = re.split(r"[ (,)]", names.OTHERS[name].replace("kernels.", ""))
+    words = re.split(r"[ (,)]", names.FOREIGN[name].replace("kernels.", ""))
     assert any(hasattr(bo, word) or hasattr(kernels, word) or word == "number" for word in words)
 
 

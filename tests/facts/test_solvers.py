@@ -444,7 +444,7 @@ def test_rows_without_memory_for_their_matrices_are_refused(monkeypatch):
     monkeypatch.setattr("bochner._core.checks._available", lambda swap=False: 300 << 20)
     X = np.zeros((4000, 1)) + np.arange(4000)[:, None]
     phi = bo.draw(Gaussian(), "iid", n_features=4, n_inputs=1, random_state=0)
-    match = r"measuring 3,500 rows densely takes 392 MB of memory at least; there are 315 MB\. Lower n_sample"
+    match = r"measuring 3,500 rows densely takes at least 392 MB of memory; 315 MB are free\. Lower n_sample"
     with pytest.raises(bo.errors.InvalidInput, match=match):
         bo.certify(phi, X, alpha=1.0, n_sample=3500)
 

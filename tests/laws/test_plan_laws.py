@@ -258,7 +258,7 @@ def test_usual_widths_end_at_all_rows():
 
 ROWS = np.random.default_rng(0).standard_normal((50, 3))
 TOO_MANY = 10**13
-TAKES = r"takes [\d.e+]+ (GB|TB) of memory at least; there are .* Ask for fewer"
+TAKES = r"takes at least [\d.e+]+ (GB|TB) of memory; .* are free\. Ask for fewer"
 SLOW = (bo.PolySketch, bo.Projected)  # Widths of theirs are bounded by large numbers
 
 
@@ -280,7 +280,7 @@ def test_a_learner_with_more_features_than_memory_is_refused(learner):
 def test_sums_of_products_larger_than_the_memory_are_refused(monkeypatch):
     """16 D² bytes at D = 6000 are 576 MB."""
     monkeypatch.setattr(checks, "_available", lambda swap=False: 500_000_000)
-    match = r"A fit with 6,000 features .* takes 576 MB of memory at least; there are 500 MB"
+    match = r"A fit with 6,000 features .* takes at least 576 MB of memory; 500 MB are free"
     with pytest.raises(InvalidInput, match=match):
         bo.KernelRidge(Gaussian(), method="fourier", n_features=6000).fit(ROWS, ROWS[:, 0])
 

@@ -1,7 +1,7 @@
 """Arrays of any library: functions, types and checks.
 
-NumPy arrays, SciPy sparse matrices and any array of the array API standard (torch, CuPy,
-array-api-strict) are taken as they come; everything else is asked to become a NumPy array.
+NumPy arrays, SciPy sparse matrices and arrays of the array API standard (torch, CuPy,
+array-api-strict) stay in their library; other objects are converted to NumPy arrays.
 """
 
 import math
@@ -28,25 +28,25 @@ def is_numpy(X: object) -> bool:
 
 
 def is_recorded(X: object) -> bool:
-    """Whether X is an array of a graph that an export writes down: it has no values yet."""
+    """Whether X is a symbolic array of a graph that is being exported, without values."""
     return hasattr(X, "graph")
 
 
 def array_namespace(*arrays: Any) -> Any:
-    """Return the functions of the arrays' library by their standard names; NumPy's for sparse."""
-    others = list(filterfalse(is_sparse, arrays))
-    if not others or (len(others) == 1 and isinstance(others[0], np.ndarray)):
+    """Return the array API namespace of the arrays; NumPy's for sparse matrices."""
+    dense_arrays = list(filterfalse(is_sparse, arrays))
+    if not dense_arrays or (len(dense_arrays) == 1 and isinstance(dense_arrays[0], np.ndarray)):
         return array_api_compat.numpy
-    return array_api_compat.array_namespace(*others)
+    return array_api_compat.array_namespace(*dense_arrays)
 
 
 def device(X: Any) -> Any:
-    """Return the device of X (None if its library has only one)."""
+    """Return the device of X; None for NumPy arrays and sparse matrices."""
     return None if is_sparse(X) or isinstance(X, np.ndarray) else array_api_compat.device(X)
 
 
 def to_numpy(X: Any) -> np.ndarray:
-    """Return X as a NumPy array, copied from its device if need be; do not write into it."""
+    """Return X as a NumPy array, which may share memory with X: do not write into it."""
     if isinstance(X, np.ndarray):
         return X
     if is_sparse(X):
@@ -76,7 +76,7 @@ def precision(X: Any) -> np.dtype:
 
 
 def in_precision(A: Array, dtype: Any) -> Array:
-    """Return A in float32 or float64, A itself if it is; ``dtype`` is NumPy's, or its name."""
+    """Return A in ``dtype``, a NumPy dtype or its name: float32 or float64; no copy if A has it."""
     if isinstance(A, np.ndarray) or is_sparse(A):
         return A.astype(dtype, copy=False)
     xp = array_namespace(A)
@@ -87,12 +87,12 @@ in_float64 = partial(in_precision, dtype="float64")
 
 
 def moved(A: np.ndarray, like: Any) -> Any:
-    """Return the NumPy array A in the library, precision and place of ``like``."""
+    """Return the NumPy array A in the library, precision and device of ``like``."""
     return from_numpy(A.astype(precision(like), copy=False), like=like)
 
 
 def taken(A: Array, places: np.ndarray, axis: int) -> Array:
-    """Return the rows (axis 0) or columns (axis 1) of A with these numbers, in any library."""
+    """Return the rows (axis 0) or columns (axis 1) of A with the numbers ``places``."""
     if is_sparse(A):
         return A[:, places] if axis else A[places]
     return array_namespace(A).take(A, from_numpy(places, like=A), axis=axis)
@@ -123,7 +123,7 @@ def as_matrix(X: Any, who: str, name: str = "X") -> Any:
 
 
 def as_array(X: Any, who: str, name: str) -> Any:
-    """Return X as an array of its library, or CSR matrix, of real numbers of any precision."""
+    """Return X as an array of its library, or a CSR matrix; the dtype, real numbers, stays."""
     if is_sparse(X):
         X = X.tocsr()
     elif isinstance(X, np.ndarray) or not array_api_compat.is_array_api_obj(X):
@@ -158,7 +158,7 @@ def refuse_dates(X: Any, who: str, name: str = "X") -> None:
 
 
 def as_floating(X: Any) -> Any:
-    """Return an array of real numbers in float32 or float64, aligned in memory."""
+    """Return X in float32 if it has that dtype, else in float64; NumPy arrays are aligned."""
     xp = array_namespace(X)
     X = X if X.dtype in (xp.float32, xp.float64) else in_float64(X)
     return np.require(X, requirements="A") if isinstance(X, np.ndarray) else X
@@ -172,9 +172,9 @@ def _no_numbers(who: str, name: str, dtype: Any) -> InvalidType:
 
 
 def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> None:
-    """Refuse X and Y of two libraries, or with different numbers of columns."""
-    here = [isinstance(X, np.ndarray) or is_sparse(X), isinstance(Y, np.ndarray) or is_sparse(Y)]
-    if not all(here) and (any(here) or type(X) is not type(Y)):
+    """Raise an error if X and Y are of two libraries or have different numbers of columns."""
+    of_numpy = [isinstance(A, np.ndarray) or is_sparse(A) for A in (X, Y)]
+    if not all(of_numpy) and (any(of_numpy) or type(X) is not type(Y)):
         raise InvalidType(
             f"{who}: X and Y must be of one array library; got {type(X).__module__}."
             f"{type(X).__name__} and {type(Y).__module__}.{type(Y).__name__}. Convert one of them."
@@ -182,7 +182,7 @@ def require_alike(X: Float[Array, "n d"], Y: Float[Array, "m d"], who: str) -> N
     if X.shape[1] != Y.shape[1]:
         raise InvalidInput(
             f"{who}: X and Y must have the same columns; got {X.shape[1]} and {Y.shape[1]}. "
-            "Pass Y prepared as X was."
+            "Prepare both in the same way."
         )
 
 
@@ -201,7 +201,7 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 def numpy_rows(X: Any) -> Any:
-    """Return rows in NumPy's float64, contiguous; sparse ones stay sparse."""
+    """Return X as a C-contiguous float64 NumPy array; a sparse matrix stays sparse."""
     rows = X if is_sparse(X) else np.ascontiguousarray(to_numpy(X))
     return rows.astype(np.float64, copy=False)
 
@@ -210,18 +210,18 @@ def squared_norms(X: Float[Array, "n d"]) -> Float[Array, " n"]:
     """Return Σ_j X_ij² of each row, dense or sparse."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1)).reshape(-1)
-    if is_numpy(X) and X.dtype == np.float64:  # in float32 its sums lose digits
+    if is_numpy(X) and X.dtype == np.float64:  # einsum loses digits in float32
         return np.einsum("ij,ij->i", X, X)
     return array_namespace(X).sum(X * X, axis=1)
 
 
 def unit_of(largest: float) -> float:
-    """Return the power of two next below a number, one for zero: dividing by it is exact."""
+    """Return the largest power of two ≤ ``largest`` (1 for 0): dividing by it is exact."""
     return 2.0 ** np.clip(math.frexp(largest)[1] - 1, -1000, 1000) if largest > 0 else 1.0
 
 
 def added(a: Any, b: Any) -> Any:
-    """Return the sum of two parts, in the arrays of the first; no rows have the sum None."""
+    """Return a + b, added in place to the arrays of a; None is the sum of no rows."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, tuple):

@@ -1,9 +1,8 @@
-"""Matrix products of the hot loops, all by one library.
+"""Matrix products and decompositions, all computed by SciPy's BLAS and LAPACK.
 
 NumPy and SciPy each bring their own BLAS with its own threads, and a thread that has just finished
-waits for more work at full speed. Calls that alternate between the two therefore take twice the
-time (two cores, a rank-2048 update after a matrix-vector product: 106 against 52 ms). Products of a
-sweep use SciPy's BLAS, as its factorisations do.
+keeps its core busy while it waits for work. Calls that alternate between the two therefore take
+twice the time (two cores, a rank-2048 update after a matrix-vector product: 106 instead of 52 ms).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,17 +19,17 @@ from bochner._core import lapack
 from bochner._core.shapes import Array, Float
 from bochner._core.threads import all_threads, one_thread, side_by_side
 
-#: Side of the tiles that a triangle is mirrored by: two of them stay in cache.
+#: Side of the tiles of `mirror`: two tiles fit into the cache.
 TILE = 256
 
-#: Columns that are multiplied, or solved for, one by one, at most.
+#: Largest number of columns that are multiplied, or solved for, one by one.
 FEW_COLUMNS = 4
 
-#: Multiplications, and rows or columns, of a part of a product that is shared by threads, at least:
-#: a part takes some 5 milliseconds. Largest number of parts.
+#: Smallest number of multiplications (about 5 ms), and of rows or columns, of the part of a product
+#: that a thread computes; largest number of parts.
 LEAST_WORK, LEAST_WIDTH, MOST_PARTS = 1 << 28, 256, 16
 
-#: Side of the matrices that are factored in parts by several threads, and of a part.
+#: Smallest side of a matrix that several threads factor in parts; side of a part.
 SHARED, PART = 2048, 512
 
 
@@ -51,27 +50,27 @@ def product(A: Float[Array, "n k"], B: Float[Array, "k m"]) -> Float[Array, "n m
 
 
 def _equal_parts(length: int, work: int) -> list[int]:
-    """Return the ends of equal parts of rows or columns, for this number of multiplications."""
+    """Return the ends of equal parts of ``length`` rows, for ``work`` multiplications in all."""
     count = min(max(work // LEAST_WORK, 1), max(length // LEAST_WIDTH, 1), MOST_PARTS)
     return [length * k // count for k in range(count + 1)]
 
 
 def _in_parts(task: Callable[[slice], None], ends: Sequence[int]) -> None:
-    """Call ``task`` with the rows or columns between these ends, side by side, last ones first."""
-    tasks = [partial(task, slice(*between)) for between in pairwise(ends)][::-1]
+    """Call ``task`` with each slice between successive ends, in parallel, the last slice first."""
+    tasks = [partial(task, slice(*pair)) for pair in pairwise(ends)][::-1]
     side_by_side(tasks, most=len(tasks))
 
 
 def symmetric_product(K: Float[Array, "n n"], c: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return K @ c of a symmetric K, C-contiguous; a few columns one by one, from half of K."""
-    alike = K.flags.c_contiguous and K.dtype == c.dtype
-    if alike and 0 < c.shape[1] <= FEW_COLUMNS:
+    """Return K @ c for a symmetric K, C-contiguous; few columns are multiplied with half of K."""
+    is_direct = K.flags.c_contiguous and K.dtype == c.dtype
+    if is_direct and 0 < c.shape[1] <= FEW_COLUMNS:
         return np.stack([lapack.upper_product(K.T, x) for x in c.T], axis=1)
     return np.ascontiguousarray((c.T @ K).T)
 
 
 def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[Array, "n t"]:
-    """Return (UᵀU)⁻¹ @ right of an upper triangle U; a few columns one by one, in half the time."""
+    """Return (UᵀU)⁻¹ @ right for upper triangular U; few columns one by one, in half the time."""
     solution = np.array(right, U.dtype, order="F")
     for part in solution.T if solution.shape[1] <= FEW_COLUMNS else [solution]:
         for transposed in (True, False):
@@ -80,9 +79,9 @@ def solve_factored(U: Float[Array, "n n"], right: Float[Array, "n t"]) -> Float[
 
 
 def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0) -> None:
-    """Add factor · Zᵀ Z to the upper triangle of G, Fortran-contiguous, of the dtype of Z."""
+    """Add factor · Zᵀ Z to the upper triangle of G (Fortran-contiguous, dtype of Z)."""
     A = np.ascontiguousarray(Z).T
-    # columns in parts of equal areas; more than two are wide, or rows would be read too often
+    # columns in parts of equal area; if there are many parts, each is wide: all read the rows
     D = len(A)
     count = min(max(A.size * D // (4 * LEAST_WORK), 1), max(D // PART, 2), MOST_PARTS)
     ends = [int(D * (k / count) ** 0.5) // 32 * 32 for k in range(count)] + [D]
@@ -97,9 +96,9 @@ def add_gram(G: Float[Array, "D D"], Z: Float[Array, "n D"], factor: float = 1.0
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Overwrite the upper triangle of A with U, UᵀU = A; LinAlgError if A is not positive.
+    """Overwrite the upper triangle of A with U, UᵀU = A; LinAlgError if not positive definite.
 
-    Parts of a large matrix are computed side by side: the same for any number of threads.
+    Parts of a large matrix are computed in parallel; U is the same for any number of threads.
     """
     if len(A) < SHARED:
         with one_thread():
@@ -109,7 +108,7 @@ def factor(A: Float[Array, "n n"]) -> None:
     def solve(pivot: slice, part: slice) -> None:
         lapack.solve_by_triangle(A[pivot, pivot], A[pivot, part])
 
-    def update(pivot: slice, part: slice) -> None:  # from the pivot down to the diagonal
+    def update(pivot: slice, part: slice) -> None:  # rows between the pivot and the diagonal
         between = slice(pivot.stop, part.start)
         above = A[pivot, between], A[pivot, part]
         lapack.add_product(A[between, part], *above, -1.0, transposed=(True, False))
@@ -124,7 +123,7 @@ def factor(A: Float[Array, "n n"]) -> None:
 
 
 def triangular_product(C: Float[Array, "n D"], L: Float[Array, "D D"]) -> Float[Array, "n D"]:
-    """Overwrite C with C @ L.T, for lower triangular L: half the work of a product."""
+    """Return C @ L.T for lower triangular L, in half the work; a C-contiguous C is overwritten."""
     C, L = np.ascontiguousarray(C), np.asfortranarray(L, C.dtype)
     multiply = lambda part: lapack.multiply_by_triangle(L, C[part].T)
     _in_parts(multiply, _equal_parts(len(C), C.size * len(L) // 2))
@@ -144,23 +143,23 @@ def mirror(G: Float[Array, "D D"]) -> Float[Array, "D D"]:
 
 # --- Decompositions of matrices, on one thread ---------------------------------------------------
 #
-# An eigendecomposition makes its threads wait for one another several times for each column, and
-# OpenBLAS's threads wait at full speed. Two threads on two processors, one of them taken by another
-# process, need ten to forty times as long as one thread; alone they save a third of its time. Of
-# large matrices the work between two waits is longer than a wait: these use all threads.
+# The threads of an eigendecomposition wait for one another several times per column, and OpenBLAS's
+# threads keep their processors busy while they wait. On two processors, two threads save a third of
+# the time of one thread; if another process uses a processor, they take ten to forty times as long.
+# For large matrices the work between two waits takes longer than a wait: they use all threads.
 
-#: Side of the matrices that are decomposed by all threads. A wait takes 5 to 10 ms: beside a busy
-#: processor, 8192 columns of waits take about as long as one thread takes for all of the work.
+#: Smallest side of a matrix that all threads decompose. If another process uses a processor, a wait
+#: takes 5 to 10 ms, and the waits of 8192 columns take about as long as all work on one thread.
 LARGE = 8192
 
 
 def _on_one_thread(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(decomposition)
-    def decomposed(A: Any, *arguments: Any, **options: Any) -> Any:
+    def decompose(A: Any, *arguments: Any, **options: Any) -> Any:
         with one_thread() if min(A.shape[-2:]) < LARGE else all_threads():
             return decomposition(A, *arguments, **options)
 
-    return decomposed
+    return decompose
 
 
 cho_factor = _on_one_thread(scipy.linalg.cho_factor)
@@ -170,24 +169,24 @@ qr = _on_one_thread(scipy.linalg.qr)
 svd = _on_one_thread(scipy.linalg.svd)
 _eigh_here = _on_one_thread(scipy.linalg.eigh)
 
-#: Gives eigenvalues and vectors of a float64 matrix elsewhere, within a fit that asks for it.
+#: Function that returns eigenvalues and eigenvectors of a float64 matrix, e.g. on a GPU.
 Decomposition = Callable[[Array], tuple[Array, Array]]
-_DECOMPOSED: ContextVar[Decomposition | None] = ContextVar("decomposed", default=None)
+_EIGH: ContextVar[Decomposition | None] = ContextVar("eigh", default=None)
 
 
 @contextmanager
-def decompositions_by(decomposed: Decomposition) -> Iterator[None]:
-    """Let large matrices be decomposed elsewhere, such as on a graphics card."""
-    token = _DECOMPOSED.set(decomposed)
+def decompositions_by(decompose: Decomposition) -> Iterator[None]:
+    """Use ``decompose`` for eigendecompositions of large matrices within this context."""
+    token = _EIGH.set(decompose)
     try:
         yield
     finally:
-        _DECOMPOSED.reset(token)
+        _EIGH.reset(token)
 
 
 def eigh(A: Float[Array, "n n"], **options: Any) -> Any:
-    """Return SciPy's ``eigh``; `decompositions_by` may replace it for large matrices."""
-    decomposed = _DECOMPOSED.get()
-    if decomposed is None or len(A) < 1024 or "subset_by_index" in options:
+    """Return SciPy's ``eigh(A)``; `decompositions_by` replaces it for 1024 rows or more."""
+    decompose = _EIGH.get()
+    if decompose is None or len(A) < 1024 or "subset_by_index" in options:
         return _eigh_here(A, **options)
-    return decomposed(A)
+    return decompose(A)

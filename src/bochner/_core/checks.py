@@ -1,6 +1,6 @@
 """Checks of values: each function returns the plain Python value or raises an error.
 
-``who`` names the speaker (a class or a function), ``name`` the argument.
+``who`` is the class or function that the error names, ``name`` is the argument.
 """
 
 import math
@@ -25,7 +25,7 @@ LARGEST = 1e150
 
 
 def unpacked(value: object) -> Any:
-    """Arrays, NumPy scalars and lists as Python numbers and (nested) lists; the rest unchanged."""
+    """Return arrays and NumPy scalars as (nested) lists and Python numbers; others unchanged."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -36,7 +36,7 @@ def finite(
     kind: str = "a finite number",
     holds: Callable[[Any], bool] = math.isfinite,
 ) -> float:
-    """Return ``value`` as a float (the same object if it is one already)."""
+    """Return ``value`` as a float (the same object if it is a float); errors name its ``kind``."""
     plain = unpacked(value)
     if isinstance(plain, bool) or not isinstance(plain, Real):
         raise InvalidType(
@@ -86,11 +86,11 @@ def one_of(value: object, who: str, name: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of the words allowed."""
     if isinstance(value, str) and value in choices:
         return value
-    from bochner._core.names import meant  # noqa: PLC0415  needed by refusals alone
+    from bochner._core.names import suggestion  # noqa: PLC0415  needed by refusals alone
 
     raise InvalidInput(
         f"{who}: {name} must be one of {', '.join(map(repr, choices))}; got {value!r}"
-        f"{meant(value, choices) or '.'}"
+        f"{suggestion(value, choices) or '.'}"
     )
 
 
@@ -100,7 +100,7 @@ def optional(check: Check) -> Check:
 
 
 def each(check: Check) -> Check:
-    """Return the check of a field that is a sequence, one item or more, as a tuple."""
+    """Return the check of a field that is a sequence of one item or more; it becomes a tuple."""
 
     def checked(value: object, who: str, name: str) -> tuple[Any, ...]:
         items = unpacked(value)
@@ -142,7 +142,7 @@ def word(*choices: str) -> Check:
 
 
 def switch(value: object, who: str, name: str = "fit_intercept") -> bool:
-    """Refuse a switch that is neither on nor off."""
+    """Return ``value`` as a bool; raise InvalidType if it is not True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidType(f"{who}: {name} must be True or False; got {value!r}.")
     return bool(value)
@@ -169,20 +169,20 @@ def warn_user(text: str, kind: type[Warning] = SolutionWarning) -> None:
     warnings.warn(text, kind, stacklevel=level)
 
 
-# --- How much memory there is to use, and refusals of what would take more -----------------------
+# --- Free memory, and errors for computations that need more of it -------------------------------
 
 
 def free_bytes(swap: bool = False) -> int:
-    """Return the bytes that this process, or its container, can still take."""
+    """Return the free memory of the machine or container in bytes; ``swap``: with free swap."""
     return max(0, min(_available(swap), _left_in_container()))
 
 
-def require_room(need: int, what: str, remedy: str) -> None:
-    """Refuse a computation of ``need`` bytes or more, above 256 MB, if memory is too small."""
+def require_room(need: int, task: str, remedy: str) -> None:
+    """Raise an error if ``need`` bytes (over 256 MB) are not free; ``task``: "A fit ... takes"."""
     if need <= 256 << 20 or need <= (room := free_bytes(swap=True)):
         return
-    least, there = bytes_in_words(need), bytes_in_words(room)
-    raise InvalidInput(f"{what} {least} of memory at least; there are {there}. {remedy}")
+    needed, free = bytes_in_words(need), bytes_in_words(room)
+    raise InvalidInput(f"{task} at least {needed} of memory; {free} are free. {remedy}")
 
 
 def bytes_in_words(count: float) -> str:
@@ -194,26 +194,26 @@ def bytes_in_words(count: float) -> str:
 
 
 def _available(swap: bool) -> int:
-    """Return free memory: on Linux with caches that are given back; elsewhere from all of it."""
+    """Return MemAvailable (and free swap) on Linux; elsewhere half (or all) of the memory."""
     pairs = (line.split() for line in _lines(Path("/proc/meminfo")))
-    said = {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
-    if "MemAvailable" in said:
-        return said["MemAvailable"] + swap * said.get("SwapFree", 0)
+    sizes = {words[0].rstrip(":"): 1024 * int(words[1]) for words in pairs if len(words) > 1}
+    if "MemAvailable" in sizes:
+        return sizes["MemAvailable"] + swap * sizes.get("SwapFree", 0)
     try:
         physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        physical = 8 << 30  # assumed where the system does not tell
+        physical = 8 << 30  # assumed if the system does not report it
     return physical // (1 if swap else 2)
 
 
 def _left_in_container() -> int:
-    """Return limit − use, without caches, of control group version 2; plenty without a limit."""
+    """Return limit − use of control group version 2, caches not counted; 2⁶² without a limit."""
     group = Path("/sys/fs/cgroup")
-    limit, used = _lines(group / "memory.max"), _lines(group / "memory.current")
-    if limit and used and limit[0].isdigit() and used[0].isdigit():
+    limit, usage = _lines(group / "memory.max"), _lines(group / "memory.current")
+    if limit and usage and limit[0].isdigit() and usage[0].isdigit():
         pairs = (line.split() for line in _lines(group / "memory.stat"))
-        cached = sum(int(size) for name, size in pairs if name == "inactive_file")
-        return int(limit[0]) - max(0, int(used[0]) - cached)
+        caches = sum(int(size) for name, size in pairs if name == "inactive_file")
+        return int(limit[0]) - max(0, int(usage[0]) - caches)
     return 1 << 62
 
 

@@ -13,10 +13,10 @@ def require_places(who: str, X: Array) -> None:
     if X.shape[1] != 2:
         raise InvalidInput(
             f"{who}: rows must be (latitude, longitude) in degrees; got {X.shape[1]} columns. "
-            "Columns(kernel, (i, j)) names those two of more."
+            "If there are more, select these two with Columns(kernel, (i, j))."
         )
     xp = array_namespace(X)
-    beyond = xp.abs(X[:, 0]) > 90 + 1e-4  # rounding
+    beyond = xp.abs(X[:, 0]) > 90 + 1e-4  # rounding in float32
     if bool(xp.any(beyond)):
         row = int(xp.argmax(xp.astype(beyond, xp.int8)))
         raise InvalidInput(

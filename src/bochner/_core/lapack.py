@@ -1,4 +1,4 @@
-"""BLAS and LAPACK in place and without Python's lock, so that Python threads compute in parallel.
+"""BLAS and LAPACK in place and without Python's lock (GIL), so that threads compute in parallel.
 
 SciPy's wrappers hold the lock while a routine runs, and copy a submatrix. These functions call the
 same routines through the pointers that SciPy exports (:mod:`scipy.linalg.cython_lapack`).
@@ -20,26 +20,26 @@ from scipy.linalg import LinAlgError, cython_blas, cython_lapack
 
 from bochner._core.shapes import Array, Float
 
-#: Whole numbers of eight bytes serve libraries of either width where the lower half comes first.
+#: Little-endian integers of 8 bytes serve libraries that read 4 bytes and libraries that read 8.
 _Integer = ctypes.c_int64 if sys.byteorder == "little" else ctypes.c_int
 
-#: Side of matrices that are worked on with the lock: to let go of it takes longer.
+#: Largest side of a matrix for which the lock is kept: releasing it takes longer than the work.
 SMALL = 128
 
-#: Letters for matrices as they are, and transposed.
-SIDE = {False: b"N", True: b"T"}
+#: BLAS's letters for a matrix as it is (N) and transposed (T).
+TRANS = {False: b"N", True: b"T"}
 
 
 def factor(A: Float[Array, "n n"]) -> None:
-    """Overwrite A with U, UᵀU = A; n³/3 operations. LinAlgError if A is not positive."""
+    """Overwrite A with U, UᵀU = A, in n³/3 operations; LinAlgError if not positive definite."""
     if _lapack("potrf", _square(A), b"U", len(A), A):
-        raise LinAlgError("a matrix that rounding leaves not positive")
+        raise LinAlgError("the matrix is not positive definite within rounding errors")
 
 
 def invert_triangle(U: Float[Array, "n n"]) -> None:
     """Invert an upper triangle in place; LinAlgError if its diagonal has a zero.
 
-    By halves, [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹]: LAPACK alone takes a fifth longer for n ≤ 512.
+    By halves, [A B; 0 C]⁻¹ = [A⁻¹ −A⁻¹BC⁻¹; 0 C⁻¹]: without halves a fifth longer for n ≤ 512.
     """
     if len(U) > SMALL and _square(U):
         half = len(U) // 2
@@ -49,7 +49,7 @@ def invert_triangle(U: Float[Array, "n n"]) -> None:
         multiply_by_triangle(left, corner, -1.0, sides=b"LU")
         multiply_by_triangle(right, corner, sides=b"RU")
     elif _lapack("trtri", _square(U), b"U", b"N", len(U), U):
-        raise LinAlgError("a factor without an inverse")
+        raise LinAlgError("the triangular matrix has no inverse: its diagonal has a zero")
 
 
 def outer_of_rows(U: Float[Array, "n n"]) -> None:
@@ -60,8 +60,8 @@ def outer_of_rows(U: Float[Array, "n n"]) -> None:
 def solve_by_triangle(
     U: Float[Array, "n n"], B: Float[Array, "n ..."], transposed: bool = True
 ) -> None:
-    """Overwrite a vector or matrix B with U⁻ᵀB, or U⁻¹B; n² operations a column."""
-    fit, side = _square(U) and len(U) == len(B), SIDE[transposed]
+    """Overwrite the vector or matrix B with U⁻ᵀB, or U⁻¹B; n² operations per column."""
+    fit, side = _square(U) and len(U) == len(B), TRANS[transposed]
     if B.ndim == 1:
         _blas("trsv", fit, b"U", side, b"N", len(U), U, B)
     else:
@@ -71,7 +71,7 @@ def solve_by_triangle(
 def multiply_by_triangle(
     L: Float[Array, "k k"], B: Float[Array, "n m"], factor: float = 1.0, sides: bytes = b"LL"
 ) -> None:
-    """Overwrite B with factor · L B, or B L for "R."; L is a lower triangle, or upper for ".U"."""
+    """Overwrite B with factor · L B (``sides`` L.) or B L (R.); L is lower (.L) or upper (.U)."""
     fit = _square(L) and len(L) == B.shape[sides[:1] == b"R"]
     _blas("trmm", fit, sides[:1], sides[1:], b"N", b"N", *B.shape, factor, L, B)
 
@@ -89,7 +89,7 @@ def add_product(
     n, k = A.shape[::-1] if left else A.shape
     inner, m = B.shape[::-1] if right else B.shape
     fit = C.shape == (n, m) and inner == k
-    _blas("gemm", fit, SIDE[left], SIDE[right], n, m, k, float(factor), A, B, float(keep), C)
+    _blas("gemm", fit, TRANS[left], TRANS[right], n, m, k, float(factor), A, B, float(keep), C)
 
 
 def add_square(
@@ -97,16 +97,16 @@ def add_square(
 ) -> None:
     """Add factor · A Aᵀ (or AᵀA) to C: half the work of a product."""
     m, k = A.shape[::-1] if transposed else A.shape
-    _blas("syrk", C.shape == (m, m), b"U", SIDE[transposed], m, k, float(factor), A, 1.0, C)
+    _blas("syrk", C.shape == (m, m), b"U", TRANS[transposed], m, k, float(factor), A, 1.0, C)
 
 
 def add_both_products(
     C: Float[Array, "n n"], A: Float[Array, "n k"], B: Float[Array, "n k"]
 ) -> None:
     """Add A Bᵀ + B Aᵀ to C."""
-    A, B = (np.asfortranarray(each, C.dtype) for each in (A, B))
+    A, B = (np.asfortranarray(factor, C.dtype) for factor in (A, B))
     fit = _square(C) and len(C) == len(A) and A.shape == B.shape
-    if A.shape[1:] == (1,):  # in half the time
+    if A.shape[1:] == (1,):  # syr2 takes half the time
         _blas("syr2", fit, b"U", len(C), 1.0, A[:, 0], B[:, 0], C)
     else:
         _blas("syr2k", fit, b"U", b"N", *A.shape, 1.0, A, B, 1.0, C)
@@ -152,27 +152,27 @@ def _array(A: Array) -> tuple[Any, Any]:
 
 
 def _call(module: ModuleType, name: str, fit: bool, *arguments: Any) -> None:
-    """Call a routine with letters, sizes, factors and arrays; ``fit``: shapes fit together."""
-    arrays = [each for each in arguments if isinstance(each, np.ndarray)]
+    """Call a routine with letters, sizes, factors and arrays; ``fit``: whether the shapes fit."""
+    arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
     dtype, small = arrays[0].dtype, True
-    for each in arrays:
-        fit = fit and each.dtype == dtype
-        small = small and max(each.shape) <= SMALL
+    for array in arrays:
+        fit = fit and array.dtype == dtype
+        small = small and max(array.shape) <= SMALL
     if not fit or dtype not in _KINDS:
-        got = ", ".join(f"{each.dtype} {each.shape}" for each in arrays)
+        shapes = ", ".join(f"{array.dtype} {array.shape}" for array in arrays)
         raise ValueError(
-            "BLAS requires numbers of one kind, float32 or float64, and shapes that fit together, "
-            f"got {got}"
+            "BLAS requires numbers of one kind, float32 or float64, and shapes that fit together; "
+            f"got {shapes}"
         )
     letter, number = _KINDS[dtype]
     by_address: list[Any] = []
-    for each in arguments:
-        if isinstance(each, np.ndarray):
-            by_address += _array(each)
-        elif isinstance(each, int):
-            by_address.append(_integer(each))
+    for value in arguments:
+        if isinstance(value, np.ndarray):
+            by_address += _array(value)
+        elif isinstance(value, int):
+            by_address.append(_integer(value))
         else:
-            by_address.append(ctypes.byref(number(each)) if isinstance(each, float) else each)
+            by_address.append(ctypes.byref(number(value)) if isinstance(value, float) else value)
     _routine(module, letter + name, len(by_address), small)(*by_address)
 
 
@@ -180,10 +180,10 @@ _blas = partial(_call, cython_blas)
 
 
 def _lapack(name: str, fit: bool, *arguments: Any) -> bool:
-    """Call a routine that also says whether it failed."""
-    failed = _Integer(0)
-    _call(cython_lapack, name, fit, *arguments, ctypes.byref(failed))
-    return bool(failed.value)
+    """Call a routine of LAPACK and return whether it failed."""
+    info = _Integer(0)
+    _call(cython_lapack, name, fit, *arguments, ctypes.byref(info))
+    return bool(info.value)
 
 
 @cache

@@ -9,17 +9,17 @@ from typing import Any, Self
 
 from bochner.errors import BochnerError, InvalidInput, InvalidType
 
-_GIVEN = "with the same meaning"
+_SAME = "with the same meaning"
 _LENGTHSCALE = {
-    "lengthscale": f"lengthscale, {_GIVEN}",
-    "kernel": f"kernel=Gaussian(lengthscale=...), {_GIVEN}",
+    "lengthscale": f"lengthscale, {_SAME}",
+    "kernel": f"kernel=Gaussian(lengthscale=...), {_SAME}",
 }
 _ALPHA = {"alpha": "alpha, which minimises Σ w (y − f)² + alpha ‖f‖²"}
 _CRITERION = {"lengthscale": "lengthscale, 'evidence' or 'loo': how it is chosen"}
 _WIDTH = {"n_features": "n_features, the number of features"}
 
-#: Arguments of other libraries, or of other parts of this one, and what to give here: by the name
-#: of the refusing class, or else by the first of these arguments that it has.
+#: Replacements of arguments of other libraries or other classes: by the name of the class that was
+#: called, or else by the first of these arguments that the class has.
 ARGUMENTS: dict[str, dict[str, str]] = {
     "gamma": {
         **dict.fromkeys(
@@ -27,7 +27,7 @@ ARGUMENTS: dict[str, dict[str, str]] = {
         ),
         "ExponentialPower": "power for γ of exp(-r^γ), and lengthscale",
         "Cauchy": "lengthscale=1/sqrt(gamma), as gamma = 1/lengthscale²",
-        **dict.fromkeys(("Polynomial", "DotExponential"), f"scale, {_GIVEN}"),
+        **dict.fromkeys(("Polynomial", "DotExponential"), f"scale, {_SAME}"),
         **dict.fromkeys(
             ("Matern", "Periodic", "RationalQuadratic", "OnSphere"),
             "lengthscale; gamma = 1/(2 lengthscale²) is that of Gaussian",
@@ -42,29 +42,29 @@ ARGUMENTS: dict[str, dict[str, str]] = {
             ("Gaussian", "Exponential", "ExponentialPower", "RationalQuadratic"),
             "Matern(smoothness=nu, lengthscale=...) in its place",
         ),
-        "smoothness": f"smoothness, {_GIVEN}",
+        "smoothness": f"smoothness, {_SAME}",
         "kernel": "kernel=Matern(smoothness=nu, lengthscale=...) for a Matérn kernel",
     },
-    "periodicity": {"period": f"period, {_GIVEN}"},
-    "coef0": {"offset": f"offset, {_GIVEN}", "kernel": "kernel=Polynomial(degree, offset=coef0)"},
-    "constant_value": {"value": f"value, {_GIVEN}"},
+    "periodicity": {"period": f"period, {_SAME}"},
+    "coef0": {"offset": f"offset, {_SAME}", "kernel": "kernel=Polynomial(degree, offset=coef0)"},
+    "constant_value": {"value": f"value, {_SAME}"},
     "degree": {"kernel": "kernel=Polynomial(degree=...)"},
     **dict.fromkeys(("lambda_", "lam", "reg_lambda", "ridge", "penalty"), _ALPHA),
     "nugget": {"noise": "noise, the variance of the nugget"},
-    "noise_level": {"noise": f"noise, {_GIVEN}"},
-    "outputscale": {"amplitude": f"amplitude, {_GIVEN}"},
+    "noise_level": {"noise": f"noise, {_SAME}"},
+    "outputscale": {"amplitude": f"amplitude, {_SAME}"},
     "sill": {"amplitude": "amplitude, the variance of the process without the nugget"},
     **dict.fromkeys(("n_restarts_optimizer", "optimizer"), _CRITERION),
     **dict.fromkeys(("n_components", "n_rffs"), _WIDTH),
     "n_inducing": {"n_features": "n_features, with method='nystrom'"},
     "decision_function_shape": {"multi_class": "multi_class, 'ovr' or 'ovo'"},
-    "seed": {"random_state": f"random_state, {_GIVEN}"},
+    "seed": {"random_state": f"random_state, {_SAME}"},
 }
 
 _FOURIER = "the method Fourier(), as in KernelFeatures(kernel, method=Fourier())"
 
 #: Kernels, methods and estimators of other libraries, with their names in bochner.
-OTHERS: dict[str, str] = {
+FOREIGN: dict[str, str] = {
     **dict.fromkeys(
         ("RBF", "RBFKernel"), "kernels.Gaussian(lengthscale), gamma = 1/(2 lengthscale²)"
     ),
@@ -113,7 +113,7 @@ WORDS: dict[str, str] = {
     "mae": "absolute",
 }
 
-#: Methods and kernels that others know by a word, and here are values only.
+#: Methods and kernels that other libraries name by a string, with the objects to pass here.
 VALUES: dict[str, str] = {
     "fastfood": "Fourier(Fastfood())",
     "gegenbauer": "Gegenbauer()",
@@ -131,8 +131,8 @@ VALUES: dict[str, str] = {
     "periodic": "kernels.Periodic(period, lengthscale)",
     "ntk": "kernels.NeuralTangent(depth)",
     "nngp": "kernels.NNGP(depth)",
-    "precomputed": "kernels.Custom(function), whose function gives the matrix of two tables",
-    # of methods that are given as kernels
+    "precomputed": "kernels.Custom(function), whose function returns the matrix of two tables",
+    # names of methods, passed as kernels
     **{
         word: f"it as method={word!r}, which makes features of a kernel"
         for word in ("fourier", "orthogonal", "qmc", "structured", "mercer", "hermite", "nystrom")
@@ -141,7 +141,7 @@ VALUES: dict[str, str] = {
 
 
 def _nearest(name: str, choices: Mapping[str, str]) -> str:
-    """Return "; did you mean ...?" for the choice whose word is nearest in spelling, or nothing."""
+    """Return "; did you mean ...?" for the choice of the most similar word, or an empty string."""
     near = get_close_matches(_plain(name), choices, n=1, cutoff=0.7)
     return f"; did you mean {choices[near[0]]!r}?" if near else ""
 
@@ -150,60 +150,61 @@ def _plain(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the nearest known name, or an empty string."""
     if not isinstance(name, str):
         return ""
     choices = {_plain(k): k for k in known}
-    words = {word: choices[here] for word, here in WORDS.items() if here in choices}
+    words = {word: choices[key] for word, key in WORDS.items() if key in choices}
     return _nearest(name, words | choices)
 
 
-def meant_value(name: str, known: Iterable[str]) -> str:
-    """Return the same of a kernel or method, or "; give ..." where it is a value here."""
+def suggest_object(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a kernel or method: "; give ..." if bochner has an object for it."""
     word = WORDS.get(_plain(name), _plain(name))
     if word in VALUES and word not in known:
         return f"; give {VALUES[word]}."
-    return meant(name, known) + (f" As a value it is {OTHERS[name]}." if name in OTHERS else "")
+    value = f" As a value it is {FOREIGN[name]}." if name in FOREIGN else ""
+    return suggestion(name, known) + value
 
 
-def missing(
+def missing_name(
     module: str,
     name: str,
     known: Iterable[str],
     elsewhere: Mapping[str, Iterable[str]] | None = None,
 ) -> str:
-    """Return the sentence for a name that a module does not have, but one ``elsewhere`` may."""
-    there = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
-    if here := OTHERS.get(name) or there.get(name):
-        return f"module {module!r} has no {name!r}: here it is {here}."
-    choices = {n.lower(): where for n, where in there.items()} | {n.lower(): n for n in known}
+    """Return the error message for a name that a module lacks; parts ``elsewhere`` may have it."""
+    paths = {n: f"{home}.{n}" for home, names in (elsewhere or {}).items() for n in names}
+    if path := FOREIGN.get(name) or paths.get(name):
+        return f"module {module!r} has no {name!r}: in bochner it is {path}."
+    choices = {n.lower(): path for n, path in paths.items()} | {n.lower(): n for n in known}
     return f"module {module!r} has no attribute {name!r}{_nearest(name, choices)}"
 
 
 @cache
 def _arguments(cls: Callable[..., Any]) -> tuple[str, ...] | None:
-    """Return the arguments that a class takes by name; None where it takes any."""
+    """Return the names of the arguments of a class; None if it takes any keyword."""
     if cls.__init__ is object.__init__:
         return ()
-    named = list(signature(cls).parameters.values())
-    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in named)
-    return None if takes_any else tuple(p.name for p in named)
+    parameters = list(signature(cls).parameters.values())
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+    return None if takes_any else tuple(p.name for p in parameters)
 
 
 @cache
 def checks_of(cls: Callable[..., Any]) -> dict[str, Callable[[Any, str, str], Any]]:
     """Return the checks in the annotations of a dataclass's fields, ``Annotated[type, check]``."""
-    named = fields(cls) if is_dataclass(cls) else ()
-    notes = {f.name: getattr(f.type, "__metadata__", ()) for f in named}
+    annotated = fields(cls) if is_dataclass(cls) else ()
+    notes = {f.name: getattr(f.type, "__metadata__", ()) for f in annotated}
     return {name: checks[0] for name, checks in notes.items() if checks and callable(checks[0])}
 
 
 class NamedArguments:
-    """A class whose error for an unknown argument names the right one."""
+    """Base class whose error for an unknown argument suggests the right name."""
 
-    def __new__(cls, *_: Any, **given: Any) -> Self:
-        require_arguments(cls, given, InvalidType)
+    def __new__(cls, *_: Any, **arguments: Any) -> Self:
+        require_arguments(cls, arguments, InvalidType)
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -212,22 +213,22 @@ class NamedArguments:
             object.__setattr__(self, name, check(getattr(self, name), kind.__name__, name))
 
 
-def instead(who: str, name: str, known: tuple[str, ...]) -> str | None:
-    """Return the argument that replaces another library's; None if there is none."""
+def replacement(who: str, name: str, known: tuple[str, ...]) -> str | None:
+    """Return bochner's replacement of another library's argument; None if there is none."""
     near = get_close_matches(name, (*known, *ARGUMENTS), n=1, cutoff=0.7)
     meanings = ARGUMENTS.get(near[0], {}) if near else {}
     return next((meanings[k] for k in (who, *known) if k in meanings), None)
 
 
 def require_arguments(
-    cls: Any, given: Iterable[str], kind: type[BochnerError] = InvalidInput
+    cls: Any, names: Iterable[str], kind: type[BochnerError] = InvalidInput
 ) -> None:
-    """Refuse names that are not arguments of a class."""
+    """Raise an error of this kind for names that are not arguments of a class."""
     who, known = cls.__name__, _arguments(cls)
-    for name in given:
+    for name in names:
         if known is None or name in known:
             continue
-        if (here := instead(who, name, known)) is not None:
-            raise kind(f"{who} has no argument {name!r}: give {here}.")
-        takes = f"{meant(name, known) or '.'} It takes: {', '.join(known) or 'none'}."
+        if (argument := replacement(who, name, known)) is not None:
+            raise kind(f"{who} has no argument {name!r}: give {argument}.")
+        takes = f"{suggestion(name, known) or '.'} It takes: {', '.join(known) or 'none'}."
         raise kind(f"{who} has no argument {name!r}{takes}")

@@ -1,12 +1,12 @@
-"""Compiled loops over NumPy arrays, each with its NumPy twin.
+"""Compiled loops over NumPy arrays, each with a twin: the same formula in array operations.
 
-The twins serve where the package was built without a compiler, and arrays of other libraries; that
-of kernel values is the formula of each kernel. Arrays are C-contiguous and of one dtype, float32 or
-float64; ``out`` may be any array whose rows are contiguous. Frequencies come in turns,
-``T = W / (2 pi)``, so that range reduction is a subtraction of whole turns and exact.
+Twins are used for arrays of other libraries, and if the package was built without a compiler; the
+twins of kernel values are the formulas of the kernels. Arrays are C-contiguous and of one dtype,
+float32 or float64; ``out`` may be any array with contiguous rows. Frequencies are in turns,
+``T = W / (2 pi)``: range reduction subtracts whole turns and is exact.
 
-A compiled value depends on its own row and column alone, bit for bit: not on the other rows of
-the call, nor on the number of threads.
+A compiled value depends only on its row and column, bit for bit: not on the other rows of the call,
+nor on the number of threads.
 """
 
 import os
@@ -23,7 +23,7 @@ from bochner.errors import InvalidInput, PurePythonWarning
 
 
 def _find_compiled() -> ModuleType | None:
-    """Return the compiled module for BOCHNER_INSTRUCTIONS, or the widest instructions here."""
+    """Return the compiled module, set to BOCHNER_INSTRUCTIONS or the widest; None without it."""
     if os.environ.get("BOCHNER_PURE_PYTHON", "") not in ("", "0"):
         return None
     try:
@@ -35,7 +35,7 @@ def _find_compiled() -> ModuleType | None:
             raise InvalidInput(
                 "The environment variable BOCHNER_INSTRUCTIONS must name one of the instruction "
                 f"sets of this processor and build, {', '.join(_native.levels())}; got {name!r}. "
-                "Set it to one of those, or unset it for the widest."
+                "Set it to one of these, or unset it for the widest."
             )
         _native.set_level(name)
     return _native
@@ -44,16 +44,16 @@ def _find_compiled() -> ModuleType | None:
 _compiled = _find_compiled()
 HAVE_NATIVE = _compiled is not None
 
-_said: set[str] = set()
+_warnings: set[str] = set()  # given in this process
 
 
 def loops() -> ModuleType | None:
     """Return the compiled module; if there is none, return None and warn once per process."""
-    if _compiled is None and not _said:
-        _said.add("pure Python")
+    if _compiled is None and not _warnings:
+        _warnings.add("pure Python")
         warnings.warn(
             "bochner runs without its compiled loops: results are the same, several times slower. "
-            "To have them, install bochner again on a machine with a C++ compiler.",
+            "Install bochner again on a machine with a C++ compiler to get them.",
             PurePythonWarning,
             stacklevel=4,
         )
@@ -67,9 +67,9 @@ class Chains(NamedTuple):
     """Maps x ↦ Δ_s H ⋯ Δ₂ H Δ₁ Π H Δ₀ x of p frequencies (in turns) per block; H is Hadamard."""
 
     diagonals: np.ndarray  # Δ₀, ..., Δ_s of each block, (blocks, s + 1, p)
-    # (blocks, p) int32: number i of Π v is number orders[b, i] of v; (0, p): Π is the identity
+    # (blocks, p) int32: (Π v)_i = v[orders[b, i]]; shape (0, p) if Π is the identity
     orders: np.ndarray
-    m: int  # frequencies in all; the last block may be cut
+    m: int  # frequencies in all; the last block may have fewer than p
 
 
 def waves(
@@ -78,9 +78,9 @@ def waves(
     scale: float,
     b: Float[Array, " m"] | None = None,
 ) -> Float[Array, "n D"]:
-    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T the turns of rows.
+    """Return ``scale cos(2 pi T)`` and ``scale sin(2 pi T)`` side by side, T the turns of the rows.
 
-    With phases ``b``, in turns, ``scale cos(2 pi (T + b))`` alone.
+    With phases ``b``, in turns, only ``scale cos(2 pi (T + b))`` is returned.
     """
     if is_numpy(X) and (compiled := loops()) is not None:
         m = frequencies.m if isinstance(frequencies, Chains) else frequencies.shape[1]
@@ -91,7 +91,7 @@ def waves(
         else:
             compiled.waves(X, frequencies, bias, scale, out, threads)
         return out
-    with np.errstate(invalid="ignore"):  # infinite rows become NaN; BLAS may or may not say so
+    with np.errstate(invalid="ignore"):  # infinite rows become NaN; BLAS may or may not warn
         T = turns(X, frequencies) if isinstance(frequencies, Chains) else X @ frequencies
         xp = array_namespace(T)
         T = T if b is None else T + from_numpy(b, like=T)
@@ -106,12 +106,12 @@ def waves(
 def radial(
     X: Float[Array, "n d"], Y: Float[Array, "m d"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n m"]:
-    """Return kernel values of the distances between the rows of X and of Y: 1 of equal rows.
+    """Return kernel values, functions of the distances between rows of X and Y: 1 at distance 0.
 
     Profiles and their formulas are in src/_native/levels.hpp.
     """
     out, compiled = np.empty((X.shape[0], Y.shape[0]), X.dtype), loops()
-    assert compiled is not None, "kernels have formulas where there are no loops"
+    assert compiled is not None, "without compiled loops kernels use their formulas"
     compiled.radial(X, Y, profile, parameter, out, get_num_threads())
     return out
 
@@ -146,8 +146,8 @@ def power_of_two(n: int) -> int:
 class Programme(NamedTuple):
     """A straight-line programme over rows: each value is made of two earlier ones.
 
-    Value 0 is 1, and each other value v is factors[v, 0] w[inputs[v, 0]] value[parents[v, 0]] plus
-    the same with index 1, w the d coordinates of a row and then the d sums of squares up to each.
+    Value 0 is 1. Each other value v is factors[v, 0] w[inputs[v, 0]] value[parents[v, 0]] plus the
+    same with index 1, where w has the d coordinates of the row and the d partial sums of squares.
     """
 
     parents: np.ndarray  # (nodes, 2) int32; a parent comes before its child
@@ -168,15 +168,15 @@ def polynomials(
     """
     if is_numpy(X) and (compiled := loops()) is not None:
         out = np.empty((len(X), radial.shape[1] * W.shape[1]), X.dtype)
-        given = (np.ascontiguousarray(part, X.dtype) for part in (W, radial, up, down))
-        compiled.polynomials(X, *given, out, get_num_threads())
+        arrays = (np.ascontiguousarray(array, X.dtype) for array in (W, radial, up, down))
+        compiled.polynomials(X, *arrays, out, get_num_threads())
         return out
     xp = array_namespace(X)
     t = xp.clip(X @ W, -1.0, 1.0)
-    p, before = xp.ones_like(t), xp.zeros_like(t)
+    p, previous = xp.ones_like(t), xp.zeros_like(t)
     sums = [radial[:, f, :1] * p for f in range(radial.shape[1])]
     for l in range(up.shape[0]):
-        p, before = float(up[l]) * t * p - float(down[l]) * before, p
+        p, previous = float(up[l]) * t * p - float(down[l]) * previous, p
         sums = [s + radial[:, f, l + 1 : l + 2] * p for f, s in enumerate(sums)]
     return xp.concat(sums, axis=1)
 
@@ -191,8 +191,8 @@ def harmonics(
 ) -> Float[Array, "n D"]:
     """Return blocks of the programme's values, side by side, each scaled by a factor of the row.
 
-    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1; ``out`` is filled
-    by compiled loops alone.
+    Block b is radial[:, b] times values first[b], ..., first[b] + count[b] − 1. Only compiled loops
+    fill ``out``.
     """
     if is_numpy(U) and (compiled := loops()) is not None:
         out = np.empty((len(U), int(count.sum())), U.dtype) if out is None else out
@@ -224,12 +224,12 @@ def harmonics(
 
 
 def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
-    """Return the turns of each row and frequency, for arrays of any library."""
+    """Return the inner products of rows and frequencies, in turns, for arrays of any library."""
     xp = array_namespace(X)
     n, blocks, p = X.shape[0], chains.diagonals.shape[0], chains.diagonals.shape[2]
-    first, *others = (from_numpy(each, like=X) for each in np.moveaxis(chains.diagonals, 1, 0))
-    Z = xp.reshape(_filled(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
-    for step, diagonal in enumerate(others):
+    first, *later = (from_numpy(D, like=X) for D in np.moveaxis(chains.diagonals, 1, 0))
+    Z = xp.reshape(_pad(X, p, xp)[:, None, :] * first[None, :, :], (n, blocks * p))
+    for step, diagonal in enumerate(later):
         Z = xp.reshape(Z, (n * blocks, p))
         Z = xp.reshape(hadamard(Z), (n, blocks * p))
         if step == 0 and len(chains.orders):
@@ -239,7 +239,7 @@ def turns(X: Float[Array, "n d"], chains: Chains) -> Float[Array, "n m"]:
     return Z[:, : chains.m]
 
 
-def _filled(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
+def _pad(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
     n, d = X.shape
     if p == d:
         return X
@@ -247,7 +247,7 @@ def _filled(X: Float[Array, "n d"], p: int, xp: Any) -> Float[Array, "n p"]:
 
 
 def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
-    """Return the unnormalised transform of each row, in any library, in the order of the loop."""
+    """Return ``Z @ H`` in any library, with sums in the same order as the compiled loop."""
     xp = array_namespace(Z)
     n, p = Z.shape
     for h in (1 << k for k in range(p.bit_length() - 1)):
@@ -258,22 +258,22 @@ def walsh(Z: Float[Array, "n p"]) -> Float[Array, "n p"]:
 
 
 def signed_walsh(X: Float[Array, "n d"], signs: Array) -> Float[Array, "n p"]:
-    """Return H (s ∘ x) of each row x that zeros fill up to a power of two, in any library."""
+    """Return H (s ∘ x) for each row x, padded with zeros to a power of two, in any library."""
     d, xp = X.shape[1], array_namespace(X)
     signs = xp.astype(from_numpy(signs[:d], like=X), X.dtype)
-    Z = _filled(X * signs[None, :], power_of_two(d), xp)
+    Z = _pad(X * signs[None, :], power_of_two(d), xp)
     return hadamard(Z)
 
 
 def radial_product(
     X: Float[Array, "n d"], V: Float[Array, "n t"], profile: str, parameter: float = 1.0
 ) -> Float[Array, "n t"]:
-    """Return K V in float64 for the kernel matrix K that ``radial`` gives of X and X.
+    """Return K V in float64 for the kernel matrix K = ``radial(X, X, ...)``.
 
     K is never stored. Values and their sums over blocks of 256 × 256 have the precision of X.
     """
     right, out = np.ascontiguousarray(V.T), np.empty((V.shape[1], len(X)))
     compiled = loops()
-    assert compiled is not None, "kernels have formulas where there are no loops"
+    assert compiled is not None, "without compiled loops kernels use their formulas"
     compiled.radial_product(X, profile, parameter, right, out, get_num_threads())
     return out.T

@@ -1,4 +1,4 @@
-"""Packages and names that are imported when they are used, and errors in a sentence."""
+"""Lazy imports of packages and names, and errors of other packages in one sentence."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from bochner.errors import BochnerError, MissingDependency
 
 
 def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
-    """Import an optional package now, or say how to install it."""
+    """Return an optional module; raise MissingDependency with the pip command if it is absent."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -24,18 +24,18 @@ def needed(module: str, who: str, install: str = "'bochner[files]'") -> Any:
 
 @contextmanager
 def explained(
-    said: Callable[[Any], Exception | None], *kinds: type[BaseException]
+    translate: Callable[[Any], Exception | None], *kinds: type[BaseException]
 ) -> Iterator[None]:
-    """Raise ``said(error)``, if any, in place of an error of these kinds but bochner's own."""
+    """Raise ``translate(error)``, if not None, for errors of these kinds; bochner's errors pass."""
     kinds = kinds or (Exception,)
     try:
         yield
     except BochnerError:
         raise
     except kinds as error:
-        if (sentence := said(error)) is None:
+        if (replacement := translate(error)) is None:
             raise
-        raise sentence from error
+        raise replacement from error
 
 
 def loaded_when_used(
@@ -43,24 +43,24 @@ def loaded_when_used(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of the package with this ``__spec__``.
 
-    Its stub has ``from bochner.module import name as name`` for each; of other names suggestions
-    come from the parts ``elsewhere`` too.
+    The stub file of the package lists each name: ``from bochner.module import name as name``. An
+    error for an unknown name also suggests names of the parts ``elsewhere``.
     """
     stub = spec.loader.get_data(f"{spec.origin.removesuffix('c')}i").decode()
     homes = {name: home for home, name in findall(r"from (bochner\S*) import \(?\s*(\w+) as", stub)}
-    listed = sorted(homes)
+    names = sorted(homes)
 
     def attribute(name: str) -> Any:
         if name not in homes:
-            from bochner._core.names import missing  # noqa: PLC0415
+            from bochner._core.names import missing_name  # noqa: PLC0415
 
             parts = () if name.startswith("_") else elsewhere
             others = {part: import_module(f"bochner.{part}").__all__ for part in parts}
-            raise AttributeError(missing(spec.name, name, listed, others))
+            raise AttributeError(missing_name(spec.name, name, names, others))
         if homes[name] == spec.name:
             return import_module(f"{spec.name}.{name}")
         value = getattr(import_module(homes[name]), name)
         setattr(sys.modules[spec.name], name, value)
         return value
 
-    return listed, attribute, lambda: listed
+    return names, attribute, lambda: names

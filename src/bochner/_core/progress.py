@@ -26,10 +26,10 @@ _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=(
 def progress(stage: str, detail: object = "", number: int = 0, total: int = 0) -> None:
     """Log a step, and call the listeners of this context with it.
 
-    As "Choosing the kernel: candidate 3 of 7: the step's trial or result".
+    The step is written as "STAGE NUMBER of TOTAL: DETAIL", where the numbers are optional.
     """
     listeners = _listeners.get()
-    if listeners or LOG.isEnabledFor(logging.INFO):  # else no text is made of the detail
+    if listeners or LOG.isEnabledFor(logging.INFO):  # else the detail is not formatted
         heading = f"{stage} {number} of {total}" if total else stage
         step = f"{heading}: {detail}".removesuffix(": ")
         LOG.info("%s", step)
@@ -39,7 +39,7 @@ def progress(stage: str, detail: object = "", number: int = 0, total: int = 0) -
 
 @contextmanager
 def listening(listener: Listener | None) -> Iterator[None]:
-    """Call a listener with each step within the block; None calls nothing."""
+    """Call the listener with each step within this context; None adds no listener."""
     known = _listeners.get()
     token = _listeners.set(known if listener is None or listener in known else (*known, listener))
     try:
@@ -48,7 +48,7 @@ def listening(listener: Listener | None) -> Iterator[None]:
         _listeners.reset(token)
 
 
-#: Prints a step to standard output, as ``verbose=True`` asks.
+#: Listener that prints each step to standard output, for ``verbose=True``.
 print_step = partial(print, flush=True)
 
 
@@ -56,7 +56,7 @@ print_step = partial(print, flush=True)
 class Bar:
     """Progress bar of the rows read in each pass, and of the steps of a fit between passes."""
 
-    blocks: Any = None  # None: steps are all there is to show
+    blocks: Any = None  # None: only steps are shown
     rows: int = 0  # in this pass
     number: int = 1  # of this pass
     began: float = field(default_factory=monotonic)
@@ -65,11 +65,11 @@ class Bar:
     has_display: bool = False  # in a notebook
 
     def __call__(self, rows: int) -> None:
-        """Count these rows, and show them now and then."""
-        if self._done:
+        """Count rows that were read, and redraw the bar at most every 0.2 seconds."""
+        if self._is_done:
             self.number, self.rows, self.began = self.number + 1, 0, monotonic()
         self.rows, self.step = self.rows + rows, ""
-        self._show(self._done)
+        self._show(self._is_done)
 
     def at(self, step: str) -> None:
         """Show a step of the fit, until rows are read again; "" clears the line."""
@@ -83,12 +83,12 @@ class Bar:
             return self.step
         n = self.blocks.n_rows
         rate = max(self.rows, 1) / max(monotonic() - self.began, 1e-9)
-        of = "" if n is None else f" of {n:,}"
-        left = "" if n is None or self._done else f", {(n - self.rows) / rate:,.0f} s left"
-        return f"pass {self.number}: {self.rows:,}{of} rows, {rate:,.0f} rows/s{left}"
+        total = "" if n is None else f" of {n:,}"
+        time = "" if n is None or self._is_done else f", {(n - self.rows) / rate:,.0f} s left"
+        return f"pass {self.number}: {self.rows:,}{total} rows, {rate:,.0f} rows/s{time}"
 
     @property
-    def _done(self) -> bool:
+    def _is_done(self) -> bool:
         n = getattr(self.blocks, "n_rows", None)
         return n is not None and self.rows >= n
 
@@ -99,11 +99,11 @@ class Bar:
         return f'<div><progress aria-label="{text}"{known}></progress> {text}</div>'
 
     def _show(self, now: bool) -> None:
-        """Draw the bar in the notebook, in its place; else on the terminal's last line."""
+        """Draw the bar below the notebook cell, or on the last line of the terminal."""
         if not now and monotonic() - self.last_time < 0.2:  # seconds
             return
         self.last_time = monotonic()
-        # a kernel of Jupyter, which shows HTML, runs this code
+        # in a kernel of Jupyter, which shows HTML
         shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
         if type(shell).__name__ == "ZMQInteractiveShell":
             from IPython.display import display
@@ -111,6 +111,6 @@ class Bar:
             display(self, display_id=f"bochner-{id(self)}", update=self.has_display)
             self.has_display = True
         elif sys.stderr.isatty():
-            text = self.text[: get_terminal_size().columns - 1]  # more could not be cleared
-            sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._done and not self.step))
+            text = self.text[: get_terminal_size().columns - 1]  # longer text cannot be cleared
+            sys.stderr.write(f"\r{text}\033[K" + "\n" * (self._is_done and not self.step))
             sys.stderr.flush()

@@ -1,7 +1,7 @@
 """Named random streams: one seed, independent numbers for each purpose.
 
 A seed gives the same numbers for any block size, number of workers and array library, because
-numbers are always drawn by NumPy, from a stream named for its purpose, and then moved.
+NumPy draws all numbers, from a stream named for its purpose; then they are converted.
 """
 
 import zlib
@@ -16,7 +16,7 @@ Seed = int | np.random.Generator | np.random.RandomState | None
 def seed_of(random_state: Seed) -> int:
     """Turn what users pass as ``random_state`` into one non-negative integer.
 
-    None draws fresh entropy; a generator gives its next number (and so moves on).
+    None uses fresh entropy; a generator gives its next number, which changes its state.
     """
     if random_state is None:
         return fresh_seed()
@@ -46,8 +46,8 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=keys)))
 
 
-def scattered(numbers: np.ndarray) -> np.ndarray:
-    """Spread uint64 numbers over all bits, in place: SplitMix64, Steele, Lea and Flood (2014)."""
+def mix_bits(numbers: np.ndarray) -> np.ndarray:
+    """Mix the bits of uint64 numbers in place: SplitMix64 of Steele, Lea and Flood (2014)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers ^= numbers >> np.uint64(shift)
         numbers *= np.uint64(factor)

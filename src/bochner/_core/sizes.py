@@ -1,24 +1,24 @@
 """Sizes at which fits change their algorithm; plans use these sizes too."""
 
-#: Rows kept of a pass, for leave-one-out errors, landmarks and the certificate: at most this many.
+#: Largest number of rows kept from a pass, for leave-one-out errors, landmarks and certificates.
 KEPT_ROWS = 8192
 
-#: Rows of a sample that a Gaussian process is adapted to, where the sample is not all rows.
+#: Rows of a sample to which the hyperparameters of a Gaussian process are fitted, at most.
 LOO_ROWS = 4096
 
-#: More features than this have no Gram matrix: their fit is solved by products, a pass each.
+#: With more features no Gram matrix is formed: an iterative solver makes one pass per step.
 WIDE = 10_000
 
-#: Cells of tables that a default fit keeps in memory, at most: a gigabyte.
+#: Largest number of cells of a table that a default fit keeps in memory: 1 GB in float64.
 MOST_CELLS = 1 << 27
 
-#: Sparse rows of no more cells are made dense, where a kernel or landmarks are chosen from them.
+#: Sparse rows with at most this many cells are made dense to choose a kernel or landmarks.
 FEW_CELLS = 1 << 24
 
-#: Up to this many products n·D², singular values of the rows are affordable.
+#: Up to this number of products, n·D², singular values of the rows are affordable.
 FEW = 2e8
 
-#: Up to this many a fit in float64 takes no time that anyone would notice.
+#: Up to this number of products, n·D², the time that float32 would save is negligible.
 SMALL = 4e9
 
 
@@ -28,10 +28,10 @@ def kept_rows(n_columns: int) -> int:
 
 
 def by_rows(n: int, n_features: int, products: float = FEW) -> bool:
-    """Whether a fit to n rows takes few products, or rows cost less than their Gram matrix."""
+    """Whether n·D² is at most ``products``, or n rows cost less than their D × D Gram matrix."""
     return n * n_features**2 <= products or 2 * n <= n_features
 
 
 def block_rows(n_features: int) -> int:
-    """Return the rows of a block: 32 MB of float64 at most, and BLAS works at full speed."""
+    """Return the rows of a block: 32 MB of float64 features, but from 256 to 4096 rows."""
     return max(256, min(4096, (1 << 22) // max(1, n_features)))

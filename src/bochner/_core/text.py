@@ -1,4 +1,4 @@
-"""Results as text, as self-contained HTML for notebooks and pages, and axes for pictures."""
+"""Results as text and as self-contained HTML for notebooks and pages; axes for plots."""
 
 import re
 from base64 import b64encode
@@ -18,7 +18,7 @@ def rounded(text: str) -> str:
 
 
 def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> str:
-    """Return lines of cells one below the other, numbers to the right but ``words`` to the left."""
+    """Return lines of cells as aligned text: columns ``words`` to the left, others to the right."""
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -29,24 +29,24 @@ def columns(lines: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> st
     )
 
 
-MOST_ITEMS = 12  # Items of a list that are written out
+MOST_ITEMS = 12  # of a list that are printed
 
 
 def facts_in_words(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return facts as labels and words, without those that are empty.
+    """Return the label and the text of each fact that is not empty.
 
-    Of ``name`` and ``name_words``, the first is for programs and the second for people.
+    A fact ``name_words`` is printed instead of ``name``, which is for programs.
     """
-    # others say the same in words
+    # other facts say the same in words
     for_programs = ("raw_columns", "kernel_chosen", "precision", "seed", "rmse", "r_squared")
-    named = [(name, value) for name, value in facts.items() if name not in for_programs]
-    lines = [(name, written(value)) for name, value in named if f"{name}_words" not in facts]
+    pairs = [(name, value) for name, value in facts.items() if name not in for_programs]
+    lines = [(name, written(value)) for name, value in pairs if f"{name}_words" not in facts]
     label = lambda name: name.removeprefix("n_").removesuffix("_words").replace("_", " ")
     return [(label(name), words) for name, words in lines if words]
 
 
 def written(value: Any) -> str:
-    """Write a fact for people: numbers to four digits, of many items the first."""
+    """Return a fact as text: floats to four digits, at most MOST_ITEMS items of a list."""
     if value is None:
         return ""
     if hasattr(value, "tolist"):
@@ -61,7 +61,7 @@ def written(value: Any) -> str:
 
 
 def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), across: int = 1) -> Any:
-    """Return the given axes, or ``across`` new ones side by side."""
+    """Return ``ax``, or if it is None ``across`` new axes side by side; ``size`` is in inches."""
     if ax is not None:
         return ax
     figure = needed("matplotlib.figure", f"{who}.plot", "'bochner[report]'").Figure
@@ -69,7 +69,7 @@ def axes_for(who: str, ax: Any = None, size: tuple[float, float] = (6, 4), acros
 
 
 def svg_image(figure: Any, title: str, look: str) -> str:
-    """Return a figure as an image in SVG, the same text for the same numbers."""
+    """Return a figure as an HTML image in SVG with attributes ``look``; without the date."""
     file = StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
     text = file.getvalue().replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans'")
@@ -78,17 +78,17 @@ def svg_image(figure: Any, title: str, look: str) -> str:
 
 
 class Sentence(Enum):
-    """An outcome: each value is a sentence with meaning and remedy."""
+    """Enumeration of outcomes: each value is a sentence with its meaning and remedy."""
 
     def __str__(self) -> str:
         return self.value
 
-    def __reduce__(self) -> tuple[Any, ...]:  # of files of skops
+    def __reduce__(self) -> tuple[Any, ...]:  # for files of skops
         return type(self), (self.value,)
 
     @classmethod
     def worst(cls, outcomes: Iterable[Self]) -> Self:
-        """Return the outcome of several parts together; members are defined from best to worst."""
+        """Return the worst of several outcomes; members are defined from best to worst."""
         return max(outcomes, key=list(cls).index)
 
 
@@ -101,7 +101,7 @@ def paragraph(text: str) -> str:
 
 
 def html_facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a table of names and values, without lines that have no words."""
+    """Return an HTML table of names and values, without pairs whose value is empty."""
     return html_table((), [pair for pair in pairs if pair[1]], words=(1,))
 
 
@@ -112,7 +112,7 @@ def html_table(
     marked: int = -1,
     words: tuple[int, ...] = (),
 ) -> str:
-    """Return rows under a head, the row ``marked`` in bold; ``words`` are columns of sentences."""
+    """Return an HTML table; the row ``marked`` is bold, and columns ``words`` hold sentences."""
     caption = f"<caption>{escape(caption)}</caption>" if caption else ""
     names = "".join(
         f'<th scope="col"{_WORDS * (j in words)}>{escape(name)}</th>' for j, name in enumerate(head)
@@ -129,7 +129,7 @@ def html_table(
 
 
 class HtmlResult:
-    """A result that notebooks show as HTML: its parts, or its printed text."""
+    """A result that notebooks show as HTML: by default its printed text."""
 
     def __init_subclass__(cls) -> None:
         # The default repr of a dataclass writes out all arrays.
@@ -145,7 +145,7 @@ class HtmlResult:
         return [f"<pre>{escape(text)}</pre>" if "\n" in text else paragraph(text)]
 
     def _repr_html_(self) -> str:
-        """Return the parts one below the other, with the style that they need."""
+        """Return the parts, one below the other, with their style sheet."""
         body = "\n".join(filter(None, self._html_parts()))
         style = Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")
         return f'<div class="bochner"><style>{style}</style>\n{body}\n</div>'

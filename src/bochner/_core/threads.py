@@ -1,7 +1,7 @@
-"""Threads: how many compiled loops and BLAS may use, and work that is done side by side.
+"""Threads: how many compiled loops and BLAS may use, and tasks that run in parallel.
 
 Python threads compute in parallel if their calls release the lock of Python, as NumPy, the compiled
-loops and :mod:`bochner._core.lapack` do. They wait without spinning, unlike the threads of a BLAS.
+loops and :mod:`bochner._core.lapack` do. Unlike threads of a BLAS, they wait without using a core.
 """
 
 import os
@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from bochner.errors import InvalidInput
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 _chosen_threads: list[int] = []
 
@@ -61,7 +61,7 @@ def get_num_threads() -> int:
 def jobs(n_jobs: int | None, who: str) -> Iterator[None]:
     """Within this context use ``n_jobs`` threads, as in scikit-learn, and one thread of BLAS.
 
-    None: the number of joblib's context, or else as many as pay. The outermost context decides.
+    None: the number of joblib's context, or else no change. The outermost context decides.
     """
     from joblib.parallel import get_active_backend  # noqa: PLC0415  few need it
 
@@ -92,26 +92,26 @@ def _processors() -> int:
 
 
 _lock = RLock()  # a generator may end by garbage collection in the thread that has it
-_before: list[list[int]] = []  # threads of each BLAS as each Python thread that limits them found
+_counts: list[list[int]] = []  # threads of each BLAS before each Python thread set its limit
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let BLAS of this process use one thread: where several would wait for one another."""
+    """Limit BLAS of this process to one thread, for work in which threads wait for one another."""
     if _limited.get():
         yield
         return
     token = _limited.set(True)
     with _lock:
-        _before.append([library.num_threads for library in _libraries()])
-        _set([1] * len(_before[0]))
+        _counts.append([library.num_threads for library in _libraries()])
+        _set([1] * len(_counts[0]))
     try:
         yield
     finally:
         _limited.reset(token)
         with _lock:
-            previous = _before.pop()
-            if not _before:
+            previous = _counts.pop()
+            if not _counts:
                 _set(previous)
 
 
@@ -119,14 +119,14 @@ def one_thread() -> Iterator[None]:
 def all_threads() -> Iterator[None]:
     """Lift the limit of `one_thread` for long work, unless another Python thread also has it."""
     with _lock:
-        if alone := _limited.get() and len(_before) == 1:
-            _set([min(number, get_num_threads()) for number in _before[0]])
+        if is_lifted := _limited.get() and len(_counts) == 1:
+            _set([min(number, get_num_threads()) for number in _counts[0]])
     try:
         yield
     finally:
         with _lock:
-            if alone:
-                _set([1] * len(_before[0]))
+            if is_lifted:
+                _set([1] * len(_counts[0]))
 
 
 #: The BLAS libraries; finding them takes a millisecond.
@@ -143,10 +143,10 @@ def _set(numbers: Sequence[int]) -> None:
 # ---- tasks
 
 
-def side_by_side(tasks: Sequence[Callable[[], Made]], most: int = 4) -> list[Made]:
+def side_by_side(tasks: Sequence[Callable[[], Result]], most: int = 4) -> list[Result]:
     """Return the results of tasks in order, from up to ``most`` threads with one BLAS thread each.
 
-    The first error is raised when the running tasks have ended; the others are not started.
+    After an error no further task is started; it is raised when the running tasks have ended.
     """
     workers = min(get_num_threads(), len(tasks), most)
     with one_thread():

@@ -97,10 +97,10 @@ class OneOf(ClickChoice):  # generic from click 8.2 on
         """Return the word."""
         if value in self.choices:
             return value
-        from bochner._core.names import meant  # noqa: PLC0415  needed by refusals alone
+        from bochner._core.names import suggestion  # noqa: PLC0415  needed by refusals alone
 
         known = ", ".join(map(repr, self.choices))
-        words = f"{value!r} is not one of {known}{meant(value, self.choices) or '.'}"
+        words = f"{value!r} is not one of {known}{suggestion(value, self.choices) or '.'}"
         raise click.BadParameter(words, ctx, param)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bochner._core.arrays import to_numpy
-from bochner._core.random import scattered
+from bochner._core.random import mix_bits
 from bochner._core.shapes import Array, Float, Int
 from bochner.data.encoders import FOLDS, Encoder, Levels, Numbers, Times, folds, ordered, parts_for
 from bochner.data.sample import RowSample
@@ -108,9 +108,9 @@ def _targets(y: Array, n_classes: int) -> Float[Array, "n t"]:
 
 def _marks(columns: Float[Array, "c n"], start: int) -> Array:
     """Return a number per column, equal only for columns with the same cells."""
-    rows = scattered(np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64))
+    rows = mix_bits(np.arange(start + 1, start + columns.shape[1] + 1, dtype=np.uint64))
     bits = np.where(np.isnan(columns), -1e308, columns + 0.0).view(np.uint64)
-    return scattered(bits ^ rows).sum(axis=1, dtype=np.uint64)
+    return mix_bits(bits ^ rows).sum(axis=1, dtype=np.uint64)
 
 
 def shrunk(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bochner._core.random import scattered
+from bochner._core.random import mix_bits
 from bochner._core.shapes import Float
 from bochner.errors import InvalidInput
 
@@ -270,7 +270,7 @@ FOLDS = 5
 def folds(start: int, count: int) -> np.ndarray:
     """Return the fold of each row, a random function of its number (SplitMix64)."""
     z = np.arange(start + 1, start + count + 1, dtype=np.uint64)
-    return (scattered(z * np.uint64(0x9E3779B97F4A7C15)) % np.uint64(FOLDS)).astype(np.intp)
+    return (mix_bits(z * np.uint64(0x9E3779B97F4A7C15)) % np.uint64(FOLDS)).astype(np.intp)
 
 
 # --- Cells of Arrow columns as numbers, NaN where they are missing --------------------------------

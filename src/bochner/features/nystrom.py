@@ -18,7 +18,7 @@ from bochner._core import arrays
 from bochner._core.blas import eigvalsh, triangular_product
 from bochner._core.checks import Counted, MaybePositive, word
 from bochner._core.lapack import invert_triangle
-from bochner._core.names import NamedArguments, meant
+from bochner._core.names import NamedArguments, suggestion
 from bochner._core.shapes import Array, Float, Tabular
 from bochner._core.sizes import FEW_CELLS
 from bochner.errors import InvalidInput
@@ -340,7 +340,7 @@ class Nystrom(Method):
         if not isinstance(chosen, Landmarks):
             raise InvalidInput(
                 f"Nystrom: landmarks must be {', '.join(map(repr, named))}, rows (m, d) or a value "
-                f"of bochner.landmarks; got {landmarks!r}{meant(landmarks, named) or '.'}"
+                f"of bochner.landmarks; got {landmarks!r}{suggestion(landmarks, named) or '.'}"
             )
         object.__setattr__(self, "landmarks", chosen)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bochner._core.arrays import as_matrix, is_sparse, to_numpy
 from bochner._core.checks import integer, require_room
-from bochner._core.names import WORDS, meant_value
+from bochner._core.names import WORDS, suggest_object
 from bochner._core.native import power_of_two
 from bochner._core.random import Seed, seed_of
 from bochner._core.shapes import Array, Float
@@ -394,7 +394,7 @@ def as_method(method: Method | str) -> Method:
     if not isinstance(named, Method):
         raise InvalidInput(
             "method must be a value such as Fourier(Orthogonal()) or Nystrom(RPCholesky()), or one "
-            f"of {', '.join(map(repr, NAMED))}; got {method!r}{meant_value(name, NAMED) or '.'}"
+            f"of {', '.join(map(repr, NAMED))}; got {method!r}{suggest_object(name, NAMED) or '.'}"
         )
     return named
 

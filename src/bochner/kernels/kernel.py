@@ -12,7 +12,7 @@ import numpy as np
 
 from bochner._core import arrays, checks
 from bochner._core.checks import Check, Counted, MaybePositive, nonnegative, positive
-from bochner._core.names import NamedArguments, instead
+from bochner._core.names import NamedArguments, replacement
 from bochner._core.shapes import Array, Float, Others, Pairs, Rows, Tabular
 from bochner.errors import InvalidInput, InvalidType, UnsupportedKernel
 from bochner.kernels import series, spectral
@@ -46,8 +46,8 @@ class Value(NamedArguments):
             part = direct.get(name, params.get(name))
             if name not in params or (rest and not isinstance(part, Value)):
                 known = ", ".join(self.get_params()) or "none: it has no parameters"
-                here = instead(type(self).__name__, name, tuple(params))
-                advice = f"; its parameters are: {known}." if here is None else f": give {here}."
+                right = replacement(type(self).__name__, name, tuple(params))
+                advice = f"; its parameters are: {known}." if right is None else f": give {right}."
                 raise InvalidInput(f"{type(self).__name__} has no parameter {path!r}{advice}")
             if rest:
                 of_parts.setdefault(name, {})[rest] = new

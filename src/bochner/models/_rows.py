@@ -10,7 +10,7 @@ import numpy as np
 
 from bochner._core.arrays import dense, is_recorded, is_sparse, numpy_rows, slices, to_numpy
 from bochner._core.checks import free_bytes
-from bochner._core.random import scattered, stream
+from bochner._core.random import mix_bits, stream
 from bochner._core.shapes import Array, Float
 from bochner._core.sizes import block_rows
 from bochner.data.blocks import Blocks
@@ -193,8 +193,8 @@ def row_marks(X: Array, seed: int) -> Array:
         rows = X.tocsr()
         products = _mixed(rows.data) * odd[rows.indices]
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(products, dtype=np.uint64)])
-        return scattered(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
-    return scattered((_mixed(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
+        return mix_bits(sums[rows.indptr[1:]] - sums[rows.indptr[:-1]])
+    return mix_bits((_mixed(to_numpy(X)) * odd).sum(axis=1, dtype=np.uint64))
 
 
 def _mixed(X: Array) -> Array:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bochner._core.checks import integer, one_of
-from bochner._core.names import WORDS, meant_value
+from bochner._core.names import WORDS, suggest_object
 from bochner.errors import InvalidInput
 from bochner.kernels.dotproduct import Linear
 from bochner.kernels.kernel import Kernel
@@ -48,7 +48,7 @@ def as_kernel(kernel: object) -> Kernel | str:
     raise InvalidInput(
         "kernel must be a value such as Gaussian(lengthscale=0.5), or one of "
         f"{', '.join(map(repr, NAMED))}, whose lengthscale is then chosen; "
-        f"got {kernel!r}{meant_value(name, NAMED) or '.'}"
+        f"got {kernel!r}{suggest_object(name, NAMED) or '.'}"
     )
 
 

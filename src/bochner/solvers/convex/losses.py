@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import expit, logsumexp, softmax, xlogy
 
 from bochner._core.checks import finite
-from bochner._core.names import meant
+from bochner._core.names import suggestion
 from bochner._core.shapes import Array, Float
 from bochner.errors import InvalidInput, InvalidType
 
@@ -440,7 +440,7 @@ def by_name(loss: object, quantiles: Any = (0.1, 0.5, 0.9)) -> Loss:
     raise InvalidInput(
         f"loss must be one of {', '.join(map(repr, NAMES))}, or a value such as Huber(0.5), "
         "CustomLoss(value, slope, curvature) or JointLoss(value, slope, hessian); "
-        f"got {loss!r}{meant(loss, NAMES) or '.'}"
+        f"got {loss!r}{suggestion(loss, NAMES) or '.'}"
     )
 
 
