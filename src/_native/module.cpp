@@ -70,16 +70,6 @@ void set_level(const std::string& name) {
 
 // ---- calls
 
-// The rows of a task, each of `work` operations, shared among threads with `room` numbers each.
-template <class T, template <class> class Kind>
-void each_row(Loop<T, Kind> loop, const Kind<T>& task, double work, std::size_t threads,
-              std::size_t room = 0) {
-    spread(task.n, work, threads, [&](std::size_t first, std::size_t last) {
-        std::vector<T> own(room);
-        loop(task, first, last, own.data());
-    });
-}
-
 // Zeros that begin where a cache line does.
 template <class T>
 T* aligned(std::vector<T>& room, std::size_t size) {
@@ -88,6 +78,16 @@ T* aligned(std::vector<T>& room, std::size_t size) {
     void* begin = room.data();
     std::size_t space = room.size() * sizeof(T);
     return static_cast<T*>(std::align(line, size * sizeof(T), begin, space));
+}
+
+// The rows of a task, each of `work` operations, shared among threads with `room` numbers each.
+template <class T, template <class> class Kind>
+void each_row(Loop<T, Kind> loop, const Kind<T>& task, double work, std::size_t threads,
+              std::size_t room = 0) {
+    spread(task.n, work, threads, [&](std::size_t first, std::size_t last) {
+        std::vector<T> numbers;
+        loop(task, first, last, aligned(numbers, room));
+    });
 }
 
 // The column side, packed and padded: `source` is (d, m) or, transposed, (m, d).

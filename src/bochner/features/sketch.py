@@ -413,9 +413,10 @@ class SketchMap(FeatureMap):
     def features(self, X: Float[Array, "n d"]) -> Float[Array, "n D"]:
         rows = X if arrays.is_numpy(X) or arrays.is_sparse(X) else arrays.to_numpy(X)
         Z = np.empty((X.shape[0], self.n_features), dtype=rows.dtype)
-        # Rows whose transforms stay in the cache.
+        # Rows whose transforms stay in the cache; those of TensorSketch, by FFT, take more room.
         widths = self.terms.exact_width, *(block.width for block in self.blocks)
-        parts = list(arrays.slices(len(Z), max(1, (1 << 19) // max(widths))))
+        cells = 1 << (19 if self.steps else 17)
+        parts = list(arrays.slices(len(Z), max(1, cells // max(widths))))
 
         def fill(part: slice) -> None:
             U, weights, exact = self.terms.split(rows[part])
@@ -465,7 +466,7 @@ class Pairs:
     def fill(self, Z: Array, U: Array, values: list[Array], weight: Array) -> None:
         left = values[self.left]
         right = values[self.right] * (weight * np.array(self.width**-0.5, dtype=Z.dtype))
-        np.take(np.hstack([right, -right]), self.partners, axis=1, out=Z, mode="clip")
+        np.take(np.concatenate([right, -right], axis=1), self.partners, axis=1, out=Z, mode="clip")
         tiled = self.full * left.shape[1]
         blocks = Z[:, :tiled].reshape(len(Z), self.full, left.shape[1])  # a view
         blocks *= left[:, None, :]

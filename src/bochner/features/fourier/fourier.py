@@ -157,8 +157,8 @@ class FourierMap(FeatureMap):
             Z = scale * xp.concat(waves, axis=1)
         if not len(self.weights):
             return Z
-        roots = np.sqrt(m * np.concatenate([self.weights, self.weights]))
-        return Z * arrays.moved(roots, like=Z)
+        roots = arrays.moved(np.sqrt(m * np.concatenate([self.weights, self.weights])), like=Z)
+        return np.multiply(Z, roots, out=Z) if arrays.is_numpy(Z) else Z * roots
 
     def complex(self, X: Tabular) -> Float[Array, "n m"]:
         """Return √(k(0)/m) exp(iω_j·x), the pairs as complex numbers: φ(X) φ(Y)ᴴ ≈ K."""
