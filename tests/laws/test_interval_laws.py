@@ -198,7 +198,7 @@ def test_fits_that_keep_no_rows_ask_for_calibration(name, tmp_path):
     (X, y), (Xc, yc), (Xt, yt) = (table(300, seed) for seed in (5, 6, 7))
     model = clone(WITHOUT_ROWS[name]).fit(X, y)
     who = type(model).__name__
-    with pytest.raises(InvalidInput, match=rf"{who}.predict_interval: this fit kept no rows.*Call"):
+    with pytest.raises(InvalidInput, match=rf"{who}.predict_interval: this fit has no leave.*Call"):
         model.predict_interval(Xt)
     shown, low, high = model.calibrate(Xc, yc).predict_interval(Xt, 0.9)
     assert shown.shape == low.shape == (300,)

@@ -1,4 +1,4 @@
-"""Regressors: predictions, and intervals by errors of left-out rows."""
+"""Base of regressors: predictions, and prediction intervals from leave-one-out errors."""
 
 from collections.abc import Iterator
 from copy import copy
@@ -25,9 +25,9 @@ from bochner.models.representations.representation import piece_of
 
 
 class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
-    """A regressor, whose predictions have intervals: of one target, (n,), or of several, (n, t)."""
+    """Regressor with prediction intervals; predictions are (n,) or, for several targets, (n, t)."""
 
-    _interval_rows: Any = block_rows(1024)  # Rows whose bounds are computed together
+    _interval_rows: Any = block_rows(1024)  # Rows per block of bounds
     target_shape_ = learned("target_shape", "Shape of one row of y: () or (t,).")
 
     @by_partition
@@ -77,25 +77,25 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         Raises
         ------
         InvalidInput
-            If ``coverage`` is not such a number or needs more scores than there are, or if the
+            If ``coverage`` is not between 0 and 1 or needs more scores than there are, or if the
             learner keeps no rows and :meth:`calibrate` was not called.
 
         Notes
         -----
-        ``calibration_.guarantee`` states the guarantee: with held-out rows (:meth:`calibrate`) that
-        of Lei et al. (2018, theorem 2.2), for any model. Leave-one-out scores have no such bound;
+        ``calibration_.guarantee`` states the guarantee. With held-out rows (:meth:`calibrate`) it
+        is theorem 2.2 of Lei et al. (2018), for any model. Leave-one-out scores have no guarantee;
         coverage is about as requested if one row changes the fit little.
 
-        The first call estimates the distribution, which is kept, also in model files: one or two
-        seconds per target, and n³/3 operations for the leave-one-out errors of at most 4096 rows
-        of an exact fit. Further calls cost as much as ``predict`` of an exact fit to 256 rows.
+        The first call estimates the distribution, and stores it, also in model files. It takes one
+        or two seconds per target, and n³/3 operations for the leave-one-out errors of n ≤ 4096
+        rows of an exact fit. Other calls cost as much as ``predict`` of an exact fit to 256 rows.
         """
         coverage, law = share(coverage, "predict_interval", "coverage"), self.calibration_
         law.require(type(self).__name__, coverage)
         blocks = self._rows_to_predict(X).with_rows(self._interval_rows)
         parts = []
         for block in blocks:
-            centre, deviation = self._centred(Blocks.from_arrays(block.X))
+            centre, deviation = self._centres(Blocks.from_arrays(block.X))
             low, high = law.bounds(
                 block.X, centre, coverage, 1.0 if deviation is None else deviation
             )
@@ -116,10 +116,10 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         X : (m, d)
         y : (m,) or (m, t)
         sample_weight : (m,), optional
-            Rows of weight zero take no part; others count in proportion.
+            Rows of weight zero are ignored; other rows count in proportion to their weights.
         folds : int, optional
             None: the rows were not used for fitting; the intervals then have the requested
-            coverage for any model. An integer of at least 2: the rows are those of the fit, and
+            coverage for any model. An integer of at least 2: X and y are the training rows, and
             each fold is predicted by a clone fitted to the other folds.
 
         Returns
@@ -132,8 +132,8 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
             If the rows lack columns of the fit, or are fewer than ``folds``.
         """
         rows = X, y, sample_weight
-        errors = self._held_out(*rows) if folds is None else self._folded(*rows, folds)
-        fit = copy(self._fitted)  # With the factors that were computed
+        errors = self._held_out(*rows) if folds is None else self._cross_validated(*rows, folds)
+        fit = copy(self._fitted)  # Keeps cached factors
         object.__setattr__(fit, "errors", learn_errors(errors, int(self.seed_)))
         self.fit_ = fit
         return self
@@ -142,43 +142,42 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
     def calibration_(self) -> Any:
         """Distribution of errors from which intervals are computed, and its guarantee.
 
-        Computed at first use: from leave-one-out errors if the fit has them, else from the rows
-        of :meth:`calibrate`.
+        Computed at first use from leave-one-out errors, unless :meth:`calibrate` was called.
         """
         if self._fitted.errors is None:
             object.__setattr__(self._fitted, "errors", self._error_law())
         return self._fitted.errors
 
     def _error_law(self) -> Any:
-        """Return the law of errors by the rows of the fit."""
-        rows_left_out = self._left_out()
-        if rows_left_out is None:
+        """Return the distribution of leave-one-out errors of the training rows."""
+        errors = self._left_out()
+        if errors is None:
             raise InvalidInput(
-                f"{type(self).__name__}.predict_interval: this fit kept no rows to judge its "
-                "errors by. Call calibrate(X, y) with rows kept back, or "
-                "calibrate(X, y, folds=5) with those of the fit."
+                f"{type(self).__name__}.predict_interval: this fit has no leave-one-out errors. "
+                "Call calibrate(X, y) with held-out rows, or calibrate(X, y, folds=5) with the "
+                "training rows."
             )
-        return learn_errors(rows_left_out, int(self.seed_))
+        return learn_errors(errors, int(self.seed_))
 
     def _left_out(self) -> LeftOutRows | None:
-        """Return rows as the fit predicts them without each; None where it kept none."""
+        """Return leave-one-out errors of training rows; None if the fit kept no rows."""
         return None
 
-    def _centred(self, X: Any) -> tuple[Float[Array, "b t"], Float[Array, "b t"] | None]:
-        """Return what bounds are about, and standard deviations of y where the fit has them."""
+    def _centres(self, X: Any) -> tuple[Float[Array, "b t"], Float[Array, "b t"] | None]:
+        """Return centres of intervals, and standard deviations of y if the fit has them."""
         prediction = to_numpy(self.predict(X))
         return self._centre(prediction.reshape(len(prediction), -1)), None
 
     def _centre(self, predicted: Float[Array, "b t"]) -> Float[Array, "b t"]:
-        """Return the predictions that bounds are about: one for each target."""
+        """Return the predictions at the centres of intervals, one per target."""
         return predicted
 
     def _held_out(self, X: Any, y: Any, w: Any, other: Any = None) -> LeftOutRows:
-        """Return rows as the fit predicts them, or another fit of the same learner."""
+        """Return errors of held-out rows, by this fit or by another fit of the learner."""
         blocks, _ = self._read(X, y, w, first=False)
         rows = join([piece_of(block) for block in blocks.with_rows(self._interval_rows)])
-        judged = self if other is None else other
-        centre, deviation = judged._centred(Blocks.from_arrays(rows.X) if other is None else X)
+        table = Blocks.from_arrays(rows.X) if other is None else X
+        centre, deviation = (self if other is None else other)._centres(table)
         if rows.y.shape[1] != centre.shape[1]:
             raise InvalidInput(
                 f"{type(self).__name__}.calibrate: y must have the {centre.shape[1]} targets of "
@@ -188,26 +187,26 @@ class WithIntervals(MultiOutputMixin, RegressorMixin, KernelEstimator):
         errors = LeftOutRows(rows.X, centre, rows.y - centre, rows.w, source, deviation)
         return errors.take(np.flatnonzero(rows.w > 0))
 
-    def _folded(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
-        """Return rows as clones predict them that are fitted without their fold."""
+    def _cross_validated(self, X: Any, y: Any, w: Any, folds: int) -> LeftOutRows:
+        """Return errors of training rows, by clones fitted without the fold of each row."""
         who = f"{type(self).__name__}.calibrate"
         folds = integer(folds, who, "folds", least=2)
         try:
             check_consistent_length(X, y)
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"{who}: X and y must have as many rows. {error}") from error
+            raise InvalidInput(f"{who}: X and y must have equally many rows. {error}") from error
         n = len(y)
         if n < folds:
-            raise InvalidInput(f"{who}: folds={folds} takes as many rows at least; got {n}.")
-        number = stream(int(self.seed_), "calibration").permutation(n) % folds
+            raise InvalidInput(f"{who}: folds={folds} requires at least {folds} rows; got {n}.")
+        fold = stream(int(self.seed_), "calibration").permutation(n) % folds
         parts: list[LeftOutRows] = []
         for k in range(folds):
-            rows, left = (
+            train, test = (
                 [None if a is None else _safe_indexing(a, np.flatnonzero(part)) for a in (X, y, w)]
-                for part in (number != k, number == k)
+                for part in (fold != k, fold == k)
             )
-            other: Any = clone(self).fit(rows[0], rows[1], sample_weight=rows[2])
-            parts.append(self._held_out(left[0], left[1], left[2], other))
+            other: Any = clone(self).fit(train[0], train[1], sample_weight=train[2])
+            parts.append(self._held_out(test[0], test[1], test[2], other))
         names = ["predicted", "errors", "w", *["deviation"] * (parts[0].deviation is not None)]
         values: Any = {n: np.concatenate([getattr(part, n) for part in parts]) for n in names}
         return replace(parts[0], X=join([Piece(part.X) for part in parts]).X, **values)

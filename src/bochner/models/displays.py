@@ -1,6 +1,6 @@
 """Displays of a fitted learner, as in scikit-learn.
 
-``Display.from_estimator(model, ...)`` holds numbers as arrays; ``plot(ax=None)`` draws them with
+``Display.from_estimator(model, ...)`` stores numbers as arrays; ``plot(ax=None)`` draws them with
 matplotlib, which is imported only then.
 """
 
@@ -36,12 +36,12 @@ class Display(HtmlResult):
 
     ax_: Any
     figure_: Any
-    plot: Any  # (ax): draws on these axes, or on new ones
+    plot: Any  # (ax): draws on given or new axes
 
     def _axes(self, ax: Any) -> Any:
-        """Return the axes to draw on, those given or new ones, and keep them as ``ax_``."""
+        """Return the given axes, or new ones, and store them as ``ax_``."""
         axes = axes_for(type(self).__name__, ax)
-        vars(self).update(ax_=axes, figure_=axes.figure, _own=ax is None)
+        vars(self).update(ax_=axes, figure_=axes.figure, _new_axes=ax is None)
         return axes
 
     @property
@@ -49,21 +49,21 @@ class Display(HtmlResult):
         return "ax_" in vars(self)
 
     def _html_parts(self) -> Iterator[str]:
-        """Yield the picture if it has its own axes; a caller who passed axes shows the figure."""
+        """Yield the picture, unless the caller passed axes and so shows the figure."""
         name = type(self).__name__
         if find_spec("matplotlib") is None:
-            yield paragraph(f"{name}: drawn by matplotlib, not installed here.")
+            yield paragraph(f"{name}: drawn by matplotlib, which is not installed.")
             return
         ax = vars(self if self._has_axes else self.plot())["ax_"]
-        if not vars(self)["_own"]:
+        if not vars(self)["_new_axes"]:
             yield paragraph(f"{name}, drawn on the axes that were given.")
             return
         title = " against ".join(filter(None, [ax.get_ylabel(), ax.get_xlabel()])) or name
-        on_white = 'style="background:white;max-width:100%"'  # as it was drawn for
-        yield svg_image(ax.figure, title, on_white)
+        style = 'style="background:white;max-width:100%"'
+        yield svg_image(ax.figure, title, style)
 
 
-#: Names of a ridge path's criteria.
+#: Names of the criteria of a ridge path.
 CRITERIA = {"loo": "leave-one-out", "gcv": "generalised cross-validation"}
 
 
@@ -74,21 +74,21 @@ class PathDisplay(Display):
     Attributes
     ----------
     alphas : (p,)
-        Penalties, rising.
+        Penalties, increasing.
     criteria : dict of str to (p,)
-        By name; NaN where there is none.
+        Values by name of the criterion; NaN if unknown.
     alpha : (t,)
         Chosen penalty of each target.
     unit : str
         Unit of the criteria.
     chosen : str
-        Name of the criterion of the choice; "" if the penalty was given.
+        Name of the criterion that chose the penalty; "" if the penalty was given.
     effective_dimension : (p,) or None
         d_λ along the path.
 
     See Also
     --------
-    SpectrumDisplay : Eigenvalues that a penalty is compared with.
+    SpectrumDisplay : Eigenvalues of the features, and the penalty.
     CalibrationDisplay : Predictions against observations.
 
     Examples
@@ -117,19 +117,19 @@ class PathDisplay(Display):
         Raises
         ------
         InvalidInput
-            The learner tried no other penalty than its own.
+            If the fit did not choose its penalty.
         """
         check_is_fitted(model)
         path = model._path
         if isinstance(path, HeldOutPath):
             order, name = np.argsort(path.alphas), "held-out rows"
             errors, alpha = {name: path.errors[order]}, np.atleast_1d(path.alpha)
-            unit = "loss, as a share of the best constant's"
+            unit = "loss / loss of the best constant"
             return PathDisplay(path.alphas[order], errors, alpha, unit, name)
         if not isinstance(path, Path):
             raise InvalidInput(
-                f"PathDisplay: the model must have tried a path of penalties, as KernelRidge does; "
-                f"this {type(model).__name__} has none. Let it choose alpha or C, or take another "
+                f"PathDisplay: the model must have compared penalties, as KernelRidge does; this "
+                f"{type(model).__name__} did not. Let the fit choose alpha or C, or use another "
                 "display."
             )
         solution = model._fitted.solution
@@ -149,7 +149,7 @@ class PathDisplay(Display):
     def plot(self, ax: Any = None) -> Self:
         """Draw the criteria against the penalty; return the display.
 
-        Errors are drawn on a logarithmic scale, up to twenty times the least.
+        Errors are drawn on a logarithmic scale, up to twenty times the smallest error.
         """
         ax = self._axes(ax)
         from matplotlib.ticker import LogFormatter
@@ -157,7 +157,7 @@ class PathDisplay(Display):
         for i, (name, values) in enumerate(self.criteria.items()):
             ax.plot(self.alphas, values, "--" if i else "-", label=name)
         for i, alpha in enumerate(self.alpha[self.alpha > 0]):
-            ax.axvline(alpha, color="gray", linestyle=":", label="" if i else "taken")
+            ax.axvline(alpha, color="gray", linestyle=":", label="" if i else "chosen")
         ax.set(xscale="log", xlabel="penalty alpha", ylabel=self.unit)
         values = np.concatenate([np.ravel(v) for v in self.criteria.values()])
         finite = values[np.isfinite(values)]
@@ -165,28 +165,28 @@ class PathDisplay(Display):
             part = finite[finite <= 20 * finite.min()]
             margin = max((part.max() / part.min()) ** 0.05, 1.02)
             ax.set(yscale="log", ylim=(part.min() / margin, part.max() * margin))
-            for place in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-                place(LogFormatter())  # 0.2 at the ticks, and not 2 × 10⁻¹
+            for set_formatter in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
+                set_formatter(LogFormatter())  # 0.2 at the ticks, and not 2 × 10⁻¹
         ax.legend()
         return self
 
 
 @dataclass(frozen=True, eq=False)
 class SpectrumDisplay(Display):
-    """Eigenvalues of G = ZᵀZ about the mean, and the penalty that they are compared with.
+    """Eigenvalues of the centred G = ZᵀZ, and the penalty.
 
     Attributes
     ----------
     eigenvalues : (D,)
-        Falling.
+        Eigenvalues, decreasing.
     alpha : float
-        The model's penalty, on the scale of ``n_rows`` rows.
+        The penalty of the model, for ``n_rows`` rows.
     n_rows : int
 
     See Also
     --------
-    PathDisplay : Criteria that a penalty is chosen by.
-    required_features : How many features a penalty needs.
+    PathDisplay : Criteria for the choice of the penalty.
+    required_features : Number of features that a penalty needs.
 
     Examples
     --------
@@ -206,31 +206,31 @@ class SpectrumDisplay(Display):
 
     @property
     def effective_dimension(self) -> float:
-        """d_λ = Tr G(G + λI)⁻¹: directions that the penalty leaves free; λ = alpha."""
+        """Effective dimension d_λ = Tr G(G + λI)⁻¹, λ = alpha."""
         kept = self.eigenvalues[self.eigenvalues > 0]
         return float((kept / (kept + self.alpha)).sum())
 
     @staticmethod
     def from_estimator(model: KernelEstimator, X: Array | None = None) -> "SpectrumDisplay":
-        """Return the spectrum of a fitted learner's features: O(D³).
+        """Return the spectrum of the features of a fitted learner: O(D³).
 
         Parameters
         ----------
         model : fitted learner
         X : (n, d) or Blocks, optional
-            Rows, for learners that do not keep moments: all but ridge, Gaussian process and
+            Rows, for learners that keep no moments: all except ridge, Gaussian process and
             principal components.
 
         Raises
         ------
         InvalidInput
-            There are no moments, and no rows.
+            If the learner keeps no moments and X is not given.
         """
         check_is_fitted(model)
         learner: Any = model
         try:
             moments = learner.moments_
-        except AttributeError:  # from the rows, without targets
+        except AttributeError:  # moments of the rows, without targets
             if X is None:
                 raise InvalidInput(
                     f"SpectrumDisplay: {type(model).__name__} keeps no moments of its rows. Pass "
@@ -239,18 +239,18 @@ class SpectrumDisplay(Display):
             summand = summand_of(model._chosen, "float64")
             blocks = model._rows_to_predict(X).with_rows(model._chosen.block_rows)
             moments = summand.moments(LOCAL.sum(summand, blocks))
-        if not model.get_params().get("fit_intercept", True):  # as the solution sees them
+        if not model.get_params().get("fit_intercept", True):  # as in the solution
             moments = moments.about_zero()
         values = np.maximum(eigvalsh(moments.gram, check_finite=False)[::-1], 0.0)
-        few = None if X is None else next(iter(model._rows_to_predict(X))).X[:SEARCHED]
-        alpha = model._ridge_penalty(few, moments.rows)
+        rows = None if X is None else next(iter(model._rows_to_predict(X))).X[:SEARCHED]
+        alpha = model._ridge_penalty(rows, moments.rows)
         return SpectrumDisplay(values, alpha, moments.rows)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the eigenvalues above rounding, and the penalty; return the display."""
         ax = self._axes(ax)
         rank = max(1, int(np.sum(self.eigenvalues > 1e-14 * self.eigenvalues[0])))
-        number = np.unique(np.geomspace(1, rank, 300).astype(int))  # all that the axis can show
+        number = np.unique(np.geomspace(1, rank, 300).astype(int))  # enough for the axis
         values = self.eigenvalues[number - 1]
         ax.loglog(number, values, ".-", markersize=3, label="eigenvalues of G")
         if self.alpha > 0:
@@ -260,14 +260,14 @@ class SpectrumDisplay(Display):
         return self
 
 
-TWO_SIDED = float(norm.ppf(0.975))  # Half-width of 95 of 100 cases, in standard errors
+TWO_SIDED = float(norm.ppf(0.975))  # Half-width of a 95 % interval, in standard errors
 
-#: Names of both axes of a calibration.
+#: Labels of the axes for each kind of calibration.
 CALIBRATIONS = {
     "prediction": ("mean prediction", "mean observed"),
     "probability": ("probability predicted", "share observed"),
-    "quantile": ("quantile asked for", "share of rows below it"),
-    "coverage": ("coverage asked for", "share of rows inside"),
+    "quantile": ("requested quantile", "share of rows below it"),
+    "coverage": ("requested coverage", "share of rows inside"),
 }
 
 
@@ -278,17 +278,17 @@ class CalibrationDisplay(Display):
     Attributes
     ----------
     expected, observed : (b,)
-        Means over the rows of each bin, or levels.
+        Means over the rows of each bin; for intervals and quantiles, levels and shares of rows.
     spread : (b,)
-        Half-width of 95 of 100 cases of observed − expected, if the model were right.
+        Half-width of the 95 % interval of observed − expected if the model is correct.
     count : (b,) int
-        Rows behind each.
+        Number of rows of each bin or level.
     kind : {"prediction", "probability", "quantile", "coverage"}
 
     See Also
     --------
     NormalScores : Scores of predicted means and deviations.
-    PathDisplay : Criteria that a penalty is chosen by.
+    PathDisplay : Criteria for the choice of the penalty.
 
     Examples
     --------
@@ -309,12 +309,12 @@ class CalibrationDisplay(Display):
 
     @property
     def error(self) -> float:
-        """Mean of |observed − expected|, by rows."""
+        """Mean of |observed − expected| over the rows."""
         return float(np.average(np.abs(self.observed - self.expected), weights=self.count))
 
     @staticmethod
     def of_means(observed: Array, predicted: Array, n_bins: int = 10) -> "CalibrationDisplay":
-        """Return means of bins of as many rows each, in the order of the predictions."""
+        """Return the calibration of means, in bins with equal numbers of rows."""
         order = np.argsort(predicted, kind="stable")
         parts = np.array_split(order, min(n_bins, max(1, len(order) // 2)))
         errors = [TWO_SIDED * np.std(observed[p] - predicted[p]) / len(p) ** 0.5 for p in parts]
@@ -323,20 +323,20 @@ class CalibrationDisplay(Display):
         return CalibrationDisplay(expected, means, np.array(errors), count, "prediction")
 
     @staticmethod
-    def of_probabilities(happened: Array, p: Array, n_bins: int = 10) -> "CalibrationDisplay":
-        """Return bins of equal width of the probability, those with rows."""
-        where = np.minimum((p * n_bins).astype(int), n_bins - 1)
-        count = np.bincount(where, minlength=n_bins)
+    def of_probabilities(events: Array, p: Array, n_bins: int = 10) -> "CalibrationDisplay":
+        """Return the calibration of probabilities, in nonempty bins of equal width."""
+        index = np.minimum((p * n_bins).astype(int), n_bins - 1)
+        count = np.bincount(index, minlength=n_bins)
         kept = count > 0
-        means = (np.bincount(where, a, n_bins)[kept] / count[kept] for a in (p, happened * 1.0))
+        means = (np.bincount(index, a, n_bins)[kept] / count[kept] for a in (p, events * 1.0))
         expected, observed = means
-        variance = np.bincount(where, p * (1 - p), n_bins)[kept] / count[kept]
+        variance = np.bincount(index, p * (1 - p), n_bins)[kept] / count[kept]
         spread = TWO_SIDED * np.sqrt(variance / count[kept])
         return CalibrationDisplay(expected, observed, spread, count[kept], "probability")
 
     @staticmethod
     def of_levels(levels: Any, inside: Array, kind: str) -> "CalibrationDisplay":
-        """Return shares of rows, a column of ``inside`` (m, b) for each level."""
+        """Return the share of rows inside, (m, b), for each level."""
         levels, m = np.asarray(levels, np.float64), len(inside)
         spread = TWO_SIDED * np.sqrt(levels * (1 - levels) / m)
         count = np.full(len(levels), m)
@@ -355,9 +355,9 @@ class CalibrationDisplay(Display):
     ) -> "CalibrationDisplay":
         """Return the calibration of the learner on rows that were not used for the fit.
 
-        Classifiers: probabilities of the second of two classes, or of the predicted label.
-        Gaussian processes: coverage of the first target's intervals. Quantile regression: shares
-        below each quantile. Other regressors: means.
+        Classifiers: probability of the second of two classes, or of the predicted label.
+        Gaussian processes: coverage of intervals of the first target. Quantile regression: share
+        of rows below each quantile. Other regressors: means.
         """
         y, n_bins = np.asarray(y), integer(n_bins, "CalibrationDisplay", "n_bins", 1)
         if is_classifier(model):
@@ -365,16 +365,16 @@ class CalibrationDisplay(Display):
                 p = to_numpy(model.predict_proba(X))
             except AttributeError as error:
                 raise InvalidInput(
-                    f"CalibrationDisplay: the classifier must give probabilities; this "
-                    f"{type(model).__name__} has no predict_proba. LogisticRegression, or "
-                    "SVC(probability=True), has."
+                    f"CalibrationDisplay: the classifier must predict probabilities; this "
+                    f"{type(model).__name__} has no predict_proba. Use LogisticRegression, or "
+                    "SVC(probability=True)."
                 ) from error
             top = np.ones(len(p), np.intp) if p.shape[1] == 2 else p.argmax(axis=1)
-            happened, p = y == model.classes_[top], p[np.arange(len(p)), top]
-            return CalibrationDisplay.of_probabilities(happened, p, n_bins)
+            events, p = y == model.classes_[top], p[np.arange(len(p)), top]
+            return CalibrationDisplay.of_probabilities(events, p, n_bins)
         if isinstance(model, WithIntervals):
-            mean, deviation = model._centred(X)
-            if deviation is not None:  # of a process
+            mean, deviation = model._centres(X)
+            if deviation is not None:  # a Gaussian process
                 errors = y.reshape(len(y), -1)[:, 0] - mean[:, 0]
                 return CalibrationDisplay.of_scores(errors / deviation[:, 0])
         f, y = to_numpy(model.predict(X)), y.reshape(len(y), -1).astype(np.float64)
@@ -404,15 +404,15 @@ class MapDisplay(Display):
     axes : dict of str to (m_j,)
         Coordinates along each column, by name.
     mean, deviation : (m_1,) or (m_1, m_2)
-        Of f, without noise; the deviation is None where it was not asked for.
+        Mean and standard deviation of f, without noise; the deviation is None if not requested.
     name : str
-        Of the target.
+        Name of the target.
     globe : bool
-        Whether columns are latitude and longitude, the second drawn across.
+        Whether columns are latitude and longitude; longitude is the horizontal axis.
 
     See Also
     --------
-    GaussianProcessRegressor : The process that is shown.
+    GaussianProcessRegressor : The process.
     cell_averages : Averages of a process over cells.
 
     Examples
@@ -443,18 +443,18 @@ class MapDisplay(Display):
         ----------
         model : GaussianProcessRegressor
         places : int, default 200
-            Along each column, where no coordinates are given: over the box of the rows.
+            Number of places along each column, in the bounding box of the rows, without ``axes``.
         deviation : bool, default True
-            Whether deviations are predicted too, which takes longer.
+            Whether to predict deviations too, which takes longer.
         **axes : (m_j,)
             Coordinates, as in :meth:`GaussianProcessRegressor.predict_grid`.
 
         Raises
         ------
         InvalidInput
-            There are more than two columns, or several targets.
+            If there are more than two columns, or several targets.
         InvalidType
-            The model is another learner.
+            If the model is not a Gaussian process.
         """
         check_is_fitted(model)
         process: Any = model
@@ -463,14 +463,14 @@ class MapDisplay(Display):
         except AttributeError:
             raise InvalidType(
                 "MapDisplay: model must be a GaussianProcessRegressor; got "
-                f"{type(model).__name__}. For other learners take "
+                f"{type(model).__name__}. For other learners use "
                 "scikit-learn's PartialDependenceDisplay."
             ) from None
         places, d = integer(places, "MapDisplay", "places", 2), process.n_features_in_
         if d > 2 or process.target_shape_:
             raise InvalidInput(
-                f"MapDisplay: a map is of one or two columns and one target; got {d} columns and "
-                f"targets of shape {process.target_shape_}. Ask predict_grid, and draw a slice."
+                f"MapDisplay: a map has one or two columns and one target; got {d} columns and "
+                f"targets of shape {process.target_shape_}. Use predict_grid, and draw a slice."
             )
         names, globe = process._inputs.names, is_on_sphere(process.kernel_)
         if not axes:
@@ -490,7 +490,7 @@ class MapDisplay(Display):
         return MapDisplay(axes, mean, std, targets[0] if targets else "y", globe)
 
     def plot(self, ax: Any = None, what: str = "mean") -> Self:
-        """Draw the map, of one column a curve with its 95 % band; return the display.
+        """Draw the map, or for one column a curve with a 95 % band; return the display.
 
         Parameters
         ----------
@@ -502,7 +502,7 @@ class MapDisplay(Display):
         values = self.mean if what == "mean" else self.deviation
         if values is None:
             raise InvalidInput(
-                "MapDisplay.plot: there are no deviations; make it with deviation=True."
+                "MapDisplay.plot: the map has no deviations; create it with deviation=True."
             )
         names = list(self.axes)
         if len(names) == 1:
@@ -513,13 +513,13 @@ class MapDisplay(Display):
                 ax.fill_between(places, values - half, values + half, alpha=0.3)
             ax.set(xlabel=names[0], ylabel=self.name)
         else:
-            across = names[::-1] if self.globe else names  # longitude, not latitude
-            first, second = (self.axes[name] for name in across)
+            labels = names[::-1] if self.globe else names  # longitude first
+            first, second = (self.axes[name] for name in labels)
             values = values if self.globe else values.T
-            words, colours = "mean", "viridis"
-            if what == "deviation":  # in one hue
-                words, colours = "standard deviation of the mean", "magma"
+            quantity, colours = "mean", "viridis"
+            if what == "deviation":
+                quantity, colours = "standard deviation of the mean", "magma"
             mesh = ax.pcolormesh(first, second, values, cmap=colours, rasterized=True)
-            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {words}")
-            ax.set(xlabel=across[0], ylabel=across[1])
+            ax.figure.colorbar(mesh, ax=ax, label=f"{self.name}, {quantity}")
+            ax.set(xlabel=labels[0], ylabel=labels[1])
         return self

@@ -1,4 +1,4 @@
-"""Functions of estimators: ``tune`` finds a kernel, ``merge`` joins models of separate rows."""
+"""Functions of estimators: ``tune`` chooses a kernel, ``merge`` joins models of separate rows."""
 
 from copy import copy
 from dataclasses import replace
@@ -39,7 +39,7 @@ def tune(
         GaussianProcessRegressor. It is not changed. Its kernel is one of:
 
         - a name, such as "auto": the kernel is the one that ``fit`` chooses;
-        - a stationary kernel: its lengthscales are tuned, from where they are, with one factor or
+        - a stationary kernel: its lengthscales are tuned, from the given values, by one factor or
           one per column;
         - a sum or product: all numbers are tuned, or those that are "auto" if there are any; see
           :class:`bochner.kernels.Free`.
@@ -49,7 +49,7 @@ def tune(
         Targets or labels of classes; classes are tuned as indicators, one against the rest.
     sample_weight : (n,), optional
     criterion : {"loo", "evidence"}, default "loo"
-        The criterion: the leave-one-out error, or minus the evidence. With "evidence" a name is
+        Minimise the leave-one-out error, or maximise the evidence. With "evidence" a name is
         a family, whose lengthscales are tuned; "auto" is "matern32".
 
     Returns
@@ -62,7 +62,7 @@ def tune(
     Raises
     ------
     UnsupportedKernel
-        If the kernel has no lengthscale that could be tuned.
+        If the kernel has no lengthscale.
     InvalidInput
         If the estimator has no kernel, or an argument is invalid.
 
@@ -89,30 +89,30 @@ def tune(
         )
     one_of(criterion, "tune", "criterion", tuple(CRITERIA))
     model: Any = clone(estimator)
-    asked = model.get_params(deep=False)
-    if "metric" in asked:
+    parameters = model.get_params(deep=False)
+    if "metric" in parameters:
         model.set_params(metric=None)
     if criterion == "loo" and not isinstance(model.kernel, Kernel):
         weights = () if sample_weight is None else (sample_weight,)
         tuning = replace(model.fit(X, y, *weights).search_, kernel=model.kernel_)
     else:
-        seed, centred = seed_of(model.random_state), asked.get("fit_intercept", True)
+        seed, centred = seed_of(model.random_state), parameters.get("fit_intercept", True)
         if isinstance(model, LabelEstimator):
             blocks, inputs = LabelEstimator._read(model, X, y, sample_weight)
             sample = sampled(blocks, seed, len(inputs.classes))  # classes as indicators
         else:
             sample = sampled(model._read(X, y, sample_weight)[0], seed)
             require_squares("tune", sample.y, sample.w)
-        kernel, by = model.kernel, CRITERIA[criterion]
+        kernel, objective = model.kernel, CRITERIA[criterion]
         if not isinstance(kernel, Kernel):
             name = "matern32" if kernel == "auto" else kernel
             kernel = at_median(name, sample, seed)[-1]
         if isinstance(kernel, Radial) and not is_composite(kernel):
-            tuning = tune_lengthscales(kernel, sample, by, centred=centred)
+            tuning = tune_lengthscales(kernel, sample, objective, centred=centred)
         else:
             if not places_of(kernel):
                 require_lengthscale(kernel)
-            tuning = tune_numbers(kernel, sample, by, seed, centred=centred)
+            tuning = tune_numbers(kernel, sample, objective, seed, centred=centred)
     return replace(tuning, estimator=clone(estimator).set_params(kernel=tuning.kernel))
 
 
@@ -122,15 +122,15 @@ def merge(*models: Any) -> Any:
     Parameters
     ----------
     *models : KernelRidge, KernelRidgeClassifier, GaussianProcessRegressor or KernelPCA
-        Fitted learners of one class whose moments add, with the same kernel (a value, or a
-        lengthscale that came out the same), method, width and seed, so that their maps are equal.
+        Fitted learners of one class, on features. Kernel (with its numbers), method, number of
+        features and seed must be the same, so that the feature maps are equal.
 
     Raises
     ------
     IncompatibleModels
         If classes of learners, labels, kernels, maps or targets differ; the message has the remedy.
     InvalidType
-        If a model keeps no moments that add: ``method="exact"`` or "local", and other losses.
+        If a model has no moments: ``method="exact"`` or "local", and other losses.
 
     Notes
     -----
@@ -158,45 +158,45 @@ def merge(*models: Any) -> Any:
         rows = getattr(fit, "representation", getattr(fit, "law", None))
         if not hasattr(fit, "merged") or "merge" in getattr(rows, "lacks", ()):
             raise InvalidType(
-                "merge: models must be made of moments, as KernelRidge, KernelRidgeClassifier, "
-                "GaussianProcessRegressor and KernelPCA are (fitted with features, not "
-                f'method="exact" or "local"); got {type(model).__name__}. Fit it on all rows, with '
-                "fit_blocks."
+                "merge: models must have moments, as KernelRidge, KernelRidgeClassifier, "
+                "GaussianProcessRegressor and KernelPCA have if they are fitted with features (not "
+                f'with method="exact" or "local"); got {type(model).__name__}. Fit all rows '
+                "together with fit_blocks."
             )
-        _check_alike(models[0], model)
+        _require_equal_maps(models[0], model)
     merged = copy(models[0])
     merged.fit_ = merged.fit_.merged([model.fit_ for model in models])
     return merged
 
 
-def _check_alike(model: KernelEstimator, other: KernelEstimator) -> None:
+def _require_equal_maps(model: KernelEstimator, other: KernelEstimator) -> None:
     a, b = model.fit_, other.fit_
     maps = a.chosen.choice.map, b.chosen.choice.map
     kinds = type(model).__name__, type(other).__name__
     if kinds[0] != kinds[1]:
-        said = f"be of one class; got {kinds[0]} and {kinds[1]}."
+        requirement = f"be of one class; got {kinds[0]} and {kinds[1]}."
     elif not np.array_equal(a.inputs.classes, b.inputs.classes):
-        said = (
-            f"know the same classes; got {a.inputs.classes.tolist()} and "
-            f"{b.inputs.classes.tolist()}. Name all of them in the first "
+        requirement = (
+            f"have the same classes; got {a.inputs.classes.tolist()} and "
+            f"{b.inputs.classes.tolist()}. Pass all classes to the first "
             "partial_fit(..., classes=...)."
         )
     elif a.chosen.kernel != b.chosen.kernel or not (maps[0] is maps[1] or same_arrays(*maps)):
-        said = (
-            "share one feature map; theirs differ "
+        requirement = (
+            "have the same feature map; the maps differ "
             f"(kernels {a.chosen.kernel!r} and {b.chosen.kernel!r}). Fit them with the same kernel "
-            "value, method, n_features and random_state; Nyström landmarks, and whatever is chosen "
-            "from rows, differ with the rows."
+            "value, method, n_features and random_state; Nyström landmarks, and all choices made "
+            "from rows, depend on the rows."
         )
     elif a.chosen.precision != b.chosen.precision:
-        said = (
+        requirement = (
             f"have features of one precision; got {a.chosen.precision} and {b.chosen.precision}. "
-            "Fit all of them with the same precision=..."
+            "Fit all models with the same precision=..."
         )
     elif getattr(a, "target_shape", None) != getattr(b, "target_shape", None):
-        said = (
+        requirement = (
             f"have the same targets; got rows of y of shape {a.target_shape} and {b.target_shape}."
         )
     else:
         return
-    raise IncompatibleModels(f"merge: models must {said}")
+    raise IncompatibleModels(f"merge: models must {requirement}")

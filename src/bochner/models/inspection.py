@@ -11,12 +11,12 @@ coefficient b, of independent columns.
   that would remain if all other columns were known.
 
 * **gradient**: the root of E[∇_j fᵀ Σ_j ∇_j f], a block of the average gradient outer product
-  E ∇f ∇fᵀ against the covariance Σ_j of the columns that column j became. It looks at rows as they
-  are, and at small changes only. For independent normal columns it bounds T_j from above.
+  E ∇f ∇fᵀ, times the covariance Σ_j of the encoded columns of column j. It uses the given rows and
+  small changes only. For independent normal columns it is an upper bound of T_j.
 
 Gradients use transformed columns: if the fit takes a logarithm, deviations and slopes are in units
-of the logarithm. In units of a skewed column they would be largest in different rows, and their
-product would be meaningless.
+of the logarithm. In the units of a skewed column, deviations and slopes are large in different
+rows, and their product is meaningless.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,31 +39,31 @@ from bochner.kernels.algebra import Monotone
 from bochner.models._base import Differentiable, KernelEstimator
 from bochner.models.displays import Display
 
-# --- Rows to look at a fitted learner with, its outputs, and columns as users name them -----------
+# --- A fitted learner, its outputs, the rows used, and the columns of the user's table ------------
 #
-# A column of a table may have become several columns of numbers: categories, parts of a date, an
-# indicator of missing cells. They are moved together, so that every row that is predicted could
-# have come from a table.
+# A column of a table may be encoded as several columns of numbers: categories, parts of a date, an
+# indicator of missing cells. They change together, so that every predicted row is the encoding of
+# a possible row of a table.
 
 
 @dataclass(frozen=True, eq=False)
-class Inspected:
-    """A fitted learner, its columns, and rows of numbers to look at it with."""
+class Inspection:
+    """A fitted learner, its columns, and encoded rows on which it is evaluated."""
 
     model: KernelEstimator
-    # Encoders, and the columns of X that each became
+    # Encoders, and the numbers of their columns of X
     columns: tuple[tuple[Encoder, list[int]], ...]
     X: Float[Array, "m d"]  # Dense encoded rows
 
     @staticmethod
     def of(
         who: str, model: KernelEstimator, X: Any, n_rows: int, random_state: Seed
-    ) -> "Inspected":
+    ) -> "Inspection":
         """Draw at most ``n_rows`` rows at random."""
         check_is_fitted(model)
         if not (is_regressor(model) or is_classifier(model)):
             raise InvalidInput(
-                f"{who}: the learner must predict a target; {type(model).__name__} has none. Take "
+                f"{who}: the learner must predict a target; {type(model).__name__} has none. Use "
                 "a regressor or a classifier."
             )
         m = integer(n_rows, who, "n_rows", 2)
@@ -76,8 +76,8 @@ class Inspected:
             (encoder, list(range(end - len(encoder.feature_names), end)))
             for encoder, end in zip(encoders, ends, strict=True)
         )
-        kept = tuple(column for column in columns if column[1])  # without those that are dropped
-        return Inspected(model, kept, to_numpy(rows))
+        kept = tuple(column for column in columns if column[1])  # without dropped columns
+        return Inspection(model, kept, to_numpy(rows))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Inspected:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of what :meth:`predict` gives: targets, or classes."""
+        """Names of the outputs of :meth:`predict`: targets, or classes."""
         if is_classifier(self.model):
             labels = self.model.classes_
             return tuple(map(str, labels[-1:] if len(labels) == 2 else labels))
@@ -103,8 +103,8 @@ class Inspected:
 
     def predict(self, X: Float[Array, "b d"]) -> Float[Array, "b t"]:
         """Return predictions, or decision values of a classifier, of encoded rows."""
-        asked = self.model.decision_function if is_classifier(self.model) else self.model.predict
-        predictions = to_numpy(asked(Blocks.from_arrays(X)))
+        method = self.model.decision_function if is_classifier(self.model) else self.model.predict
+        predictions = to_numpy(method(Blocks.from_arrays(X)))
         return predictions.reshape(len(predictions), -1).astype(np.float64)
 
 
@@ -120,10 +120,10 @@ class ImportanceDisplay(Display):
     columns : (c,) of str
         Names of the columns in the table.
     importance : (c, t)
-        Standard deviation that the column gives to each of t predictions, in their units (a
-        classifier's decision values).
+        Standard deviation of each of t predictions if only this column changes, in units of the
+        prediction (for a classifier, of the decision value).
     error : (c, t)
-        Standard error of each, from the rows that were looked at.
+        Standard error of each importance.
     spread : (t,)
         Standard deviation of the predictions on the same rows.
     outputs : (t,) of str
@@ -131,11 +131,11 @@ class ImportanceDisplay(Display):
     by : {"exchange", "gradient"}
     unit : str
     n_rows : int
-        Rows that were looked at.
+        Number of rows used.
 
     See Also
     --------
-    column_importance : Computes what is shown.
+    column_importance : Compute the importance of columns.
     ContributionDisplay : Contributions of columns to the predictions of some rows.
     """
 
@@ -150,9 +150,9 @@ class ImportanceDisplay(Display):
 
     @property
     def share(self) -> Float[Array, " c"]:
-        """Importance over the spread of predictions; the root mean square over several outputs.
+        """Importance divided by the spread of predictions; root mean square over several outputs.
 
-        Shares do not add up: their squares sum to 1 where predictions are a sum of functions of
+        Shares do not add up to 1. Their squares do if predictions are a sum of functions of
         single, independent columns.
         """
         spread = np.where(self.spread > 0, self.spread, 1.0)
@@ -164,9 +164,9 @@ class ImportanceDisplay(Display):
         return np.argsort(-self.share, kind="stable")
 
     def table(self, most: int = COLUMNS) -> tuple[list[str], list[list[str]], str]:
-        """Return head, lines and a last line: ``most`` columns, the most important first."""
+        """Return header, lines and a last line for the ``most`` most important columns."""
         several = len(self.outputs) > 1
-        of = ["share", *self.outputs] if several else ["importance", "error", "share"]
+        header = ["share", *self.outputs] if several else ["importance", "error", "share"]
         shares = [
             f"{100 * share:.3g} %" if share >= 0.001 or share == 0 else "< 0.1 %"
             for share in self.share
@@ -174,13 +174,13 @@ class ImportanceDisplay(Display):
         lines = []
         for j in self.order[:most]:
             values = [f"{v:.3g}" for v in self.importance[j]]
-            more = [shares[j], *values]
+            cells = [shares[j], *values]
             if not several:
-                more = [*values, f"± {self.error[j, 0]:.1g}", shares[j]]
-            lines.append([self.columns[j], *more])
+                cells = [*values, f"± {self.error[j, 0]:.1g}", shares[j]]
+            lines.append([self.columns[j], *cells])
         rest = self.order[most:]
         tail = f"{len(rest)} others, {shares[rest[0]]} at most" if len(rest) else ""
-        return ["column", *of], lines, tail
+        return ["column", *header], lines, tail
 
     def __str__(self) -> str:
         """Return a ranked table."""
@@ -199,14 +199,14 @@ class ImportanceDisplay(Display):
     def plot(self, ax: Any = None, *, most: int = COLUMNS) -> Self:
         """Draw a bar for each of the most important columns; return the display.
 
-        Whiskers are two standard errors. Of several outputs their shares are drawn.
+        Whiskers are two standard errors. For several outputs the shares are drawn.
         """
         ax, order = self._axes(ax), self.order[:most][::-1]
-        one = len(self.outputs) == 1
-        values = self.importance[order, 0] if one else self.share[order]
-        _bars(ax, self.columns, order, values, 2 * self.error[order, 0] if one else None)
-        what = self.unit if one else "predictions"
-        ax.set(xlabel=f"{'' if one else 'share of the '}deviation of the {what}", xlim=(0, None))
+        single = len(self.outputs) == 1
+        values = self.importance[order, 0] if single else self.share[order]
+        _bars(ax, self.columns, order, values, 2 * self.error[order, 0] if single else None)
+        label = f"deviation of the {self.unit}" if single else "share of the predictions' deviation"
+        ax.set(xlabel=label, xlim=(0, None))
         return self
 
 
@@ -231,13 +231,13 @@ def column_importance(
     ----------
     model : fitted regressor or classifier
     X : (n, d), table or Blocks
-        Rows as ``predict`` takes them, for which importance is measured.
+        Rows on which importance is measured.
     by : {"exchange", "gradient"}, default "exchange"
         "exchange": the change of predictions if the column is taken from another row.
         "gradient": the average outer product of the gradients, for learners and features with
         gradients; faster for many columns, and evaluated at the given rows only.
     n_rows : int, default 1024
-        Number of rows used, drawn at random; weights are not used.
+        Number of rows used, drawn at random. Weights are ignored.
     random_state : int, Generator, RandomState or None, default 0
         Seed of the choice of rows and of their exchange.
 
@@ -250,15 +250,15 @@ def column_importance(
     Raises
     ------
     InvalidInput
-        The learner predicts no target; there are fewer than two rows.
+        If the learner predicts no target, or there are fewer than two rows.
     UnsupportedKernel
-        With "gradient", if features have none in closed form.
+        With "gradient", if the features have no gradient in closed form.
 
     Notes
     -----
-    Time: "exchange" one prediction of ``n_rows`` rows for each column, "gradient" two in all.
-    "exchange" separates correlated columns, and so predicts rows that may not
-    exist, such as a heavy car of little power.
+    Time: "exchange" takes one prediction of ``n_rows`` rows per column, "gradient" two in total.
+    "exchange" changes correlated columns separately, so it predicts rows that may not exist, such
+    as a heavy car with little power.
 
     Sources: Jansen's estimator of total effects in Saltelli et al. (2010), *Variance based
     sensitivity analysis of model output*, table 2 (f); Sobol' and Kucherenko (2009), *Derivative
@@ -276,49 +276,48 @@ def column_importance(
     """
     who = "column_importance"
     one_of(by, who, "by", ("exchange", "gradient"))
-    seen = Inspected.of(who, model, X, n_rows, random_state)
-    if len(seen.X) < 2:
-        raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {len(seen.X)}.")
-    by_gradient = by == "gradient"
-    parts = _by_gradient(seen) if by_gradient else _by_exchange(seen, seed_of(random_state))
+    inspection = Inspection.of(who, model, X, n_rows, random_state)
+    if (n := len(inspection.X)) < 2:
+        raise InvalidInput(f"{who}: at least 2 rows are required to compare; got {n}.")
+    seed = seed_of(random_state)
+    parts = _by_gradient(inspection) if by == "gradient" else _by_exchange(inspection, seed)
     mean, deviation = (np.array(part) for part in zip(*parts, strict=True))
     importance = np.sqrt(np.maximum(mean, 0.0))
-    zero = np.zeros_like(importance)
-    error = np.divide(deviation, 2 * importance, out=zero, where=importance > 0)
-    spread = seen.predict(seen.X).std(axis=0)
-    known = seen.names, importance, error, spread, seen.outputs, by, seen.unit, len(seen.X)
-    return ImportanceDisplay(*known)
+    error = np.divide(deviation, 2 * importance, out=0 * importance, where=importance > 0)
+    spread = inspection.predict(inspection.X).std(axis=0)
+    rest = spread, inspection.outputs, by, inspection.unit, n
+    return ImportanceDisplay(inspection.names, importance, error, *rest)
 
 
 #: The mean of each output over the rows, and its standard error.
 MeanAndError = tuple[Float[Array, " t"], Float[Array, " t"]]
 
 
-def _by_exchange(seen: Inspected, seed: int) -> Iterator[MeanAndError]:
-    """Yield T of each column; each row takes the column from the next row."""
+def _by_exchange(inspection: Inspection, seed: int) -> Iterator[MeanAndError]:
+    """Yield T_j and its standard error; the column of each row is replaced by the next row's."""
     # Successive rows share x′_j, so the standard errors include covariances of successive rows.
-    ring = stream(seed, "exchange").permutation(len(seen.X))
-    X = seen.X[ring]
-    f, other, m = seen.predict(X), np.roll(X, -1, axis=0), len(X)
-    for _, places in seen.columns:
-        exchanged = X.copy()
-        exchanged[:, places] = other[:, places]
-        values = (seen.predict(exchanged) - f) ** 2 / 2
+    ring = stream(seed, "exchange").permutation(len(inspection.X))
+    X = inspection.X[ring]
+    f, successors, m = inspection.predict(X), np.roll(X, -1, axis=0), len(X)
+    for _, places in inspection.columns:
+        rows = X.copy()
+        rows[:, places] = successors[:, places]
+        values = (inspection.predict(rows) - f) ** 2 / 2
         mean = values.mean(axis=0)
-        off = values - mean
-        alone = (off**2).mean(axis=0)
-        products = (off * np.roll(off, -1, axis=0)).mean(axis=0)
-        yield mean, np.sqrt(np.maximum(alone, alone + 2 * products) / m)
+        e = values - mean
+        variance = (e**2).mean(axis=0)
+        covariance = (e * np.roll(e, -1, axis=0)).mean(axis=0)
+        yield mean, np.sqrt(np.maximum(variance, variance + 2 * covariance) / m)
 
 
-def _by_gradient(seen: Inspected) -> Iterator[MeanAndError]:
-    """Yield the square of the gradient of each column."""
-    model, X = cast("Differentiable", seen.model), seen.X.astype(np.float64)
-    G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(seen.X))])
+def _by_gradient(inspection: Inspection) -> Iterator[MeanAndError]:
+    """Yield E[∇_j fᵀ Σ_j ∇_j f] of each column, and its standard error."""
+    model, X = cast("Differentiable", inspection.model), inspection.X.astype(np.float64)
+    G = np.concatenate([g for _, g in model._gradients(Blocks.from_arrays(inspection.X))])
     if isinstance(model.kernel_, Monotone):
         slopes = model.kernel_.back(X, np.ones_like(X))[:, :, None]
         G, X = np.divide(G, slopes, out=0 * G, where=slopes > 0), model.kernel_.inputs(X)
-    for _, places in seen.columns:
+    for _, places in inspection.columns:
         covariance = np.atleast_2d(np.cov(X[:, places], rowvar=False, bias=True))
         values = np.einsum("mjt,jk,mkt->mt", G[:, places], covariance, G[:, places])
         yield values.mean(axis=0), values.std(axis=0) / len(values) ** 0.5
@@ -326,15 +325,15 @@ def _by_gradient(seen: Inspected) -> Iterator[MeanAndError]:
 
 # --- Contributions of the columns to one prediction ----------------------------------------------
 #
-# Shapley values. The game's players are columns: v(S) is the mean prediction of rows that have the
-# columns of S from the row x and all others from background rows b,
+# Shapley values, with columns as players: v(S) is the mean prediction of rows with the columns S of
+# the row x, and all other columns of background rows b,
 #
 #     φ_j = E_π E_b [f(x_{π<j} ∪ {j}, b elsewhere) − f(x_{π<j}, b elsewhere)],
 #
-# π a random order of the columns [Štrumbelj and Kononenko (2014), algorithm 1]. Orders come in
-# pairs, each with its reverse. For each order and background row the differences telescope, so that
-# contributions add up to f(x) − f̄ exactly, however few there are; f̄ is the mean prediction of the
-# background rows used.
+# π a random order of the columns [Štrumbelj and Kononenko (2014), algorithm 1]. Orders are drawn in
+# pairs, each with its reverse. For each order and background row the differences telescope, so
+# contributions add up to f(x) − f̄ exactly for any number of orders; f̄ is the mean prediction of
+# the background rows used.
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,7 +358,7 @@ class ContributionDisplay(Display):
 
     See Also
     --------
-    contributions : Computes what is shown.
+    contributions : Compute the contributions.
     ImportanceDisplay : Importance of columns over all rows.
     """
 
@@ -433,19 +432,19 @@ def contributions(
     Returns
     -------
     ContributionDisplay
-        Shapley values by the user's columns: categories, parts of dates and indicators of missing
-        cells count for the column that they were made of.
+        Shapley values of the columns of the table; categories, parts of dates and indicators of
+        missing cells count for their column.
 
     Raises
     ------
     InvalidInput
-        The learner predicts no target; ``n_orders`` is odd.
+        If the learner predicts no target, or ``n_orders`` is odd.
 
     Notes
     -----
-    Time: ``n_orders`` (c + 1) predicted rows for each row, of c columns. Of a sum of functions of
-    single columns a contribution is f_j(x_j) less its mean over the background. Redundant
-    columns share their contribution, and rows that mix x with the background may not exist.
+    Time: ``n_orders`` (c + 1) predictions per row of c columns. If the prediction is a sum of
+    functions of single columns, a contribution is f_j(x_j) minus its mean over the background.
+    Redundant columns share their contribution. Rows that mix x and the background may not exist.
 
     Source: Štrumbelj and Kononenko (2014), *Explaining prediction models and individual predictions
     with feature contributions*, algorithm 1; with antithetic orders.
@@ -456,47 +455,48 @@ def contributions(
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> model = bo.KernelRidge("linear", random_state=0).fit(X, 3 * X[:, 0] + X[:, 2])
     >>> result = bo.contributions(model, X[:1], X)
-    >>> whole = result.base + result.contributions.sum(axis=1)
-    >>> bool(np.allclose(whole, result.predictions))
+    >>> total = result.base + result.contributions.sum(axis=1)
+    >>> bool(np.allclose(total, result.predictions))
     True
     """
     who = "contributions"
     n_orders = integer(n_orders, who, "n_orders", 2)
     if n_orders % 2:
         raise InvalidInput(
-            f"{who}: n_orders must be even, an order beside each reverse; got {n_orders}."
+            f"{who}: n_orders must be even (orders and their reverses); got {n_orders}."
         )
     seed = seed_of(random_state)
-    seen = Inspected.of(who, model, background, max(2, n_orders // 2), seed)
+    inspection = Inspection.of(who, model, background, max(2, n_orders // 2), seed)
     X_rows = np.concatenate([to_numpy(block.X) for block in model._rows_to_predict(X)])
     rng = stream(seed, "orders")
-    c = len(seen.columns)
+    c = len(inspection.columns)
     half = np.array([rng.permutation(c) for _ in range(n_orders // 2)])
     orders = np.stack([half, half[:, ::-1]], axis=1).reshape(n_orders, c)  # each, then its reverse
-    rows = np.tile(rng.permutation(len(seen.X)), -(-n_orders // len(seen.X)) + 1)
+    rows = np.tile(rng.permutation(len(inspection.X)), -(-n_orders // len(inspection.X)) + 1)
     rows = np.repeat(rows[: n_orders // 2], 2)
-    parts = [_of_row(seen, x, seen.X[rows], orders) for x in X_rows]
+    parts = [_of_row(inspection, x, inspection.X[rows], orders) for x in X_rows]
     values, error = (np.array(part) for part in zip(*parts, strict=True))
-    base, predictions = seen.predict(seen.X[rows]).mean(axis=0), seen.predict(X_rows)
+    predictions = inspection.predict(X_rows)
+    base = inspection.predict(inspection.X[rows]).mean(axis=0)
     return ContributionDisplay(
-        seen.names, values, error, base, predictions, seen.outputs, seen.unit
+        inspection.names, values, error, base, predictions, inspection.outputs, inspection.unit
     )
 
 
 def _of_row(
-    seen: Inspected, x: Float[Array, " d"], B: Float[Array, "k d"], orders: Array
+    inspection: Inspection, x: Float[Array, " d"], B: Float[Array, "k d"], orders: Array
 ) -> tuple[Float[Array, "c t"], Float[Array, "c t"]]:
-    """Return the mean difference that each column makes where its turn comes, and its error."""
+    """Return the Shapley values of one row, (c, t), and their standard errors."""
     k, c = orders.shape
     rows = np.empty((c + 1, *B.shape), B.dtype)
     rows[0] = B
     for step in range(c):
         rows[step + 1] = rows[step]
         for i, j in enumerate(orders[:, step]):
-            places = seen.columns[j][1]
+            places = inspection.columns[j][1]
             rows[step + 1, i, places] = x[places]
-    flat, many = rows.reshape((c + 1) * k, -1), 1 << 14  # rows that are predicted together
-    parts = [seen.predict(flat[here]) for here in slices(len(flat), many)]
+    flat = rows.reshape((c + 1) * k, -1)
+    parts = [inspection.predict(flat[part]) for part in slices(len(flat), 1 << 14)]
     steps = np.diff(np.concatenate(parts).reshape(c + 1, k, -1), axis=0)  # (c, k, t)
     gains = np.empty_like(steps)
     for i in range(k):

@@ -1,7 +1,7 @@
-"""Kriging: averages of a process over cells, scores of its predictions, trends, variograms.
+"""Kriging: averages over cells, scores of predictions, trends, and variograms.
 
 The mean of f over a cell is Σ_q w_q f(x_q) by Gauss-Legendre quadrature along each column, and its
-variance Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). Cells of the globe are weighed by cos(latitude).
+variance is Σ_q Σ_r w_q w_r Cov(f(x_q), f(x_r)). On the globe weights include cos(latitude).
 """
 
 import math
@@ -105,13 +105,13 @@ def cell_averages(
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
         raise InvalidInput(
-            "cell_averages: each cell must have a size along each column, lower below upper and "
-            "both finite; it has not. Predict places without a size by predict."
+            "cell_averages: lower and upper must be finite, and lower below upper in each column; "
+            "they are not. For places, use predict."
         )
-    if count**d > 4096:  # deviations take the square of their number
+    if count**d > 4096:  # the time of deviations grows with its square
         raise InvalidInput(
-            "cell_averages: nodes must make at most 4,096 places a cell; got "
-            f"{count}^{d} = {count**d:,}. Ask for fewer, or for smaller cells."
+            "cell_averages: nodes^d must be at most 4,096 places per cell; got "
+            f"{count}^{d} = {count**d:,}. Use fewer nodes, and smaller cells if they are wide."
         )
     unit, shares = quadrature(count, d)
     places = low[:, None] + unit * (high - low)[:, None]
@@ -130,13 +130,13 @@ def cell_averages(
     return means, np.sqrt(np.maximum(np.stack(variances), 0.0))
 
 
-# --- Scores of normal laws of new rows: how near, how sure, and how often they cover --------------
+# --- Scores of normal predictive distributions: errors, density and coverage ---------------------
 #
 # The continuous ranked probability score of N(μ, σ²) at y is, with z = (y − μ)/σ,
 #
 #     CRPS = ∫ (F(t) − 1{t ≥ y})² dt = σ (z (2Φ(z) − 1) + 2φ(z) − 1/√π)
 #
-# (Gneiting and Raftery 2007, equation 21): the absolute error of a law of no width.
+# (Gneiting and Raftery 2007, equation 21). As σ → 0 it approaches the absolute error.
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ class NormalScores:
     log_density : float
         Mean log N(y; μ, σ²): larger is better.
     z_variance : float
-        Mean of ((y − μ)/σ)²: one if the deviations are right.
+        Mean of ((y − μ)/σ)²: 1 if the deviations are correct.
     coverage : tuple of (float, float)
-        Shares asked for, and the shares of rows within the central intervals of that chance.
+        Nominal coverage of central intervals, and the share of values inside them.
 
     See Also
     --------
-    normal_scores : Computes them.
+    normal_scores : Compute these scores.
     """
 
     rows: int
@@ -182,7 +182,7 @@ class NormalScores:
             ("CRPS", f"{self.crps:.4g}"),
             ("log density", f"{self.log_density:.4g}"),
             ("mean of z²", f"{self.z_variance:.4g}"),
-            *((f"{asked:.0%} covers", f"{reached:.1%}") for asked, reached in self.coverage),
+            *((f"{nominal:.0%} covers", f"{share:.1%}") for nominal, share in self.coverage),
         ]
         return "\n".join(f"{name:<12} {value}" for name, value in lines)
 
@@ -195,10 +195,10 @@ def normal_scores(
     Parameters
     ----------
     y, mean, deviation : (m,) or (m, t)
-        Values, and the mean and standard deviation of their predictive laws, with noise, as from
+        Values, and means and standard deviations (with noise) of their predictive distributions:
         ``process.predict(X, return_std=True, include_noise=True)``. Several targets are pooled.
     coverages : sequence of float, default (0.5, 0.9, 0.95)
-        Chances of central intervals, above 0 and below 1.
+        Nominal coverage of central intervals, above 0 and below 1.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def normal_scores(
     y, mean, deviation = (np.asarray(a, dtype=np.float64) for a in (y, mean, deviation))
     if not y.size or not y.shape == mean.shape == deviation.shape:
         raise InvalidInput(
-            "normal_scores: y, mean and deviation must have one shape, of one row at least; got "
+            "normal_scores: y, mean and deviation must have one shape and at least one row; got "
             f"{y.shape}, {mean.shape} and {deviation.shape}."
         )
     for name, values in (("y", y), ("mean", mean), ("deviation", deviation)):
@@ -229,13 +229,13 @@ def normal_scores(
             raise InvalidInput(f"normal_scores: {name} must be finite; got NaN or infinity.")
     if not (deviation > 0).all():
         raise InvalidInput(
-            f"normal_scores: deviation must be above 0; got {deviation.min():g}. A law of new "
-            "values has the noise in it: pass include_noise=True to predict."
+            f"normal_scores: deviation must be above 0; got {deviation.min():g}. Deviations of new "
+            "values include the noise: pass include_noise=True to predict."
         )
-    asked = [share(chance, "normal_scores", "coverages") for chance in coverages]
+    nominal = [share(coverage, "normal_scores", "coverages") for coverage in coverages]
     z = (y - mean) / deviation
     crps = deviation * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / math.sqrt(math.pi))
-    within = [float(np.mean(np.abs(z) <= norm.ppf(0.5 + chance / 2))) for chance in asked]
+    shares = [float(np.mean(np.abs(z) <= norm.ppf(0.5 + c / 2))) for c in nominal]
     return NormalScores(
         y.size,
         float(np.mean(mean - y)),
@@ -243,7 +243,7 @@ def normal_scores(
         float(np.mean(crps)),
         float(np.mean(norm.logpdf(z) - np.log(deviation))),
         float(np.mean(z**2)),
-        tuple(zip(asked, within, strict=True)),
+        tuple(zip(nominal, shares, strict=True)),
     )
 
 
@@ -266,7 +266,7 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
     Raises
     ------
     InvalidInput
-        If the learner is no process.
+        If ``process`` is not a GaussianProcessRegressor.
 
     Examples
     --------
@@ -282,20 +282,20 @@ def predictive_scorer(process: GaussianProcessRegressor, X: Tabular, y: Array) -
     _require_process("predictive_scorer", process)
     scores = normal_scores(y, *process.predict(X, return_std=True, include_noise=True))
     names = ("bias", "rmse", "crps", "log_density", "z_variance")
-    covered = {f"coverage_{asked:g}": within for asked, within in scores.coverage}
-    return {name: getattr(scores, name) for name in names} | covered
+    coverage = {f"coverage_{nominal:g}": share for nominal, share in scores.coverage}
+    return {name: getattr(scores, name) for name in names} | coverage
 
 
-# --- Universal kriging: a trend with unknown coefficients beside a process ------------------------
+# --- Universal kriging: a process with a trend of unknown coefficients ----------------------------
 #
-# y = b(x)·β + f(x) + ε, β of flat prior. With P the precision of y without the trend (contrasts of
-# it, where there is an unknown mean), generalised least squares has
+# y = b(x)·β + f(x) + ε, with a flat prior on β. With P the inverse covariance of y without the
+# trend (on contrasts if the mean is unknown), generalised least squares has
 #
 #     S = BᵀPB,    β̂ = S⁻¹ BᵀPy,    mean(x) = f_y(x) + e(x)·β̂,    var(x) = var_0(x) + e(x)ᵀS⁻¹e(x),
 #
-# where f_y and f_B are the process' predictions from y and from the columns B as targets, and e(x)
-# = b(x) − f_B(x): P B = (B − f_B(X))/σ², so that one fit with all of them as targets is all that is
-# needed (Cressie 1993, section 3.4).
+# where f_y and f_B are the predictions of the process from y and from the columns B as targets, and
+# e(x) = b(x) − f_B(x). P B = (B − f_B(X))/σ², so one fit with the targets y and B is sufficient
+# (Cressie 1993, section 3.4).
 
 WHO = "universal_kriging"
 
@@ -304,17 +304,17 @@ Trend = Callable[[Float[Array, "n d"]], Float[Array, "n p"]]
 
 @dataclass(frozen=True, eq=False)
 class TrendColumns:
-    """Columns b(x) of a trend, about their means and in units of their deviations."""
+    """Standardised columns b(x) of a trend."""
 
     trend: str | Trend
-    centre: Float[Array, " d"]  # That powers of columns are taken about
-    # Of the columns of the trend over the rows
+    centre: Float[Array, " d"]  # Subtracted before powers are computed
+    # Means and standard deviations of the columns over the rows
     mean: float | Float[Array, " p"] = 0.0
     deviation: float | Float[Array, " p"] = 1.0
 
     @staticmethod
     def of(trend: str | Trend, X: Float[Array, "n d"]) -> "TrendColumns":
-        """Return the columns for rows like these; refuse constant and dependent ones."""
+        """Return the columns for rows X; raise an error if they are linearly dependent."""
         columns = TrendColumns(trend, X.mean(axis=0))
         B = columns(X)
         deviation = np.where(np.ptp(B, axis=0) > 0, B.std(axis=0), 1.0)
@@ -322,8 +322,8 @@ class TrendColumns:
         B = columns(X)
         if eigvalsh(B.T @ B / len(B))[0] < 1e-8:
             raise InvalidInput(
-                f"{WHO}: columns of the trend must vary, and none be a combination of others; got "
-                f"{B.shape[1]} of which some are. The constant is there already: leave it out."
+                f"{WHO}: columns of the trend must vary and be linearly independent; these "
+                f"{B.shape[1]} columns do not. The constant is included already: leave it out."
             )
         return columns
 
@@ -333,8 +333,8 @@ class TrendColumns:
             B = np.asarray(self.trend(X), dtype=np.float64)
             if B.ndim != 2 or len(B) != len(X) or not B.shape[1] or not np.isfinite(B).all():
                 raise InvalidInput(
-                    f"{WHO}: trend must return a finite array of a row for each of {len(X):,} rows "
-                    f"and one column at least; got shape {B.shape}."
+                    f"{WHO}: trend must return a finite array of {len(X):,} rows and at least one "
+                    f"column; got shape {B.shape}."
                 )
         else:
             x = (X - self.centre).T
@@ -345,22 +345,22 @@ class TrendColumns:
 
 @dataclass(frozen=True, eq=False)
 class TrendedProcess:
-    """A process with a trend, fitted.
+    """A fitted process with a trend.
 
     Attributes
     ----------
     process : GaussianProcessRegressor
-        Fitted to y and to the columns of the trend, as targets: its kernel, noise and amplitude
-        describe the process without the trend.
+        Fitted to the targets y and columns of the trend; its kernel, noise and amplitude describe
+        the process without the trend.
     columns : TrendColumns
     coef : (p,)
-        β̂, of the columns about their means and in units of their deviations.
+        β̂, of the standardised columns.
     coef_covariance : (p, p)
-        S⁻¹, its covariance.
+        S⁻¹, the covariance of β̂.
 
     See Also
     --------
-    universal_kriging : Fits one.
+    universal_kriging : Fit a process with a trend.
     """
 
     process: GaussianProcessRegressor
@@ -370,7 +370,7 @@ class TrendedProcess:
 
     @property
     def noise_variance(self) -> float:
-        """σ²."""
+        """Variance σ² of the noise."""
         return float(self.process.noise_variance_[0])
 
     def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
@@ -382,7 +382,7 @@ class TrendedProcess:
         return_std : bool, default False
             Also return the standard deviation, without noise.
         include_noise : bool, default False
-            With ``return_std``: whether it is the standard deviation of a new y.
+            With ``return_std``: whether to return the standard deviation of a new y.
 
         Returns
         -------
@@ -394,11 +394,11 @@ class TrendedProcess:
         noise = self.noise_variance * switch(include_noise, "predict", "include_noise")
         parts = self.process.predict(X, return_std=return_std)
         prediction = parts[0] if return_std else parts
-        left = self.columns(X) - prediction[:, 1:]  # e(x)
-        mean = prediction[:, 0] + left @ self.coef
+        e = self.columns(X) - prediction[:, 1:]
+        mean = prediction[:, 0] + e @ self.coef
         if not return_std:
             return mean
-        trend = np.einsum("mp,pq,mq->m", left, self.coef_covariance, left)
+        trend = np.einsum("mp,pq,mq->m", e, self.coef_covariance, e)
         return mean, np.sqrt(parts[1][:, 0] ** 2 + trend + noise)
 
 
@@ -410,14 +410,14 @@ def universal_kriging(
     Parameters
     ----------
     process : GaussianProcessRegressor
-        Its parameters; any method, so that rows may be millions on a
-        :class:`~bochner.FourierGrid`. It is not fitted itself.
+        Parameters of the process; it is not fitted itself. Any method: with a
+        :class:`~bochner.FourierGrid` for millions of rows.
     X : (n, d)
-        Numbers.
+        Coordinates.
     y : (n,)
     trend : {"linear", "quadratic"} or callable, default "linear"
-        The columns of X; these, their squares and products; or X ↦ (n, p), columns that depend on
-        the row alone, such as heights or distances from the coast. The mean is there besides.
+        "linear": the columns of X. "quadratic": also their squares and products. A function of X
+        returns columns (n, p), such as the distance from the coast. The mean is always included.
 
     Returns
     -------
@@ -426,13 +426,13 @@ def universal_kriging(
     Raises
     ------
     InvalidInput
-        If the learner is no process with an intercept, y is not one target, or columns of the
-        trend are constant or combinations of others.
+        If the process has no intercept, y is not one target, or columns of the trend are constant
+        or linearly dependent.
 
     Notes
     -----
-    Kernel, noise and amplitude that are open are chosen on least-squares residuals of y; given
-    these, trend and predictions are exact generalised least squares, by one fit with p + 1 targets.
+    Kernel, noise and amplitude, if not given, are chosen on least-squares residuals of y. Trend
+    and predictions are then exact generalised least squares, by one fit with p + 1 targets.
     Source: Cressie (1993), *Statistics for spatial data*, section 3.4.
 
     Examples
@@ -461,27 +461,27 @@ def universal_kriging(
         one_of(trend, WHO, "trend", ("linear", "quadratic"))
     columns = TrendColumns.of(trend, X)
     B = columns(X)
-    rest = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
-    first = clone(process).fit(X, rest)
-    known = {"noise": first.noise_variance_, "amplitude": first.amplitude_, "lengthscale": "loo"}
-    both = clone(process).set_params(kernel=first.kernel_, metric=None, **known)
-    both.fit(X, np.column_stack([y, B]))
-    prediction = both.predict(X)
-    noise = float(both.noise_variance_[0])
-    left = (B - prediction[:, 1:]) / noise
-    S = B.T @ left
+    residuals = y - y.mean() - B @ np.linalg.lstsq(B, y - y.mean(), rcond=None)[0]
+    trial = clone(process).fit(X, residuals)
+    numbers = {"noise": trial.noise_variance_, "amplitude": trial.amplitude_, "lengthscale": "loo"}
+    joint = clone(process).set_params(kernel=trial.kernel_, metric=None, **numbers)
+    joint.fit(X, np.column_stack([y, B]))
+    prediction = joint.predict(X)
+    noise = float(joint.noise_variance_[0])
+    PB = (B - prediction[:, 1:]) / noise
+    S = B.T @ PB
     factor = cholesky((S + S.T) / 2, lower=True), True
     coef = cho_solve(factor, B.T @ (y - prediction[:, 0]) / noise)
-    return TrendedProcess(both, columns, coef, cho_solve(factor, np.eye(len(S))))
+    return TrendedProcess(joint, columns, coef, cho_solve(factor, np.eye(len(S))))
 
 
 # --- Empirical variograms, and kernels fitted to them ---------------------------------------------
 #
-# γ(h) = ½ E (y(x) − y(x + h))² is, of a process of noise σ², amplitude a² and kernel k, k(0) = 1,
+# For a process with noise σ², amplitude a² and kernel k, k(0) = 1, γ(h) = ½ E (y(x) − y(x + h))² is
 #
 #     γ(h) = σ² + a² (1 − k(h)):    nugget σ², partial sill a², sill σ² + a².
 #
-# Of places on the globe h is the great-circle distance, in degrees.
+# On the globe h is the great-circle distance, in degrees.
 
 
 @dataclass(frozen=True, eq=False)
@@ -491,13 +491,13 @@ class VariogramModel(HtmlResult):
     Attributes
     ----------
     kernel : Kernel
-        With k(0) = 1.
+        Kernel with k(0) = 1.
     amplitude : float
         a², the partial sill.
     noise : float
         σ², the nugget.
     direction : (d,)
-        Unit vector along which distances are taken; of a kernel of the globe along the equator.
+        Unit vector of the distances; for a kernel on the globe, along the equator.
 
     Examples
     --------
@@ -530,11 +530,11 @@ class VariogramModel(HtmlResult):
     @property
     def range(self) -> float:
         """Practical range: the distance at which the correlation is 5 %."""
-        left = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
+        excess = lambda h: float(_along(self.kernel, self.direction, np.array([h]))[0]) - 0.05
         if isinstance(self.kernel, OnSphere):  # no place is further away than the antipode
-            return float(brentq(left, 0.0, 180.0)) if left(180.0) < 0 else math.inf
-        far = next((h for h in 2.0 ** np.arange(-99, 100) if left(h) <= 0), math.inf)
-        return float(brentq(left, far / 2, far)) if far < math.inf else far
+            return float(brentq(excess, 0.0, 180.0)) if excess(180.0) < 0 else math.inf
+        bound = next((h for h in 2.0 ** np.arange(-99, 100) if excess(h) <= 0), math.inf)
+        return float(brentq(excess, bound / 2, bound)) if bound < math.inf else bound
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -551,7 +551,7 @@ class VariogramModel(HtmlResult):
 
 @dataclass(frozen=True, eq=False)
 class Variogram:
-    """γ of pairs of rows by distance.
+    """Empirical variogram: γ of pairs of rows, by distance.
 
     Attributes
     ----------
@@ -560,19 +560,19 @@ class Variogram:
     gamma : (m,)
         γ, in units of y².
     pairs : (m,) int
-        How many they are.
+        Number of pairs in each class.
     variance : float
-        Of y: where γ levels off if there is no trend.
+        Variance of y: without a trend, γ approaches it.
     estimator : {"matheron", "cressie-hawkins"}
     direction : (d,) or None
-        Unit vector that the pairs lie along; None where they lie along any.
+        Unit vector of the pairs; None for all directions.
     n_columns : int
     metric : {"euclidean", "great-circle"}
 
     See Also
     --------
-    variogram : Estimate one from rows.
-    VariogramModel : A kernel, amplitude and noise fitted to one.
+    variogram : Estimate a variogram from rows.
+    VariogramModel : A kernel, amplitude and noise fitted to a variogram.
     """
 
     lags: Float[Array, " m"]
@@ -590,59 +590,59 @@ class Variogram:
         Parameters
         ----------
         kernel : Kernel or str, default "matern32"
-            With a lengthscale, which is multiplied by the best factor; lengthscales of several
-            columns keep their ratios. Of great-circle distances an
-            :class:`~bochner.kernels.OnSphere`, or a name of its families.
+            A kernel with a lengthscale, which is multiplied by the best factor; lengthscales per
+            column keep their ratios. For great-circle distances
+            :class:`~bochner.kernels.OnSphere`, or the name of a family.
 
         Notes
         -----
-        Least Σ N (γ̂/γ − 1)² over the classes of distances (Cressie 1985), from six starts. Pairs
-        share rows, so that no errors follow from it; the evidence of a process
-        (``GaussianProcessRegressor(lengthscale="evidence")``) uses rows better.
+        Minimises Σ N (γ̂/γ − 1)² over the classes of distances (Cressie 1985), from six starts.
+        Pairs share rows, so the fit gives no standard errors. The evidence of a process
+        (``GaussianProcessRegressor(lengthscale="evidence")``) uses the rows more efficiently.
 
         Raises
         ------
         UnsupportedKernel
-            If the kernel has no lengthscale, or is not one of the globe where distances are.
+            If the kernel has no lengthscale, or is not OnSphere for great-circle distances.
         """
         unit = np.eye(self.n_columns)[0] if self.direction is None else self.direction
-        known: Any
+        start: Any
         if self.metric == "great-circle":
-            unit, known = np.array([0.0, 1.0]), named_on_sphere(kernel)
-            if not isinstance(known, OnSphere):
+            unit, start = np.array([0.0, 1.0]), named_on_sphere(kernel)
+            if not isinstance(start, OnSphere):
                 raise UnsupportedKernel(
                     "Variogram.fit requires OnSphere(...) for great-circle distances, or a "
                     f'name such as "matern32"; got {kernel!r}.'
                 )
         else:
-            known = as_kernel(kernel)
-            known = NAMED[known](1.0) if isinstance(known, str) else known
-        if "lengthscale" not in known.get_params(deep=False):
+            start = as_kernel(kernel)
+            start = NAMED[start](1.0) if isinstance(start, str) else start
+        if "lengthscale" not in start.get_params(deep=False):
             raise UnsupportedKernel(
                 f"Variogram.fit requires a kernel with a lengthscale, such as Matern(1.5); got "
                 f"{kernel!r}."
             )
         weight = np.sqrt(self.pairs / self.pairs.sum())
-        mean = float(np.exp(np.mean(np.log(np.asarray(known.lengthscale)))))
-        first = scaled(known, np.array([1.0 / mean]))
+        mean = float(np.exp(np.mean(np.log(np.asarray(start.lengthscale)))))
+        unit_kernel = scaled(start, np.array([1.0 / mean]))
         top = max(self.variance, float(self.gamma.max()))
 
         def curve(p: Float[Array, " 3"]) -> Array:
             size, a2, s2 = np.exp(p)
-            return s2 + a2 * (1 - _along(first, unit, self.lags / size))
+            return s2 + a2 * (1 - _along(unit_kernel, unit, self.lags / size))
 
         starts = [
             np.log([share * self.lags[-1], (1 - nugget) * top, nugget * top])
-            for share in (0.05, 0.15, 0.5)  # Lengthscales, of the longest lag
-            for nugget in (0.02, 0.5)  # Of the variance
+            for share in (0.05, 0.15, 0.5)  # Lengthscale / longest lag
+            for nugget in (0.02, 0.5)  # Nugget / variance
         ]
         lowest = [self.lags[0] * 1e-3, top * 1e-6, top * 1e-9]
         bounds = np.log([lowest, [self.lags[-1] * 100, top * 1e3, top * 10]])
-        miss = lambda p: weight * (self.gamma / curve(p) - 1)
-        tried = [least_squares(miss, np.clip(p, *bounds), bounds=bounds) for p in starts]
-        size, a2, s2 = np.exp(min(tried, key=lambda fit: fit.cost).x)
-        fit = scaled(first, np.array([size]))
-        return VariogramModel(fit, float(a2), float(s2), unit)
+        residuals = lambda p: weight * (self.gamma / curve(p) - 1)
+        fits = [least_squares(residuals, np.clip(p, *bounds), bounds=bounds) for p in starts]
+        size, a2, s2 = np.exp(min(fits, key=lambda fit: fit.cost).x)
+        best = scaled(unit_kernel, np.array([size]))
+        return VariogramModel(best, float(a2), float(s2), unit)
 
     def plot(self, ax: Any = None, model: VariogramModel | None = None) -> Any:
         """Draw γ against distance, and a model's curve; return the axes.
@@ -652,7 +652,7 @@ class Variogram:
         ax : matplotlib Axes, optional
             A new figure if not given.
         model : VariogramModel, optional
-            As :meth:`fit` returns.
+            A model returned by :meth:`fit`.
         """
         ax = axes_for("Variogram", ax)
         ax.plot(self.lags, self.gamma, "o", label=self.estimator)
@@ -660,8 +660,8 @@ class Variogram:
         if model is not None:
             h = np.linspace(0, self.lags[-1], 200)[1:]
             ax.plot(h, model(h), label=f"nugget {model.nugget:.3g}, sill {model.sill:.3g}")
-        far = "distance, degrees" if self.metric == "great-circle" else "distance"
-        ax.set(xlabel=far, ylabel="γ", xlim=(0, None), ylim=(0, None))
+        label = "distance, degrees" if self.metric == "great-circle" else "distance"
+        ax.set(xlabel=label, ylabel="γ", xlim=(0, None), ylim=(0, None))
         ax.legend()
         return ax
 
@@ -696,8 +696,8 @@ def variogram(
     n_lags : int, default 15
         Classes of distances, of equal width.
     max_lag : float, optional
-        The longest distance; default half of the diagonal of the box of the rows, a usual choice:
-        pairs further apart are few and lie at the edges.
+        Largest distance. Default: half the diagonal of the bounding box of the rows; pairs at
+        larger distances are few, and all near the edges.
     estimator : {"matheron", "cressie-hawkins"}, default "matheron"
         Half the mean of squared differences (Matheron 1963), or the robust estimator from the
         fourth power of the mean of their fourth roots (Cressie and Hawkins 1980, equation 3.10).
@@ -706,8 +706,8 @@ def variogram(
     tolerance : float, default 22.5
         Largest angle between a pair and the direction, in degrees.
     metric : {"euclidean", "great-circle"}, default "euclidean"
-        "great-circle": rows are (latitude, longitude) in degrees, and so are distances; the
-        longest lag is by default the largest distance of a row from their middle, at most 90.
+        "great-circle": rows are (latitude, longitude) in degrees, and distances are in degrees;
+        the default ``max_lag`` is the largest distance of a row from the centre, at most 90.
     n_sample : int, default 4096
         Largest number of rows whose pairs are used; chosen at random.
     random_state : int, Generator, RandomState or None, default 0
@@ -715,13 +715,13 @@ def variogram(
     Returns
     -------
     Variogram
-        Classes without pairs are left out.
+        Classes without pairs are omitted.
 
     Raises
     ------
     InvalidInput
-        If there is not exactly one target that varies, no pair is within ``max_lag``, or, with
-        great circles, rows are no places or a direction is given.
+        If y is not one target that varies, or no pair is within ``max_lag``. With great circles:
+        if rows are not (latitude, longitude), or a direction is given.
 
     Notes
     -----
@@ -751,12 +751,12 @@ def variogram(
     if rows.y.shape[1] != 1 or not np.ptp(rows.y) > 0:
         raise InvalidInput(
             f"variogram: y must be one target that varies; got {rows.y.shape[1]} targets"
-            f"{' of one value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
+            f"{' with a single value' if rows.y.shape[1] == 1 else ''}. Pass one column of numbers."
         )
     if globe and direction is not None:
         raise InvalidInput(
-            "variogram: direction is a vector of the plane, and great circles turn; got "
-            f"{direction!r}. Leave it out, or project the places first."
+            'variogram: direction requires metric="euclidean", because the direction of a great '
+            f"circle changes; got {direction!r}. Leave it out, or project the places first."
         )
     unit = None
     if direction is not None:
@@ -773,33 +773,33 @@ def variogram(
     longest = _longest(places, globe) if max_lag is None else positive(max_lag, who, "max_lag")
     if not longest > 0:
         raise InvalidInput(
-            f"variogram: rows must be at two places at least; got {len(places):,} rows at the same "
-            "one. Pass rows of several places."
+            f"variogram: rows must be at two or more places; got {len(places):,} rows at the same "
+            "place. Pass rows of several places."
         )
-    # Of pairs of rows: their number, and sums of distances, of squares and roots of |y − y′|
+    # Number of pairs, and sums of distances, of squares and roots of |y − y′|
     y, sums = rows.y[:, 0], np.zeros((4, n_lags))
     cosine = math.cos(math.radians(min(tolerance, 90.0)))
-    for start in range(0, len(places), size := 256):  # rows whose distances are taken together
-        here = slice(start, start + size)
-        steps = places[here, None] - places[None, start:]
-        apart = np.linalg.norm(steps, axis=2)
-        apart = np.degrees(2 * np.arcsin(np.minimum(apart / 2, 1.0))) if globe else apart
-        once = np.arange(start, len(places)) > np.arange(start, start + len(apart))[:, None]
-        near = once & (apart <= longest)
+    for start in range(0, len(places), size := 256):  # rows per step
+        part = slice(start, start + size)
+        steps = places[part, None] - places[None, start:]
+        gaps = np.linalg.norm(steps, axis=2)
+        gaps = np.degrees(2 * np.arcsin(np.minimum(gaps / 2, 1.0))) if globe else gaps
+        upper = np.arange(start, len(places)) > np.arange(start, start + len(gaps))[:, None]
+        near = upper & (gaps <= longest)
         if unit is not None:
-            near &= (np.abs(steps @ unit) >= cosine * apart) & (apart > 0)
-        h, change = apart[near], np.abs(y[here, None] - y[None, start:])[near]
-        at = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
+            near &= (np.abs(steps @ unit) >= cosine * gaps) & (gaps > 0)
+        h, change = gaps[near], np.abs(y[part, None] - y[None, start:])[near]
+        lag = np.minimum((h * (n_lags / longest)).astype(np.int64), n_lags - 1)
         for i, values in enumerate((None, h, change**2, np.sqrt(change))):
-            sums[i] += np.bincount(at, values, n_lags)
-    known = sums[0] > 0
-    if not known.any():
+            sums[i] += np.bincount(lag, values, n_lags)
+    nonempty = sums[0] > 0
+    if not nonempty.any():
         raise InvalidInput(
-            f"variogram: some pairs of rows must be at most max_lag apart, and along the "
-            f"direction; no two of {len(places):,} rows are within {longest:.4g}. Pass a larger "
-            "max_lag or tolerance."
+            "variogram: at least one pair of rows must be within max_lag, and along the direction; "
+            f"no pair of {len(places):,} rows is within {longest:.4g}. Pass a larger max_lag or "
+            "tolerance."
         )
-    pairs, distance, squares, roots = (values[known] for values in sums)
+    pairs, distance, squares, roots = (values[nonempty] for values in sums)
     gamma = squares / (2 * pairs)
     if estimator == "cressie-hawkins":
         bias = 0.457 + 0.494 / pairs + 0.045 / pairs**2
@@ -810,9 +810,9 @@ def variogram(
 
 
 def _longest(places: Float[Array, "m d"], globe: bool) -> float:
-    """Return half of the largest distance: of the bounding box, or in degrees."""
+    """Return half the diagonal of the bounding box; on the globe the distance from the centre."""
     if not globe:
         return float(np.linalg.norm(np.ptp(places, axis=0))) / 2
-    middle = places.mean(axis=0)
-    nearest = float((places @ middle).min()) / max(float(np.linalg.norm(middle)), 1e-300)
-    return min(math.degrees(math.acos(min(max(nearest, -1.0), 1.0))), 90.0)
+    centre = places.mean(axis=0)
+    cosine = float((places @ centre).min()) / max(float(np.linalg.norm(centre)), 1e-300)
+    return min(math.degrees(math.acos(min(max(cosine, -1.0), 1.0))), 90.0)

@@ -20,7 +20,7 @@ from bochner.data.writers import atomic
 from bochner.errors import InvalidInput
 from bochner.models._base import KernelEstimator
 from bochner.models._tables import is_table
-from bochner.models.inspection import Inspected
+from bochner.models.inspection import Inspection
 from bochner.report import quality as measures
 from bochner.report.model_page import model_page
 from bochner.report.quality import Examined, kind_of
@@ -49,20 +49,20 @@ def _code(model: KernelEstimator) -> str:
 MOST_COLUMNS, CELLS, FEWEST_ROWS = 512, 1 << 16, 128
 
 
-def dependence_on(seen: Inspected, j: int) -> Bunch:
+def dependence_on(inspection: Inspection, j: int) -> Bunch:
     """Return mean predictions as one column takes given values (Friedman 2001, equation 53).
 
     At all levels of the ``column``, or 25 values of its rows, ``grid_values`` (g,): the ``average``
     (t, g) and its standard ``error`` over the rows, about the mean of all values.
     """
-    encoder, places = seen.columns[j]
+    encoder, places = inspection.columns[j]
     if isinstance(encoder, Levels) and (encoder.is_ordered or not encoder.table):
         missing = encoder.indicator and not encoder.is_ordered
         cells = np.append(np.arange(len(encoder.levels)), [np.nan] * missing)
         grid: Any = (*encoder.levels, *("missing",) * missing)
         values = encoder.encode(cells)
     else:
-        X = seen.X[np.argsort(seen.X[:, places[0]], kind="stable")][:, places]
+        X = inspection.X[np.argsort(inspection.X[:, places[0]], kind="stable")][:, places]
         if isinstance(encoder, Numbers) and encoder.indicator and not X[:, 1].all():
             X = X[X[:, 1] == 0]
         low, high = np.quantile(np.arange(len(X)), (0.05, 0.95)) if len(X) > 25 else (0, len(X))
@@ -71,12 +71,12 @@ def dependence_on(seen: Inspected, j: int) -> Bunch:
         values = X[first]
     predictions = []
     for value in values:
-        rows = seen.X.copy()
+        rows = inspection.X.copy()
         rows[:, places] = value
-        predictions.append(seen.predict(rows))
+        predictions.append(inspection.predict(rows))
     f = np.array(predictions)  # (g, m, t)
     error = (f - f.mean(axis=0)).std(axis=1).T / f.shape[1] ** 0.5
-    named = {"column": encoder.name, "outputs": seen.outputs, "unit": seen.unit}
+    named = {"column": encoder.name, "outputs": inspection.outputs, "unit": inspection.unit}
     return Bunch(grid_values=grid, average=f.mean(axis=1).T, error=error, **named)
 
 
@@ -304,11 +304,12 @@ def _importance(model: KernelEstimator, rows: bo.Blocks, seed: int) -> dict[str,
     d = model.n_features_in_
     if d > MOST_COLUMNS:
         raise InvalidInput(
-            f"report_model: at most {MOST_COLUMNS} columns are exchanged one by one; got {d:,}. "
-            'Take column_importance(model, X, by="gradient"), which ranks them.'
+            f"report_model: at most {MOST_COLUMNS} columns are exchanged; got {d:,}. Use "
+            'column_importance(model, X, by="gradient"), which ranks the columns.'
         )
-    n_rows = max(FEWEST_ROWS, min(1024, CELLS // d))
-    importance = bo.column_importance(model, rows, n_rows=n_rows, random_state=seed)
-    few = Inspected.of("report_model", model, rows, 256, seed)
+    n = max(FEWEST_ROWS, min(1024, CELLS // d))
+    importance = bo.column_importance(model, rows, n_rows=n, random_state=seed)
+    inspection = Inspection.of("report_model", model, rows, 256, seed)
     first = [int(j) for j in importance.order[:2] if importance.share[j] > 0]
-    return {"importance": importance, "dependence": tuple(dependence_on(few, j) for j in first)}
+    dependence = tuple(dependence_on(inspection, j) for j in first)
+    return {"importance": importance, "dependence": dependence}

@@ -443,13 +443,13 @@ class GaussianProcessRegressor(KernelParameters, Differentiable, WithIntervals, 
         mean, deviation = self.predict(X, return_std=True)
         return {"prediction": to_numpy(mean), "deviation": to_numpy(deviation)}
 
-    def _centred(self, X: Any) -> Both:
+    def _centres(self, X: Any) -> Both:
         parts = self.predict(X, return_std=True, include_noise=True)
         mean, deviation = (to_numpy(part).reshape(len(part), -1) for part in parts)
         return mean, deviation
 
     def _error_law(self) -> ErrorLaw:
-        """Return leave-one-out errors of rows that chose nothing, if many, else errors of folds."""
+        """Return leave-one-out errors of rows not used for choices, or else errors of folds."""
         scores = self._law.scores()
         if scores is not None:
             errors, deviation = scores
