@@ -101,7 +101,7 @@ def in_words(key: str) -> str:
 
 
 def cited(line: str, fenced: bool) -> str:
-    """Return a line of Markdown whose keys are links to the references, or words in a fence."""
+    """Return a line of Markdown with keys as links to the references, or as text if ``fenced``."""
     link = "({1})" if fenced else r'\[<a href="#{0}">{1}</a>{2}\]'
     return CITED.sub(lambda m: link.format(m[1], in_words(m[1]) + m[2] * fenced, m[2]), line)
 
@@ -114,7 +114,7 @@ def references(keys: Iterable[str]) -> Iterator[str]:
 
 
 def with_citations(app: Any, name: str, source: list[str]) -> None:
-    """Make keys in brackets links; add the references that a page cites."""
+    """Replace keys in brackets by links, and add the references of a page."""
     if Path(app.env.doc2path(name)).suffix != ".md":
         return
     fenced, lines = False, []
@@ -129,23 +129,23 @@ def with_citations(app: Any, name: str, source: list[str]) -> None:
     source[0] = "\n".join(lines) + "\n"
 
 
-# ---- docstrings: bars are absolute values, a name may end in an underscore, "D." is no list
+# ---- docstrings: escape bars of absolute values, trailing underscores, and "D." at line starts
 
 LITERAL = re.compile(r"(``.+?``|:[\w:]+:`[^`]+`|`[^`]+`_?)")
 #: Links of inherited docstrings to pages of scikit-learn.
 LINK = re.compile(r":ref:`(?:([^`<]*?)\s*<)?([^`<>]+)>?`")
-#: Their formulas, for which pages would fetch MathJax.
+#: Formulas of inherited docstrings, for which pages would load MathJax.
 FORMULA = re.compile(r":math:`([^`]+)`")
 
 
 def plain(text: str) -> str:
-    """Return text in which bars and trailing underscores mean themselves."""
+    """Return text with escaped bars and trailing underscores."""
     text = re.sub(r"(?<!\\)\|", r"\\|", text)
     return re.sub(r"(?<=\w)_(?=[^\w`]|$)", r"\\_", text)
 
 
 def escaped(line: str) -> str:
-    """Return a line of reStructuredText, its literals and roles as they were."""
+    """Return a line of reStructuredText, escaped except for literals and roles."""
     if re.match(r"\s*(\.\. |>>>|\.\.\. |:\w+:)", line):
         return line
     parts = LITERAL.split(re.sub(r"^(\s*)(?=[A-Za-z]\.(\s|$))", r"\1\\", line))
@@ -153,7 +153,7 @@ def escaped(line: str) -> str:
 
 
 def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape what docstrings mean as it stands; literal blocks are left alone."""
+    """Escape the lines of a docstring, except for literal blocks."""
     depth = None
     if str(getattr(obj, "__module__", "")).startswith("sklearn"):
         lines[:] = [LINK.sub(lambda m: m[1] or m[2], line) for line in lines]
@@ -168,18 +168,18 @@ def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: li
 
 
 def with_arguments(
-    app: Any, what: str, name: str, obj: Any, options: Any, shown: str | None, returns: Any
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: Any
 ) -> tuple[str, Any] | None:
-    """Show what a class is made with where its ``__new__`` only looks for misspelt names."""
-    if what != "class" or "**given" not in (shown or ""):
+    """Return the signature of ``__init__`` if ``__new__`` only checks the names of arguments."""
+    if what != "class" or "**given" not in (signature or ""):
         return None
-    known = inspect.signature(obj)
-    plain = [p.replace(annotation=p.empty) for p in known.parameters.values()]
+    parameters = inspect.signature(obj).parameters.values()
+    plain = [p.replace(annotation=p.empty) for p in parameters]
     return str(inspect.Signature(plain)), returns
 
 
 def setup(app: Any) -> None:
-    """Connect all three."""
+    """Connect the three functions above to Sphinx."""
     app.connect("autodoc-process-signature", with_arguments)
     app.connect("source-read", with_citations)
     app.connect("autodoc-process-docstring", as_written, priority=900)

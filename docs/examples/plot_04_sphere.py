@@ -33,8 +33,8 @@ for (name, method), panel in zip(methods.items(), panels.flat[1:], strict=True):
     predicted = model.predict(earth.X[every_third.ravel()].astype(float)).reshape(every_third.shape)
     error = np.sqrt(np.average((predicted - earth.y[every_third]) ** 2, weights=area[every_third]))
     Z, K = model.map_(earth.X[train[:800]]), kernel(earth.X[train[:800]])
-    apart = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
-    print(f"{name:22s} error {error:6.0f} m   error of the kernel matrix {apart:.1e}")
+    kernel_error = np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K)
+    print(f"{name:22s} error {error:6.0f} m   error of the kernel matrix {kernel_error:.1e}")
     panel.imshow(predicted, **look)
     panel.set_title(f"{name}: {error:.0f} m")
 for panel in panels.flat:

@@ -21,8 +21,8 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained
 x = np.linspace(0.01, 1, 100)[:, None]
 for kernel in (AdditiveChi2(), Intersection(), JensenShannon()):
     name, K, errors = type(kernel).__name__, kernel(X[:300]), []
-    for a_column in (1, 3, 5, 9):
-        phi = bo.draw(kernel, bo.HistogramSampling(), n_features=64 * a_column, X=X)
+    for count in (1, 3, 5, 9):
+        phi = bo.draw(kernel, bo.HistogramSampling(), n_features=64 * count, X=X)
         Z = phi(X[:300])
         errors.append(np.linalg.norm(Z @ Z.T - K) / np.linalg.norm(K))
     model = bo.KernelRidgeClassifier(kernel, method=bo.HistogramSampling(), n_features=192)

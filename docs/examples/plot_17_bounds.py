@@ -10,9 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import bochner as bo
-from bochner.certificates import (
-    fourier_bound,
-)
+from bochner.certificates import fourier_bound
 from bochner.kernels import Gaussian
 
 X = np.random.default_rng(0).standard_normal((200, 3))

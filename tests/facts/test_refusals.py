@@ -786,7 +786,7 @@ CASES = [
     (lambda: squared(value=lambda y, f: y * f * np.nan), InvalidInput, "value must be finite"),
     (lambda: squared(value=lambda y, f: 1.0), InvalidInput, "one number for each of y and f"),
     # displays, reports and double descent
-    (lambda: shown("Path", classes(bo.SVC, C=1.0)), BochnerError, "compared penalties.*SVC did not"),
+    (lambda: shown("Path", classes(bo.SVC, C=1.0)), BochnerError, "penalties.*SVC did not"),
     (lambda: shown("Spectrum", classes(bo.SVC)), BochnerError, r"keeps no moments .*\. Pass rows"),
     (
         lambda: shown("Calibration", classes(bo.SVC, probability=False), X, Y > 0),
