@@ -72,7 +72,6 @@ from bochner.solvers.convex.kernel import (
     decomposed,
     decomposed_pairs,
     judged,
-    minimise_on_kernel,
 )
 from bochner.solvers.convex.losses import LOG_LOSSES, BelowZero, Hinge, Logistic, Loss, Multinomial
 from bochner.solvers.convex.newton import constant, fastest, minimise, valued
@@ -336,7 +335,7 @@ class ClassRows:
         many = len(self.w) > SQUARED_HINGE_ROWS and spec.loss.has_inactive_rows
         if many or spec.loss.nonsmooth:
             return decomposed(problem, SLOPES * tol, moves)
-        return minimise_on_kernel(problem, start, tol=tol, max_iter=steps)
+        return minimise(problem, start, tol=tol, max_iter=steps)
 
     def calibrated(
         self, folds: Sequence[Array], alpha: float, start: Any, tol: float = TOL

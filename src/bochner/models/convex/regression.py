@@ -45,7 +45,7 @@ from bochner.models.representations.representation import gather
 from bochner.selection.choose import choose
 from bochner.selection.chosen import Chosen
 from bochner.solvers.convex import losses
-from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed, minimise_on_kernel
+from bochner.solvers.convex.kernel import SLOPES, KernelMatrix, decomposed
 from bochner.solvers.convex.newton import at_rows, minimise
 from bochner.solvers.convex.penalty_path import TOL, HeldOutLoss, HeldOutPath, largest_penalty
 from bochner.solvers.convex.problem import (
@@ -470,7 +470,7 @@ def fit_svr_exactly(spec: ConvexSpec, blocks: Blocks, inputs: Inputs) -> ConvexF
 
 def _on_matrix(problem: Problem, start: State | None = None, *, tol: float, max_iter: int) -> State:
     if not problem.loss.nonsmooth:
-        return minimise_on_kernel(problem, start, tol=tol, max_iter=max_iter)
+        return minimise(problem, start, tol=tol, max_iter=max_iter)
     if tol >= TOL:
         return decomposed(problem, SLOPES * tol, 20)  # a penalty that needs more is too small
     return decomposed(problem, 0.01 * tol, max_iter, tol)

@@ -1,4 +1,4 @@
-"""Newton's method for sums of convex losses on features, smooth or not.
+"""Newton's method for sums of convex losses, smooth or not, on features or with a kernel.
 
     minimise  Σᵢ wᵢ ℓ(yᵢ, φ(xᵢ)·β + b) + (alpha/2) ‖β‖²
 
@@ -14,11 +14,15 @@ bounds the distance from the least value. A step reads the features twice: for g
 Hessian, and for its image Zd, with which the length of the step is found on n numbers.
 
 Of the systems H d = −∇, H = [Z 1]ᵀ S [Z 1] + alpha diag(1, …, 1, 0) with the curvatures of the rows
-in S, there are three. Hessians are summed again in each step (:func:`systems_of_rows`), or the last
-one is changed by the rows whose curvature has changed, O(a D² + D³) for a of them
+in S, features have three. Hessians are summed again in each step (:func:`systems_of_rows`), or the
+last one is changed by the rows whose curvature has changed, O(a D² + D³) for a of them
 (:func:`kept_hessians`; Mangasarian 2002; Keerthi and DeCoste 2005). Conjugate gradients
 (:func:`hessian_products`; Lin, Weng and Keerthi 2008) are preconditioned with moments of a few
 thousand rows drawn by their curvature, or exactly where rows are few: O(a² D + a³).
+
+Rows with a kernel have one coefficient each, f = Kc + b, and systems of their own
+(:meth:`~.problem.DualRows.system`), which serve several steps with conjugate gradients between them
+(:func:`conjugate_steps`; Polak and Ribière).
 """
 
 from collections.abc import Callable
@@ -37,8 +41,9 @@ from bochner.solvers.convex.problem import (
     TINY,
     Algorithm,
     Convergence,
+    DualRows,
     FeatureBlock,
-    Optimum,
+    Gradient,
     OverRows,
     Problem,
     Rows,
@@ -51,13 +56,15 @@ from bochner.solvers.convex.problem import (
     images,
     least_length,
     places,
+    side_by_side,
     solved,
     taken_rows,
 )
 from bochner.solvers.factorisations import FLOAT32_PENALTY, raised_factor
 
 NOISE = 1e-9  # Gains below this share of loss and penalty may be rounding
-FEWEST = 500  # Rows below which a descent does not start from its minimum for every fourth row
+EVERY = 4  # Step of thinning, where enough rows are left to start from
+FEWEST, FEWEST_DUAL = 500, 256  # That many rows, on features and on a kernel matrix
 FLOOR = 1e-7  # Least curvature of an intercept, as a share of that if every row were active
 
 
@@ -74,8 +81,9 @@ class LossAtRows(NamedTuple):
         return LossAtRows(*(a[..., columns] for a in self))
 
 
-#: The gradient of each column and its Newton step, and curvatures with Hessians for the next step.
-Direction = tuple[Float[Array, "t p"], Float[Array, "t p"], Any]
+#: Slope of the objective of each column along its Newton step, the step, and curvatures with
+#: Hessians for the next step.
+Direction = tuple[Float[Array, " t"], State, Any]
 
 
 def fastest(problem: Problem) -> Algorithm:
@@ -90,7 +98,7 @@ def fastest(problem: Problem) -> Algorithm:
 
 def minimise(
     problem: Problem,
-    start: State | Optimum | None = None,
+    start: Any = None,
     *,
     tol: float,
     max_iter: int,
@@ -98,23 +106,39 @@ def minimise(
 ) -> State:
     """Return the minimum, to a share ``tol`` of loss and penalty, with f at the rows there.
 
-    By default Hessians are summed again in each step: weights and copies of rows then agree best.
+    ``start`` is a State, or an Optimum on features. By default Hessians are summed again in each
+    step: weights and copies of rows then agree best.
     """
-    loss = problem.loss
+    loss, rows, dual = problem.loss, problem.rows, isinstance(problem.rows, DualRows)
     algorithm = algorithm or ("conjugate gradients" if loss.joint else "cholesky")
     # A subproblem is solved to this share of the duality gap, or of the tolerance
     system: Any = systems_of_rows
     share = 0.1 if loss.nonsmooth or algorithm == "cholesky" else 1.0
-    if algorithm == "cholesky updates" and not loss.nonsmooth:
+    if dual:
+        if start is None and loss.has_inactive_rows:
+            start = _thinned(problem, FEWEST_DUAL, tol, max_iter)
+        if problem.y.shape[1] > 1 and not loss.joint:  # one by one, as a factor is large
+            ends = []
+            for k in np.arange(problem.y.shape[1])[:, None]:
+                near = None if start is None else start.at(k)
+                ends.append(minimise(problem.at(k), near, tol=tol, max_iter=max_iter))
+            return side_by_side(ends)
+        local = loss.has_inactive_rows or loss.nonsmooth
+        system, share = conjugate_steps(), 1.0
+        algorithm = "cholesky" if local else "conjugate gradients"
+        start = start or constant(problem, 0.0 if local or loss.joint else None)
+    elif algorithm == "cholesky updates" and not loss.nonsmooth:
         system = kept_hessians(problem)
-        start = start or _thinned(problem, tol, max_iter)
+        few = max(8 * rows.n_features, FEWEST)
+        start = start or _thinned(problem, few, tol, max_iter) or constant(problem, 0.0)
     elif algorithm == "conjugate gradients":
         system = hessian_products(apart=loss.nonsmooth)
         start = start or (None if loss.nonsmooth else constant(problem, 0.0))
     if start is None:
         start = constant(problem)
     elif not isinstance(start, State) or start.multipliers is None:
-        fitted = images(problem.rows, np.column_stack([start.coef.T, start.intercept]))
+        theta = np.column_stack([start.coef.T, start.intercept])
+        fitted = start.fitted if dual else images(rows, theta)  # else maybe of other rows
         slope = loss.slope(problem.y, fitted)
         start = State(start.coef, start.intercept, fitted, slope, width=0.1)
     end = _descended(problem, start, system, tol, share, max_iter)
@@ -126,6 +150,7 @@ def _descended(
 ) -> State:
     """Take steps until every column is done; columns of a smooth loss each by itself."""
     joint, nonsmooth = problem.loss.joint, problem.loss.nonsmooth
+    of_kernel = isinstance(problem.rows, DualRows)
     live, outcome = np.arange(len(at.intercept)), Convergence.CONVERGED
     taken = idle = 0
     local = _local(problem, at)
@@ -143,16 +168,15 @@ def _descended(
             outcome = Convergence.MOST_STEPS
             break
         part, here = problem.at(live), at.at(live)
-        gradient, steps, hessians = system(part, here, local, live, tol)
-        gain = -0.5 * inner(gradient, steps, joint) / local.size  # that it promises
-        image = images(problem.rows, steps)
+        slope, step, hessians = system(part, here, local, live, tol)
+        gain = -0.5 * slope / local.size  # that it promises
         loss, fitted = smoothed(part, here)
-        way = State(steps[:, :-1].T, steps[:, -1], image)
-        along, across = (inner(c.T, way.coef.T, joint) for c in (here.coef, way.coef))
-        length = least_length(replace(part, loss=loss), fitted, way, along, across)
+        length = least_length(replace(part, loss=loss), fitted, here, step)
         hessians = hessians if len(live) == len(threshold) else None
-        moved = replace(here.moved(length, way), hessians=hessians)
-        local = _local(part, moved)
+        moved = replace(here.moved(length, step), hessians=hessians)
+        before, local = local.size, _local(part, moved)
+        if of_kernel and not nonsmooth:  # by an older Hessian a step may make more than it promises
+            gain = np.maximum(gain, (before - local.size) / local.size)
         at = at.put(live, moved)
         done = gain <= share * np.maximum(local.gap, tol)
         solved = bool(np.all(done))
@@ -191,18 +215,14 @@ def at_rows(
 def _local(problem: Problem, at: State) -> LossAtRows:
     """Return slopes and curvatures for a step, and the gap as a share of the objective."""
     loss, y, f, w = problem.loss, problem.y, at.fitted, problem.w
-    with np.errstate(over="ignore", invalid="ignore"):
-        value = loss.value(y, f)
-        sums = weighted(w, value).sum(axis=0)
-        norms = inner(at.coef.T, at.coef.T, loss.joint)
-        size = np.where(np.isnan(sums), np.inf, sums) + 0.5 * problem.alpha * norms
-        size = np.maximum(size, TINY)
-        if not loss.nonsmooth:
-            return LossAtRows(loss.slope(y, f), loss.curvature(y, f), 0 * norms, size)
+    size = np.maximum(problem.values(at), TINY)
+    if not loss.nonsmooth:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return LossAtRows(loss.slope(y, f), loss.curvature(y, f), np.zeros_like(size), size)
     smooth, c = smoothed(problem, at)
     slope = smooth.slope(y, c)
     nearest = c - at.width * slope
-    short = value - loss.value(y, nearest) - slope * (f - nearest)
+    short = loss.value(y, f) - loss.value(y, nearest) - slope * (f - nearest)
     gap = (w * np.maximum(short, 0.0)).sum(axis=0)
     return LossAtRows(slope, smooth.curvature(y, c), gap / size, size)
 
@@ -218,17 +238,21 @@ def smoothed(problem: Problem, at: State) -> tuple[Any, Float[Array, "n t"]]:
 # --- starts --------------------------------------------------------------------------------------
 
 
-def _thinned(problem: Problem, tol: float, max_iter: int) -> State:
-    """Return the minimum for every fourth row, started from every 16th row; or zero."""
-    n, every = len(problem.w), 4
-    taken = np.arange(n) % every == 0
-    enough = n >= every * max(8 * problem.rows.n_features, FEWEST)
-    if not enough or not np.any(problem.w[taken]):
-        return constant(problem, 0.0)
-    rows = FeatureBlock(taken_rows(problem.rows, taken))
-    few = replace(problem, rows=rows, y=problem.y[taken], w=every * problem.w[taken])
+def _thinned(problem: Problem, least: int, tol: float, max_iter: int) -> State | None:
+    """Return the minimum for every fourth row of positive weight; None for fewer than ``least``."""
+    rows, taken = problem.rows, np.zeros(len(problem.w), bool)
+    taken[np.flatnonzero(np.any(problem.w > 0, axis=1))[::EVERY]] = True
+    if np.count_nonzero(taken) < least:
+        return None
+    dual = isinstance(rows, DualRows)
+    part: Any = rows.part(taken) if dual else FeatureBlock(taken_rows(rows, taken))
+    few = replace(problem, rows=part, y=problem.y[taken], w=EVERY * problem.w[taken])
     at = minimise(few, tol=max(0.1, tol), max_iter=max_iter, algorithm="cholesky updates")
-    return replace(at, multipliers=None, steps=0)
+    if not dual:
+        return replace(at, multipliers=None, steps=0)
+    coef = np.zeros(problem.y.shape)
+    coef[taken] = at.coef
+    return State(coef, at.intercept, rows @ coef + at.intercept)
 
 
 def constant(problem: Problem, value: float | None = None) -> State:
@@ -276,7 +300,15 @@ def systems_of_rows(
         factor = hessian_factor(H, alpha, least, problem.fit_intercept)
         steps[k] = -solved(factor, gradient[[k]])[0]
     kept = None if problem.loss.nonsmooth else (curvatures, hessians)
-    return gradient, steps, kept
+    return _direction(problem, gradient, steps, kept)
+
+
+def _direction(
+    problem: Problem, gradient: Float[Array, "t p"], steps: Float[Array, "t p"], kept: Any = None
+) -> Direction:
+    """Return steps with their images."""
+    step = State(steps[:, :-1].T, steps[:, -1], images(problem.rows, steps))
+    return inner(gradient, steps, problem.loss.joint), step, kept
 
 
 def sums_at(
@@ -349,7 +381,7 @@ def kept_hessians(problem: Problem) -> Callable[..., Direction]:
         gradient, c = _completed(problem, at, gradient), weighted(problem.w, local.curvature)
         each = zip(columns.tolist(), c.T, gradient, strict=True)
         made = [-solved(factor(problem, k, h.copy()), g[None]) for k, h, g in each]
-        return gradient, np.concatenate(made), None
+        return _direction(problem, gradient, np.concatenate(made))
 
     return steps
 
@@ -515,6 +547,47 @@ def hessian_products(apart: bool) -> Callable[..., Direction]:
         D, n = hessian.rows.n_features, len(hessian.w)
         spent, making = step.products * 24 * D * n * len(gradient), (min(2 * D, n) + D / 3) * D**2
         shared = [] if apart or spent >= making else parts
-        return gradient, step.solution, None
+        return _direction(problem, gradient, step.solution)
+
+    return steps
+
+
+# --- systems of rows with a kernel ----------------------------------------------------------------
+
+
+def _slope_along(gradient: Gradient, step: State) -> float:
+    r, s = gradient
+    return float((r * (step.fitted - step.intercept)).sum()) + float(s @ step.intercept)
+
+
+def conjugate_steps() -> Callable[..., Direction]:
+    """Return steps by the system of rows with a kernel, made again after 6, 18, 42 of them.
+
+    With inactive rows it is made again in each step, else steps are conjugate.
+    """
+    system: Any = None
+    before: tuple[Gradient, float, State] | None = None
+    since, most = 0, 6  # steps with the first one; twice as many with each that follows
+
+    def steps(
+        problem: Problem, at: State, local: LossAtRows, _columns: Array, _tol: float
+    ) -> Direction:
+        nonlocal system, before, since, most
+        always = problem.loss.has_inactive_rows or problem.loss.nonsmooth
+        if system is None or always or since >= most:
+            most *= 1 + (since >= most)
+            system, since = problem.rows.system(problem, local.curvature), 0
+        since += 1
+        slopes = weighted(problem.w, local.slope)
+        gradient = slopes + problem.alpha * at.coef, problem.fit_intercept * slopes.sum(axis=0)
+        up = step = system(gradient)
+        steepest = _slope_along(gradient, up)
+        if before is not None and not always:
+            old, size, earlier = before
+            share = max((steepest - _slope_along(old, up)) / min(size, -TINY), 0.0)
+            turned = up.moved(share, earlier)
+            step = turned if _slope_along(gradient, turned) < 0 else up
+        before = gradient, steepest, step
+        return np.full(len(at.intercept), steepest), step, None
 
     return steps

@@ -7,6 +7,7 @@ For every column of targets, f = Zβ + b:
 Parameters are (t, D + 1): a row of coefficients, and the intercept, for each column.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +23,7 @@ from bochner._core.arrays import added
 from bochner._core.blas import factor, product, solve_factored
 from bochner._core.shapes import Array, Bool, Float
 from bochner._core.text import Sentence
+from bochner.solvers.cg import inner
 from bochner.solvers.convex.losses import Loss, weighted
 from bochner.solvers.factorisations import raised
 
@@ -121,6 +123,28 @@ class FeatureBlock:
         return total
 
 
+class DualRows(ABC):
+    """Rows known by products with their kernel matrix K: functions are K c + b."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def n_features(self) -> int:
+        """Number of coefficients of a column."""
+        return len(self)
+
+    @abstractmethod
+    def system(
+        self, problem: "Problem", curvature: Float[Array, "n t"]
+    ) -> Callable[["Gradient"], "State"]:
+        """Return the function that takes a gradient to a step down it."""
+
+
+Gradient = tuple[Array, Array]  # r and s: of the objective K r in c, and s in b
+
+
 def places(block: Any, first: int = 0) -> slice:
     """Return the positions of a block's rows among all rows, or those from ``first`` on."""
     start = block.start - first
@@ -217,6 +241,19 @@ class Problem:
         y, loss = self.y[:, columns], self.loss.at(columns)
         return replace(self, y=y, w=w, loss=loss, alpha=alpha, value=value)
 
+    def inner(self, a: "State", b: "State") -> Float[Array, " t"]:
+        """Return the inner products of the functions of two states, without their intercepts."""
+        of_rows = isinstance(self.rows, DualRows)
+        right = b.fitted - b.intercept if of_rows else b.coef
+        return inner(a.coef.T, right.T, self.loss.joint)
+
+    def values(self, at: "State") -> Float[Array, " t"]:
+        """Return loss and penalty of each column; of a joint loss of all, in every place."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            sums = weighted(self.w, self.loss.value(self.y, at.fitted)).sum(axis=0)
+            values = sums + 0.5 * self.alpha * self.inner(at, at)
+        return np.where(np.isnan(values), np.inf, values)
+
     def objective(self, value: Float[Array, " t"], intercept: Float[Array, " t"]) -> float:
         """Return the sum over columns of these values, as it is reported; of a joint loss once."""
         with np.errstate(over="ignore"):
@@ -278,7 +315,7 @@ class State:
 
 def side_by_side(ends: Sequence[State]) -> State:
     """Return the columns that were solved one by one as one state."""
-    names = "coef", "intercept", "fitted", "value", "gap"
+    names = "coef", "intercept", "fitted", "multipliers", "value", "gap"
     columns: Any = {n: np.concatenate([getattr(end, n) for end in ends], axis=-1) for n in names}
     outcome = Convergence.worst(end.outcome for end in ends)
     return replace(ends[0], **columns, outcome=outcome, steps=max(end.steps for end in ends))
@@ -340,16 +377,14 @@ def solved(factor: Float[Array, "p p"], right: Float[Array, "u p"]) -> Float[Arr
 def least_length(
     problem: Problem,
     fitted: Float[Array, "n t"],
+    at: State,
     step: State,
-    along: Float[Array, " t"],
-    across: Float[Array, " t"],
-    doublings: int = 20,
 ) -> Float[Array, " t"]:
     """Return the length of each column's step at which the objective is least, without a pass.
 
-    ``fitted`` is where the loss is evaluated at length zero; ``along``, ``across``: β·d and d·d.
+    ``fitted`` is where the loss is evaluated at length zero.
     """
-    image = step.fitted
+    image, along, across = step.fitted, problem.inner(at, step), problem.inner(step, step)
 
     def slopes(length: Float[Array, " t"]) -> Float[Array, " t"]:
         sums = np.zeros(image.shape[1])
@@ -362,14 +397,14 @@ def least_length(
         sums = np.where(np.isfinite(sums), sums, np.inf) + problem.drift * step.intercept
         return sums + problem.alpha * (along + length * across)
 
-    return best_length(slopes, len(along), doublings)
+    return best_length(slopes, len(along))
 
 
 Slope = Callable[[Float[Array, " t"]], Float[Array, " t"]]
 ENOUGH = 0.1  # Slopes below this share of the first count as zero
 
 
-def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, " t"]:
+def best_length(slope: Slope, count: int) -> Float[Array, " t"]:
     """Return lengths where slopes, which rise, are a tenth of the first; zero if they do not fall.
 
     From one each is doubled until its slope is positive, then found by secants and bisection.
@@ -377,7 +412,7 @@ def best_length(slope: Slope, count: int, doublings: int = 20) -> Float[Array, "
     low, high = np.zeros(count), np.ones(count)
     first, at_high = slope(low), slope(high)
     at_low, falls = first, first < 0
-    for _ in range(doublings):
+    for _ in range(20):
         short = falls & (at_high < ENOUGH * first)
         if not np.any(short):
             break
